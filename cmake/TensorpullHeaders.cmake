@@ -1,0 +1,57 @@
+# Which header belongs to which component. A header that is named nowhere here belongs to the component tensorpull.
+
+set(tensorpull_core_folders core image chunking protocol)
+set(tensorpull_core_files
+  consumers/concept.hpp
+  consumers/land.hpp
+  framing/framing_concept.hpp
+  framing/payload_prefix.hpp
+  framing/segment_table.hpp
+  integrity/concept.hpp
+  transports/concept.hpp)
+set(tensorpull_asio_files
+  transports/tcp_host.hpp
+  transports/tcp_owner.hpp)
+
+# Sets <result> to the absolute paths of the component's headers.
+function(tensorpull_component_headers component result)
+  set(root "${PROJECT_SOURCE_DIR}/include/tensorpull")
+  file(GLOB_RECURSE all CONFIGURE_DEPENDS RELATIVE "${root}" "${root}/*.hpp")
+  set(core ${all})
+  list(JOIN tensorpull_core_folders "|" folders)
+  list(FILTER core INCLUDE REGEX "^(${folders})/")
+  list(APPEND core ${tensorpull_core_files})
+  if(component STREQUAL "core")
+    set(mine ${core})
+  elseif(component STREQUAL "asio")
+    set(mine ${tensorpull_asio_files})
+  else()
+    set(mine ${all})
+    list(REMOVE_ITEM mine ${core} ${tensorpull_asio_files})
+  endif()
+  set(paths)
+  foreach(file IN LISTS mine)
+    if(file IN_LIST all)
+      list(APPEND paths "${root}/${file}")
+    endif()
+  endforeach()
+  if(component STREQUAL "tensorpull")
+    list(APPEND paths "${root}/framing/protocol.capnp")
+  endif()
+  set(${result} ${paths} PARENT_SCOPE)
+endfunction()
+
+# Makes the target tensorpull::<component> with its headers; the build target all_verify_interface_header_sets compiles each of them alone.
+function(tensorpull_add_component component)
+  if(component STREQUAL "tensorpull")
+    set(target tensorpull)
+  else()
+    set(target tensorpull_${component})
+  endif()
+  tensorpull_component_headers(${component} headers)
+  add_library(${target} INTERFACE)
+  add_library(tensorpull::${component} ALIAS ${target})
+  target_compile_features(${target} INTERFACE cxx_std_20)
+  target_sources(${target} INTERFACE FILE_SET HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}/include" FILES ${headers})
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${component} VERIFY_INTERFACE_HEADER_SETS ${PROJECT_IS_TOP_LEVEL})
+endfunction()

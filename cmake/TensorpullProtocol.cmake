@@ -1,0 +1,42 @@
+# The C++ header of the wire protocol. It fits one version of Cap'n Proto, so it is made by each build, and by each project that uses
+# an installed tensorpull, from the schema. At configure time: an interface library has no build step.
+
+# <include>/tensorpull/framing/protocol.capnp is compiled to <output>/tensorpull/framing/protocol.capnp.h, if that is not there already.
+function(tensorpull_generate_protocol include output)
+  set(schema "${include}/tensorpull/framing/protocol.capnp")
+  set(header "${output}/tensorpull/framing/protocol.capnp.h")
+  set(stamp "${output}/../protocol.stamp")
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${schema}")
+
+  file(SHA256 "${schema}" digest)
+  set(wanted "${digest} ${CapnProto_VERSION} ${CAPNP_EXECUTABLE} ${CAPNPC_CXX_EXECUTABLE}")
+  if(EXISTS "${header}" AND EXISTS "${stamp}")
+    file(READ "${stamp}" present)
+    if(present STREQUAL wanted)
+      return()
+    endif()
+  endif()
+
+  get_target_property(imports CapnProto::capnp INTERFACE_INCLUDE_DIRECTORIES)
+  list(TRANSFORM imports PREPEND "-I")
+  file(MAKE_DIRECTORY "${output}/tensorpull/framing")
+  execute_process(
+    COMMAND "${CAPNP_EXECUTABLE}" compile ${imports} --src-prefix=tensorpull/framing
+            "-o${CAPNPC_CXX_EXECUTABLE}:${output}/tensorpull/framing" tensorpull/framing/protocol.capnp
+    WORKING_DIRECTORY "${include}"
+    RESULT_VARIABLE status
+    ERROR_VARIABLE message)
+  if(status OR NOT EXISTS "${header}")
+    message(FATAL_ERROR "tensorpull: ${CAPNP_EXECUTABLE} could not compile ${schema} (${status})\n${message}")
+  endif()
+  file(REMOVE "${output}/tensorpull/framing/protocol.capnp.c++")
+  file(STRINGS "${header}" version_check REGEX "CAPNP_VERSION != [0-9]+")
+  string(REGEX MATCH "[0-9]+" tool_version "${version_check}")
+  string(REGEX MATCH "^([0-9]+)\\.([0-9]+)\\.([0-9]+)" unused "${CapnProto_VERSION}")
+  math(EXPR library_version "${CMAKE_MATCH_1} * 1000000 + ${CMAKE_MATCH_2} * 1000 + ${CMAKE_MATCH_3}")
+  if(tool_version AND NOT tool_version EQUAL library_version)
+    message(FATAL_ERROR "tensorpull: ${CAPNP_EXECUTABLE} is of version ${tool_version}, but the Cap'n Proto library found is "
+                        "${CapnProto_VERSION}; set CAPNP_EXECUTABLE and CAPNPC_CXX_EXECUTABLE to that library's tools")
+  endif()
+  file(WRITE "${stamp}" "${wanted}")
+endfunction()

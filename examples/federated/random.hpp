@@ -1,0 +1,55 @@
+// Numbers that are the same on every machine for the same seed; the distributions and shuffles of <random> are not.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+
+namespace federated {
+
+/// splitmix64 (Steele, Lea, Flood 2014): one word of state, and any seed is a good one.
+class random_source {
+ public:
+  explicit constexpr random_source(std::uint64_t seed) : state_{seed} {}
+
+  constexpr std::uint64_t next() {
+    std::uint64_t z = (state_ += 0x9e3779b97f4a7c15u);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+  }
+
+  /// Uniform in [0, bound); bound must not be 0. The lowest 2^64 mod bound values would bias it: drawn again.
+  constexpr std::uint64_t below(std::uint64_t bound) {
+    const std::uint64_t biased = (0 - bound) % bound;
+    for (;;)
+      if (const std::uint64_t drawn = next(); drawn >= biased) return drawn % bound;
+  }
+
+  /// Uniform in [-1, 1), in steps that a float holds exactly.
+  constexpr float symmetric() { return static_cast<float>(next() >> 40) * 0x1p-23f - 1.0f; }
+
+ private:
+  std::uint64_t state_;
+};
+
+/// One seed for each purpose and number, so that no two of them draw the same sequence.
+constexpr std::uint64_t derived_seed(std::uint64_t seed, std::uint64_t purpose, std::uint64_t number = 0) {
+  random_source first{seed + purpose * 0xd1342543de82ef95u};
+  return random_source{first.next() + number}.next();
+}
+
+/// Fisher-Yates; afterwards the first `count` elements are a uniform sample without repetition, in random order.
+template <typename T>
+constexpr void shuffle_front(std::span<T> items, std::size_t count, random_source& random) {
+  for (std::size_t i = 0; i < count && i < items.size(); ++i)
+    std::swap(items[i], items[i + static_cast<std::size_t>(random.below(items.size() - i))]);
+}
+
+template <typename T>
+constexpr void shuffle(std::span<T> items, random_source& random) {
+  shuffle_front(items, items.size(), random);
+}
+
+}  // namespace federated

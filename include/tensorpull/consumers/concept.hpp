@@ -1,0 +1,46 @@
+// The consumer slot of a transfer: where received bytes go. It decides memory and meaning; it never sees a frame.
+#pragma once
+
+#include <tensorpull/core/result.hpp>
+#include <tensorpull/image/schema.hpp>
+#include <tensorpull/protocol/receipt.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace tensorpull {
+
+/// Spans that a consumer hands out for the bytes that come next.
+struct prepared {
+  std::size_t pieces = 0;
+  std::uint64_t bytes = 0;
+};
+
+/// A consumer C:
+///  1. `C::irrevocable` is a constant: true where taking a chunk cannot be undone, so a check of each chunk is required;
+///  2. `c.fingerprint()`: the only schema that it takes, 0 for any; `c.schema()`: that schema, or nullptr;
+///  3. `c.begin(description)`: called once before data moves; an error ends the transfer and nothing has landed;
+///  4. `c.prepare(offset, length, out)`: memory for the bytes [offset, offset + bytes), bytes <= length, at least one byte if
+///     length > 0 and out is not empty; no bytes at all: no memory is free now, ask again; repeatable until commit;
+///  5. `c.commit(offset, bytes)`: these bytes (a part of what was prepared) have arrived; in order, without gaps;
+///  6. `c.chunk(offset, length)`: the chunk is complete and, where the integrity policy says so, its own digest was right;
+///  7. `c.finish(receipt)`: everything arrived and was checked; called before the owner is told, so an error makes it a failure;
+///  8. `c.abandon(error)`: the transfer ended in any other way; never after finish() succeeded and at most once.
+/// Offsets count as `description` says. Nothing throws; nothing allocates in prepare, commit and chunk.
+template <class C>
+concept consumer = requires(C c, const C& k, const description& d, std::uint64_t n, std::span<std::span<std::byte>> out,
+                            std::span<const std::byte> bytes, const receipt& r, const error& e) {
+  requires std::same_as<decltype(C::irrevocable), const bool>;
+  { k.fingerprint() } -> std::same_as<std::uint64_t>;
+  { k.schema() } -> std::same_as<const image_schema*>;
+  { c.begin(d) } -> std::same_as<result<void>>;
+  { c.prepare(n, n, out) } -> std::same_as<prepared>;
+  { c.commit(n, bytes) } -> std::same_as<result<void>>;
+  { c.chunk(n, n) } -> std::same_as<result<void>>;
+  { c.finish(r) } -> std::same_as<result<void>>;
+  c.abandon(e);
+};
+
+}  // namespace tensorpull

@@ -1,0 +1,55 @@
+// Lands bytes where the tensors are: the transport writes into the model's own memory, nothing is copied.
+#pragma once
+
+#include <tensorpull/consumers/concept.hpp>
+#include <tensorpull/image/scatter.hpp>
+#include <tensorpull/image/view.hpp>
+
+#include <algorithm>
+#include <array>
+
+namespace tensorpull {
+
+/// Landing in place. Borrows the destination; its contents are unspecified from the first landed byte until finish().
+/// The image's header is not kept: its bytes pass through 1 KiB of this object.
+class land {
+ public:
+  static constexpr bool irrevocable = false;
+
+  explicit land(const destination_view& to) noexcept : to_(to) {}
+
+  std::uint64_t fingerprint() const noexcept { return to_.schema->fingerprint; }
+  const image_schema* schema() const noexcept { return to_.schema; }
+
+  result<void> begin(const description& d) noexcept {
+    // the same fingerprint with another amount of data cannot happen by accident; an owner that lies must still not get past the end
+    if (d.image_bytes - d.data_start != to_.schema->image_bytes - to_.schema->header_bytes) return failure(errc::schema_mismatch);
+    data_start_ = d.data_start;
+    return {};
+  }
+
+  prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
+    if (length == 0 || out.empty()) return {};
+    if (offset < data_start_) {
+      const auto n = static_cast<std::size_t>(std::min<std::uint64_t>({length, data_start_ - offset, header_.size()}));
+      out[0] = {header_.data(), n};
+      return {1, n};
+    }
+    const auto s = scatter(to_, to_.schema->header_bytes + (offset - data_start_), length, out);
+    return {s.pieces, s.bytes};
+  }
+
+  result<void> commit(std::uint64_t, std::span<const std::byte>) noexcept { return {}; }
+  result<void> chunk(std::uint64_t, std::uint64_t) noexcept { return {}; }
+  result<void> finish(const receipt&) noexcept { return {}; }
+  void abandon(const error&) noexcept {}
+
+ private:
+  destination_view to_;
+  std::uint64_t data_start_ = 0;
+  std::array<std::byte, 1024> header_;
+};
+
+static_assert(consumer<land>);
+
+}  // namespace tensorpull

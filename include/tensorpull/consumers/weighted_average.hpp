@@ -1,0 +1,100 @@
+// Federated averaging while the updates arrive: sum of weight * update, divided by the weight. No update is ever held (McMahan et al.,
+// "Communication-Efficient Learning of Deep Networks from Decentralized Data", arXiv 1602.05629, algorithm 1).
+//
+// Adding cannot be undone, so a chunk is added only when its own digest was right: the pipeline needs a check of each chunk. What an
+// update that stops half-way means is chosen here, when the program is compiled.
+#pragma once
+
+#include <tensorpull/consumers/averaging.hpp>
+#include <tensorpull/consumers/concept.hpp>
+#include <tensorpull/consumers/staged_update.hpp>
+#include <tensorpull/consumers/streamed_update.hpp>
+
+#include <algorithm>
+#include <memory>
+#include <new>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+namespace tensorpull {
+
+/// What to do with an update that stops at byte k.
+enum class partial_updates : std::uint8_t {
+  divide_by_reached,  ///< its bytes [0, k) count; every element is divided by the weight that reached it
+  error_on_partial,   ///< the result is an error that names the peer (unless it stopped before its first element was added)
+  staged,             ///< it does not count: updates land one at a time in a model's memory, and are added when complete
+};
+
+struct average_options {
+  /// Different places where updates may stop in one round (16 bytes each); one more makes the result an error.
+  std::size_t max_partial_updates = 64;
+};
+
+/// The mean of models of one schema. Memory: 4 bytes for each float element (8 for F64 and integers), 8 for each tensor, 16 for each
+/// partial update, all allocated by make(), none later; and the chunk buffers, shared by all updates. With `staged`: one model more.
+/// Sums are of the precision that accumulate.hpp states; the sum of weight * value has to fit it: scale weights down where values are huge.
+/// Any number of updates may be under way, their calls interleaved in any way on one thread.
+template <partial_updates Partial = partial_updates::divide_by_reached>
+class weighted_average {
+  static constexpr bool is_staged = Partial == partial_updates::staged;
+  using update_base = std::conditional_t<is_staged, detail::staged_update, detail::streamed_update<Partial == partial_updates::error_on_partial>>;
+
+ public:
+  static constexpr partial_updates partial = Partial;
+
+  /// The consumer for one peer's update. Destroying it ends the update as abandon() does. The average outlives it.
+  class update : public update_base {
+   public:
+    /// `weight`: above 0 and within the range of normal float32 values, or begin() fails with invalid_argument. `peer`: for errors.
+    update(weighted_average& to, double weight, std::string_view peer = {}) noexcept : update_base(*to.state_, weight, peer) {}
+  };
+
+  /// Borrows the result's memory, which is written by finish() only, and the buffers; both outlive the average. The longest chunk
+  /// that an update may come in is that of the buffers. Errors: unsupported_dtype (BOOL, F4, F6, F8_E8M0) with the tensor's name; out_of_memory.
+  [[nodiscard]] static result<weighted_average> make(const destination_view& result_model, chunk_buffers& buffers, const average_options& options = {}) noexcept {
+    return make_from(result_model, is_staged ? nullptr : &buffers, options);
+  }
+  [[nodiscard]] static result<weighted_average> make(const destination_view& result_model) noexcept
+    requires is_staged
+  {
+    return make_from(result_model, nullptr, {});
+  }
+
+  /// Writes the averages into the result's memory. May be called again after more updates.
+  /// Errors, before anything is written: partial_update (error_on_partial, with the peer; or with no name, `at` updates have begun to be
+  /// added and not ended), too_many_partial_updates, digest_mismatch (with the peer: its chunks were added, and together they were not
+  /// what it published), no_updates (with the first tensor that has an element which nothing reached).
+  result<void> finish() noexcept { return state_->finish(); }
+
+  /// Begins the next round: everything is zero again. Updates that are still under way fail with `cancelled` at their next chunk.
+  void reset() noexcept { state_->reset(); }
+
+  /// Updates that were added as a whole, their weight, and updates that were added in part.
+  std::size_t whole_updates() const noexcept { return state_->whole; }
+  double whole_weight() const noexcept { return state_->sums.reached().whole(); }
+  std::size_t partial_update_count() const noexcept { return state_->partial; }
+  /// What make() has allocated, the buffers not counted.
+  std::size_t allocated_bytes() const noexcept { return state_->sums.allocated_bytes() + sizeof(detail::averaging); }
+  const image_schema& schema() const noexcept { return state_->sums.schema(); }
+
+ private:
+  explicit weighted_average(std::unique_ptr<detail::averaging> state) noexcept : state_(std::move(state)) {}
+
+  static result<weighted_average> make_from(const destination_view& to, chunk_buffers* buffers, const average_options& options) noexcept {
+    const std::uint64_t staging = is_staged ? std::max<std::uint64_t>(to.schema->data_bytes(), detail::staged_update::least_staging_bytes) : 0;
+    auto sums = detail::weighted_sums::make(to, options.max_partial_updates, staging);
+    if (!sums) return failure(sums.error());
+    std::unique_ptr<detail::averaging> state(new (std::nothrow) detail::averaging(std::move(*sums), buffers));
+    if (!state) return failure(errc::out_of_memory);
+    return weighted_average(std::move(state));
+  }
+
+  std::unique_ptr<detail::averaging> state_;
+};
+
+static_assert(consumer<weighted_average<>::update> && weighted_average<>::update::irrevocable);
+static_assert(consumer<weighted_average<partial_updates::error_on_partial>::update>);
+static_assert(consumer<weighted_average<partial_updates::staged>::update> && !weighted_average<partial_updates::staged>::update::irrevocable);
+
+}  // namespace tensorpull

@@ -1,0 +1,144 @@
+// The sums behind weighted_average: one number for each element of a model, in one allocation. Decides where they lie and what is added.
+#pragma once
+
+#include <tensorpull/consumers/accumulate.hpp>
+#include <tensorpull/consumers/reached_weights.hpp>
+#include <tensorpull/core/checked.hpp>
+#include <tensorpull/core/result.hpp>
+#include <tensorpull/image/view.hpp>
+#include <tensorpull/tensors/make_model.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <new>
+#include <span>
+#include <utility>
+
+namespace tensorpull::detail {
+
+/// Owns sums and stops; borrows the destination, whose schema says what an update is. Movable.
+class weighted_sums {
+ public:
+  /// `staging`: bytes that are allocated besides, for whoever wants to hold an update. Errors: unsupported_dtype with the tensor's name,
+  /// out_of_memory.
+  static result<weighted_sums> make(const destination_view& to, std::size_t max_stops, std::uint64_t staging) noexcept {
+    const image_schema& schema = *to.schema;
+    std::uint64_t sums = 0;
+    for (const tensor_entry& t : schema.entries()) {
+      const std::size_t each = sum_bytes(t.type);
+      if (each == 0) return failure(errc::unsupported_dtype, t.begin, t.name);
+      const auto bytes = checked_multiply(t.size_bytes() / (bits(t.type) / 8), each);
+      const auto sum = bytes ? checked_add(sums, *bytes + padding(*bytes)) : bytes;
+      if (!sum || *sum > most) return failure(errc::out_of_memory, t.begin, t.name);
+      sums = *sum;
+    }
+    const auto tables = checked_add(schema.tensor_count * std::uint64_t{sizeof(std::uint64_t)}, max_stops * std::uint64_t{sizeof(reached_weights::stop)});
+    if (!tables || *tables > most || staging > most || max_stops > most / sizeof(reached_weights::stop)) return failure(errc::out_of_memory);
+    const std::size_t bytes = static_cast<std::size_t>(sums + *tables + staging);
+    const bool pages = has_pages && bytes >= own_pages_bytes;
+    void* const block = pages ? take_pages(bytes) : ::operator new(std::max<std::size_t>(bytes, 1), std::align_val_t{64}, std::nothrow);
+    if (block == nullptr) return failure(errc::out_of_memory);
+    return weighted_sums(to, {static_cast<std::byte*>(block), release{pages ? bytes : 0}}, static_cast<std::size_t>(sums), max_stops, bytes);
+  }
+
+  const image_schema& schema() const noexcept { return *to_.schema; }
+  reached_weights& reached() noexcept { return reached_; }
+  std::byte* staging() noexcept { return block_.get() + staging_; }
+  std::size_t staging_bytes() const noexcept { return bytes_ - staging_; }
+  std::size_t allocated_bytes() const noexcept { return bytes_; }
+
+  void clear() noexcept {
+    std::memset(block_.get(), 0, sums_bytes_);
+    reached_.clear();
+  }
+
+  /// Adds the data section's bytes from `at` on, where an element begins. Returns how many of them were whole elements; the rest,
+  /// fewer than 8, begin an element that goes on behind `bytes`.
+  std::size_t add(std::uint64_t at, std::span<const std::byte> bytes, double weight) noexcept {
+    std::size_t done = 0;
+    for_each_piece(at, at + bytes.size(), [&]<class E>(E, std::byte* sums, std::size_t, std::uint64_t, std::size_t parts) {
+      add_weighted<E>(reinterpret_cast<typename E::sum*>(sums), bytes.data() + done, parts, static_cast<typename E::sum>(weight));
+      done += parts * E::bytes;
+    });
+    return done;
+  }
+
+  /// Writes every element's average into the destination. Errors, before anything is written: no_updates with the first tensor that has
+  /// an element without any weight.
+  result<void> write() noexcept {
+    const std::uint64_t size = schema().data_bytes(), reached = reached_.reached(size);
+    if (reached < size || (size == 0 && reached_.whole() == 0)) {
+      const std::size_t i = tensor_at(schema(), reached);
+      return failure(errc::no_updates, reached, i < schema().tensor_count ? error_name(schema().tensors[i].name) : error_name{});
+    }
+    reached_.for_each_range(size, [&](std::uint64_t begin, std::uint64_t end, double weight) {
+      for_each_piece(begin, end, [&]<class E>(E, std::byte* sums, std::size_t i, std::uint64_t within, std::size_t parts) {
+        write_quotients<E>(to_.address(i) + static_cast<std::size_t>(within), reinterpret_cast<const typename E::sum*>(sums), parts, weight);
+      });
+    });
+    return {};
+  }
+
+ private:
+  static constexpr std::uint64_t most = std::numeric_limits<std::size_t>::max() / 8;
+  static constexpr std::uint64_t padding(std::uint64_t bytes) noexcept { return (8 - bytes % 8) % 8; }
+
+  /// From here on the sums have pages of their own: huge ones where they can be, and freeing gives them back to the system.
+  static constexpr std::size_t own_pages_bytes = std::size_t{128} * 1024;
+
+  struct release {
+    std::size_t pages_bytes = 0;
+    void operator()(std::byte* p) const noexcept {
+      if (pages_bytes != 0) give_pages(p, pages_bytes);
+      else ::operator delete(p, std::align_val_t{64});
+    }
+  };
+  using memory = std::unique_ptr<std::byte[], release>;
+
+  weighted_sums(const destination_view& to, memory block, std::size_t sums_bytes, std::size_t max_stops, std::size_t bytes) noexcept
+      : block_(std::move(block)), to_(to), sums_bytes_(sums_bytes), bytes_(bytes) {
+    std::byte* at = block_.get() + sums_bytes;
+    begin_ = reinterpret_cast<std::uint64_t*>(at);
+    std::uninitialized_value_construct_n(begin_, schema().tensor_count);
+    at += schema().tensor_count * sizeof(std::uint64_t);
+    auto* const stops = reinterpret_cast<reached_weights::stop*>(at);
+    std::uninitialized_value_construct_n(stops, max_stops);
+    reached_ = reached_weights(std::span(stops, max_stops));
+    staging_ = static_cast<std::size_t>(at - block_.get()) + max_stops * sizeof(reached_weights::stop);
+    std::uint64_t sums = 0;
+    for (std::size_t i = 0; i < schema().tensor_count; ++i) {
+      const tensor_entry& t = schema().tensors[i];
+      begin_[i] = sums;
+      const std::uint64_t own = t.size_bytes() / (bits(t.type) / 8) * sum_bytes(t.type);
+      sums += own + padding(own);
+    }
+    clear();
+  }
+
+  /// f(element, its sums, index of the tensor, byte within it, parts) for the whole elements of [at, end), tensor by tensor.
+  template <class F>
+  void for_each_piece(std::uint64_t at, std::uint64_t end, F&& f) noexcept {
+    for (std::size_t i = tensor_at(schema(), at); i < schema().tensor_count && at < end; ++i) {
+      const tensor_entry& t = schema().tensors[i];
+      if (t.begin == t.end) continue;
+      const std::uint64_t size = bits(t.type) / 8, first = (at - t.begin) / size, count = (std::min(end, t.end) - at) / size;
+      std::byte* const sums = block_.get() + static_cast<std::size_t>(begin_[i] + first * sum_bytes(t.type));
+      const auto call = [&]<class E>(E element) { return f(element, sums, i, at - t.begin, static_cast<std::size_t>(count) * E::parts), true; };
+      if (count > 0) with_element(t.type, call, false);
+      at += count * size;
+      if (at < t.end) return;
+    }
+  }
+
+  memory block_;
+  destination_view to_;
+  std::uint64_t* begin_ = nullptr;  // where each tensor's sums begin
+  reached_weights reached_;
+  std::size_t sums_bytes_ = 0, staging_ = 0, bytes_ = 0;
+};
+
+}  // namespace tensorpull::detail

@@ -1,0 +1,32 @@
+// Size arithmetic that says when it does not fit, instead of wrapping. For every number that came from outside.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+
+namespace tensorpull {
+
+constexpr std::optional<std::uint64_t> checked_add(std::uint64_t a, std::uint64_t b) noexcept {
+  if (a > std::numeric_limits<std::uint64_t>::max() - b) return std::nullopt;
+  return a + b;
+}
+
+constexpr std::optional<std::uint64_t> checked_multiply(std::uint64_t a, std::uint64_t b) noexcept {
+  if (b != 0 && a > std::numeric_limits<std::uint64_t>::max() / b) return std::nullopt;
+  return a * b;
+}
+
+/// Whether [offset, offset + length) lies within [0, size); subtraction only, so nothing can wrap.
+constexpr bool range_within(std::uint64_t offset, std::uint64_t length, std::uint64_t size) noexcept {
+  return offset <= size && length <= size - offset;
+}
+
+/// The next multiple of 8, or nothing where that does not fit 64 bits.
+constexpr std::optional<std::uint64_t> checked_round_up_8(std::uint64_t n) noexcept {
+  const auto sum = checked_add(n, 7);
+  if (!sum) return std::nullopt;
+  return *sum & ~std::uint64_t{7};
+}
+
+}  // namespace tensorpull

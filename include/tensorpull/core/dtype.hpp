@@ -1,0 +1,145 @@
+// The element types of a tensor: those of safetensors 0.8, in the order that the reference library sorts by.
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string_view>
+#include <type_traits>
+
+namespace tensorpull {
+
+/// An element type. The value is the rank of the type in the reference library's own enumeration: an image lists tensors by
+/// descending value. It is also hashed into fingerprints, so a value never changes its meaning.
+enum class dtype : std::uint8_t {
+  boolean,
+  f4,
+  f6_e2m3,
+  f6_e3m2,
+  u8,
+  i8,
+  f8_e5m2,
+  f8_e4m3,
+  f8_e8m0,
+  f8_e4m3fnuz,
+  f8_e5m2fnuz,
+  i16,
+  u16,
+  f16,
+  bf16,
+  i32,
+  u32,
+  f32,
+  c64,
+  f64,
+  i64,
+  u64,
+};
+
+inline constexpr std::size_t dtype_count = 22;
+
+namespace detail {
+struct dtype_row {
+  std::string_view name;
+  unsigned bits;
+};
+inline constexpr std::array<dtype_row, dtype_count> dtype_rows{{
+    {"BOOL", 8},    {"F4", 4},      {"F6_E2M3", 6},     {"F6_E3M2", 6},     {"U8", 8},   {"I8", 8},
+    {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8},     {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8},
+    {"I16", 16},    {"U16", 16},    {"F16", 16},        {"BF16", 16},       {"I32", 32}, {"U32", 32},
+    {"F32", 32},    {"C64", 64},    {"F64", 64},        {"I64", 64},        {"U64", 64},
+}};
+}  // namespace detail
+
+/// Whether this is one of the enumerators. For a value that came from outside: the functions below require it.
+constexpr bool is_valid(dtype type) noexcept { return static_cast<std::size_t>(type) < dtype_count; }
+
+/// Bits of one element; 4 and 6 for the packed types, otherwise a multiple of 8.
+constexpr unsigned bits(dtype type) noexcept { return is_valid(type) ? detail::dtype_rows[static_cast<std::size_t>(type)].bits : 0; }
+
+/// The name that a safetensors header uses, such as "F32".
+constexpr std::string_view to_string(dtype type) noexcept {
+  return is_valid(type) ? detail::dtype_rows[static_cast<std::size_t>(type)].name : std::string_view("?");
+}
+
+/// The inverse of to_string; nothing for a name that is not known.
+constexpr std::optional<dtype> dtype_from_string(std::string_view name) noexcept {
+  for (std::size_t i = 0; i < dtype_count; ++i)
+    if (detail::dtype_rows[i].name == name) return static_cast<dtype>(i);
+  return std::nullopt;
+}
+
+// Storage for the types that C++ lacks: the bits, and no arithmetic.
+struct float16 { std::uint16_t bits; };
+struct bfloat16 { std::uint16_t bits; };
+struct float8_e5m2 { std::uint8_t bits; };
+struct float8_e4m3 { std::uint8_t bits; };
+struct float8_e8m0 { std::uint8_t bits; };
+struct float8_e4m3fnuz { std::uint8_t bits; };
+struct float8_e5m2fnuz { std::uint8_t bits; };
+
+namespace detail {
+template <class T>
+concept plain_integer = std::integral<T> && !std::same_as<T, bool> && !std::same_as<T, char> && !std::same_as<T, wchar_t> &&
+                        !std::same_as<T, char8_t> && !std::same_as<T, char16_t> && !std::same_as<T, char32_t> && sizeof(T) <= 8;
+
+/// std::complex<float> by its shape: <complex> would bring the streams into every file.
+template <class T>
+concept complex_of_float = std::same_as<typename T::value_type, float> && sizeof(T) == 8 && requires(const T& z) {
+  { z.real() } -> std::same_as<float>;
+  { z.imag() } -> std::same_as<float>;
+};
+
+template <class T>
+constexpr dtype integer_dtype() noexcept {
+  constexpr bool is_signed = std::is_signed_v<T>;
+  if constexpr (sizeof(T) == 1) return is_signed ? dtype::i8 : dtype::u8;
+  else if constexpr (sizeof(T) == 2) return is_signed ? dtype::i16 : dtype::u16;
+  else if constexpr (sizeof(T) == 4) return is_signed ? dtype::i32 : dtype::u32;
+  else return is_signed ? dtype::i64 : dtype::u64;
+}
+}  // namespace detail
+
+/// dtype_of<T>::value is the dtype that T stores. Empty for types that store none: characters, std::byte, pointers, enumerations.
+/// Specialise it for a type of your own that has exactly the bits of one element.
+template <class T>
+struct dtype_of {};
+// By size, since on some targets int32_t is long and int is a different type of the same size.
+template <detail::plain_integer T>
+struct dtype_of<T> : std::integral_constant<dtype, detail::integer_dtype<T>()> {};
+template <>
+struct dtype_of<bool> : std::integral_constant<dtype, dtype::boolean> {};
+template <>
+struct dtype_of<float> : std::integral_constant<dtype, dtype::f32> {};
+template <>
+struct dtype_of<double> : std::integral_constant<dtype, dtype::f64> {};
+template <detail::complex_of_float T>
+struct dtype_of<T> : std::integral_constant<dtype, dtype::c64> {};
+template <>
+struct dtype_of<float16> : std::integral_constant<dtype, dtype::f16> {};
+template <>
+struct dtype_of<bfloat16> : std::integral_constant<dtype, dtype::bf16> {};
+template <>
+struct dtype_of<float8_e5m2> : std::integral_constant<dtype, dtype::f8_e5m2> {};
+template <>
+struct dtype_of<float8_e4m3> : std::integral_constant<dtype, dtype::f8_e4m3> {};
+template <>
+struct dtype_of<float8_e8m0> : std::integral_constant<dtype, dtype::f8_e8m0> {};
+template <>
+struct dtype_of<float8_e4m3fnuz> : std::integral_constant<dtype, dtype::f8_e4m3fnuz> {};
+template <>
+struct dtype_of<float8_e5m2fnuz> : std::integral_constant<dtype, dtype::f8_e5m2fnuz> {};
+
+/// A type whose objects are elements of a tensor.
+template <class T>
+concept tensor_scalar = requires {
+  { dtype_of<T>::value } -> std::convertible_to<dtype>;
+} && std::is_trivially_copyable_v<T> && sizeof(T) * 8 == bits(dtype_of<T>::value);
+
+static_assert(sizeof(bool) == 1 && sizeof(float) == 4 && std::numeric_limits<float>::is_iec559, "tensorpull needs IEEE 754 floats");
+static_assert(tensor_scalar<float> && tensor_scalar<bfloat16> && !tensor_scalar<std::byte> && !tensor_scalar<char>);
+
+}  // namespace tensorpull

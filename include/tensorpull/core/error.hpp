@@ -1,0 +1,127 @@
+// Error codes, and the error value that every fallible function of this library returns.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace tensorpull {
+
+/// What went wrong. The numeric values are local to a program and never travel; `protocol/messages.hpp` has the wire's statuses.
+enum class errc : std::uint8_t {
+  // local use
+  invalid_argument = 1,
+  size_overflow,
+  unsupported_dtype,
+  unsupported_layout,
+  duplicate_name,
+  reserved_name,
+  too_many_tensors,
+  table_full,
+  out_of_memory,
+  does_not_fit,
+  // the other side's frames
+  bad_frame,
+  too_large,
+  unexpected_message,
+  // what a request was answered
+  unknown_reference,
+  withdrawn,
+  stale_version,
+  out_of_range,
+  busy,
+  bad_request,
+  unsupported_request,
+  // what was agreed on and what was received
+  schema_mismatch,
+  wrong_payload,
+  digest_mismatch,
+  chunk_digest_mismatch,
+  cancelled_by_peer,
+  cancelled,
+  too_many_partial_updates,
+  partial_update,
+  no_updates,
+  // the world
+  bad_address,
+  connection_failed,
+  connection_lost,
+  timed_out,
+  io,
+  disk_full,
+};
+
+/// One sentence for people, without a final stop.
+constexpr std::string_view to_string(errc code) noexcept {
+  switch (code) {
+    case errc::invalid_argument: return "an argument is not valid";
+    case errc::size_overflow: return "a size does not fit 64 bits";
+    case errc::unsupported_dtype: return "this dtype is not supported here";
+    case errc::unsupported_layout: return "this layout is not supported here";
+    case errc::duplicate_name: return "two tensors have the same name";
+    case errc::reserved_name: return "a tensor may not be named __metadata__";
+    case errc::too_many_tensors: return "there are more tensors than the limit allows";
+    case errc::table_full: return "a table of fixed size is full";
+    case errc::out_of_memory: return "memory could not be allocated";
+    case errc::does_not_fit: return "it does not fit the limit";
+    case errc::bad_frame: return "the other side sent a frame that is not valid";
+    case errc::too_large: return "the other side sent a frame above the limit";
+    case errc::unexpected_message: return "the other side sent a message that has no place here";
+    case errc::unknown_reference: return "the owner knows no such reference";
+    case errc::withdrawn: return "the owner has withdrawn the reference";
+    case errc::stale_version: return "the owner has published another version under this reference";
+    case errc::out_of_range: return "the range lies outside the image";
+    case errc::busy: return "the owner is busy; try again later";
+    case errc::bad_request: return "the owner found the request not valid";
+    case errc::unsupported_request: return "the owner does not support this request";
+    case errc::schema_mismatch: return "the model on the other side has another schema";
+    case errc::wrong_payload: return "the payload is not the range that was asked for";
+    case errc::digest_mismatch: return "the digest of the received bytes differs from the published one";
+    case errc::chunk_digest_mismatch: return "the digest of a received chunk differs from the one sent with it";
+    case errc::cancelled_by_peer: return "the other side cancelled the transfer";
+    case errc::cancelled: return "the transfer was cancelled";
+    case errc::too_many_partial_updates: return "too many updates stopped half-way to keep count of them";
+    case errc::partial_update: return "an update stopped half-way";
+    case errc::no_updates: return "no update has reached this element";
+    case errc::bad_address: return "the address is not valid";
+    case errc::connection_failed: return "the connection could not be made";
+    case errc::connection_lost: return "the connection was lost";
+    case errc::timed_out: return "the time ran out";
+    case errc::io: return "the operating system reported an error";
+    case errc::disk_full: return "the disk is full";
+  }
+  return "unknown error";
+}
+
+/// A tensor's name cut to what an error carries; never allocates. Longer names end in "...".
+class error_name {
+ public:
+  constexpr error_name() noexcept = default;
+  constexpr error_name(std::string_view text) noexcept {
+    const bool cut = text.size() > characters_.size();
+    size_ = static_cast<std::uint8_t>(cut ? characters_.size() : text.size());
+    for (std::size_t i = 0; i < size_; ++i) characters_[i] = cut && i + 3 >= size_ ? '.' : text[i];
+  }
+  constexpr std::string_view view() const noexcept { return {characters_.data(), size_}; }
+  constexpr bool empty() const noexcept { return size_ == 0; }
+
+ private:
+  std::array<char, 55> characters_{};
+  std::uint8_t size_ = 0;
+};
+
+/// An error is a code and a place. Copying it allocates nothing.
+struct error {
+  errc code{};
+  /// errno where the operating system reported the error, otherwise 0
+  std::int32_t system = 0;
+  /// where, in bytes of the image or of the frame; for a transfer: how many bytes had landed (0: the destination is untouched)
+  std::uint64_t at = 0;
+  /// the tensor, field or file that it is about, if any
+  error_name name{};
+
+  friend constexpr bool operator==(const error& a, errc b) noexcept { return a.code == b; }
+};
+
+}  // namespace tensorpull

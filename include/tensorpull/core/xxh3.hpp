@@ -1,0 +1,200 @@
+// XXH3-64 with seed 0, streaming, in constant evaluation and on any target. Decides fingerprints; hosts hash bulk data with xxhash.h.
+//
+// Written from the specification, https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md (section "XXH3 Algorithm Overview").
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace tensorpull {
+
+namespace detail::xxh3 {
+
+// The default secret, as little-endian words. The algorithm reads it mostly, but not only, at multiples of eight bytes.
+// Plain arrays throughout: in constant evaluation each operator[] of std::array is two calls.
+inline constexpr std::uint64_t secret_words[24] = {
+    0xbe4ba423396cfeb8, 0x1cad21f72c81017c, 0xdb979083e96dd4de,
+    0x1f67b3b7a4a44072, 0x78e5c0cc4ee679cb, 0x2172ffcc7dd05a82,
+    0x8e2443f7744608b8, 0x4c263a81e69035e0, 0xcb00c391bb52283c,
+    0xa32e531b8b65d088, 0x4ef90da297486471, 0xd8acdea946ef1938,
+    0x3f349ce33f76faa8, 0x1d4f0bc7c7bbdcf9, 0x3159b4cd4be0518a,
+    0x647378d9c97e9fc8, 0xc3ebd33483acc5ea, 0xeb6313faffa081c5,
+    0x49daf0b751dd0d17, 0x9e68d429265516d3, 0xfca1477d58be162b,
+    0xce31d07ad1b8f88f, 0x280416958f3acb45, 0x7e404bbbcafbd7af,
+};
+
+constexpr std::uint64_t secret(std::size_t byte) noexcept {
+  const std::size_t word = byte / 8, shift = byte % 8 * 8;
+  return shift == 0 ? secret_words[word] : (secret_words[word] >> shift) | (secret_words[word + 1] << (64 - shift));
+}
+
+inline constexpr std::uint64_t prime32_1 = 0x9E3779B1, prime32_2 = 0x85EBCA77, prime32_3 = 0xC2B2AE3D;
+inline constexpr std::uint64_t prime64_1 = 0x9E3779B185EBCA87, prime64_2 = 0xC2B2AE3D27D4EB4F, prime64_3 = 0x165667B19E3779F9;
+inline constexpr std::uint64_t prime64_4 = 0x85EBCA77C2B2AE63, prime64_5 = 0x27D4EB2F165667C5;
+inline constexpr std::uint64_t prime_mx1 = 0x165667919E3779F9, prime_mx2 = 0x9FB21C651E98DF25;
+
+constexpr std::uint64_t octet(auto value) noexcept { return static_cast<unsigned char>(value); }
+
+// One expression each, not a loop: clang counts statements in constant evaluation.
+template <class Byte>
+constexpr std::uint64_t read32(const Byte* p) noexcept {
+  return octet(p[0]) | octet(p[1]) << 8 | octet(p[2]) << 16 | octet(p[3]) << 24;
+}
+template <class Byte>
+constexpr std::uint64_t read64(const Byte* p) noexcept {
+  return octet(p[0]) | octet(p[1]) << 8 | octet(p[2]) << 16 | octet(p[3]) << 24 | octet(p[4]) << 32 | octet(p[5]) << 40 |
+         octet(p[6]) << 48 | octet(p[7]) << 56;
+}
+
+constexpr std::uint64_t swap64(std::uint64_t x) noexcept {
+  x = (x & 0x00ff00ff00ff00ff) << 8 | (x >> 8 & 0x00ff00ff00ff00ff);
+  x = (x & 0x0000ffff0000ffff) << 16 | (x >> 16 & 0x0000ffff0000ffff);
+  return x << 32 | x >> 32;
+}
+
+constexpr std::uint64_t multiply_and_fold(std::uint64_t a, std::uint64_t b) noexcept {
+#ifdef __SIZEOF_INT128__
+  __extension__ using wide = unsigned __int128;
+  const wide product = static_cast<wide>(a) * b;
+  return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
+#else
+  const std::uint64_t a0 = a & 0xffffffff, a1 = a >> 32, b0 = b & 0xffffffff, b1 = b >> 32;
+  const std::uint64_t low = a0 * b0, cross = a1 * b0 + (low >> 32), middle = a0 * b1 + (cross & 0xffffffff);
+  return (middle << 32 | (low & 0xffffffff)) ^ (a1 * b1 + (cross >> 32) + (middle >> 32));
+#endif
+}
+
+constexpr std::uint64_t avalanche(std::uint64_t h) noexcept {
+  h = (h ^ h >> 37) * prime_mx1;
+  return h ^ h >> 32;
+}
+constexpr std::uint64_t avalanche64(std::uint64_t h) noexcept {
+  h = (h ^ h >> 33) * prime64_2;
+  h = (h ^ h >> 29) * prime64_3;
+  return h ^ h >> 32;
+}
+
+template <class Byte>
+constexpr std::uint64_t mix16(const Byte* p, std::size_t at) noexcept {
+  return multiply_and_fold(read64(p) ^ secret(at), read64(p + 8) ^ secret(at + 8));
+}
+
+/// Inputs of at most 240 bytes.
+constexpr std::uint64_t hash_short(const unsigned char* p, std::size_t n) noexcept {
+  if (n == 0) return avalanche64(secret(56) ^ secret(64));
+  if (n <= 3) {
+    const std::uint64_t combined = octet(p[0]) << 16 | octet(p[n / 2]) << 24 | octet(p[n - 1]) | std::uint64_t{n} << 8;
+    return avalanche64(combined ^ ((secret(0) ^ secret(4)) & 0xffffffff));
+  }
+  if (n <= 8) {
+    std::uint64_t h = (read32(p + n - 4) + (read32(p) << 32)) ^ secret(8) ^ secret(16);
+    h = (h ^ std::rotl(h, 49) ^ std::rotl(h, 24)) * prime_mx2;
+    h = (h ^ ((h >> 35) + n)) * prime_mx2;
+    return h ^ h >> 28;
+  }
+  if (n <= 16) {
+    const std::uint64_t low = read64(p) ^ secret(24) ^ secret(32), high = read64(p + n - 8) ^ secret(40) ^ secret(48);
+    return avalanche(n + swap64(low) + high + multiply_and_fold(low, high));
+  }
+  std::uint64_t sum = n * prime64_1;
+  if (n <= 128) {
+    for (std::size_t i = (n - 1) / 32 + 1; i-- > 0;) sum += mix16(p + 16 * i, 32 * i) + mix16(p + n - 16 * (i + 1), 32 * i + 16);
+    return avalanche(sum);
+  }
+  for (std::size_t i = 0; i < 8; ++i) sum += mix16(p + 16 * i, 16 * i);
+  sum = avalanche(sum);
+  for (std::size_t i = 8; i < n / 16; ++i) sum += mix16(p + 16 * i, 16 * (i - 8) + 3);
+  return avalanche(sum + mix16(p + n - 16, 119));
+}
+
+/// The state of a long input: eight lanes, fed with stripes of 64 bytes.
+struct lanes {
+  std::uint64_t at[8] = {prime32_3, prime64_1, prime64_2, prime64_3, prime64_4, prime32_2, prime64_5, prime32_1};
+  std::size_t stripe = 0;
+
+  constexpr void add(std::size_t i, std::uint64_t value, std::uint64_t key) noexcept {
+    key ^= value;
+    at[i ^ 1] += value;
+    at[i] += (key & 0xffffffff) * (key >> 32);
+  }
+  /// A full stripe; word(i) is its i-th word.
+  template <class Word>
+  constexpr void consume(Word word) noexcept {
+    for (std::size_t i = 0; i < 8; ++i) add(i, word(i), secret_words[stripe + i]);
+    if (++stripe < 16) return;
+    stripe = 0;
+    for (std::size_t i = 0; i < 8; ++i) at[i] = (at[i] ^ at[i] >> 47 ^ secret_words[16 + i]) * prime32_1;
+  }
+  /// The last 64 bytes of the input, of which a part may have been consumed before; then the result.
+  template <class Word>
+  constexpr std::uint64_t finish(Word word, std::uint64_t total) noexcept {
+    for (std::size_t i = 0; i < 8; ++i) add(i, word(i), secret(121 + 8 * i));
+    std::uint64_t sum = total * prime64_1;
+    for (std::size_t i = 0; i < 8; i += 2) sum += multiply_and_fold(at[i] ^ secret(11 + 8 * i), at[i + 1] ^ secret(19 + 8 * i));
+    return avalanche(sum);
+  }
+};
+
+}  // namespace detail::xxh3
+
+/// The running hash of a sequence of bytes: feed it in pieces of any size, ask at any time. 344 bytes, trivially copyable.
+class xxh3_64 {
+  // Ahead of the public part: clang 14 evaluates a member template at compile time only below its definition.
+  static constexpr std::size_t stripe_bytes = 64, buffer_bytes = 256;
+
+  template <class Byte>
+  constexpr void consume(const Byte* p) noexcept {
+    lanes_.consume([p](std::size_t i) { return detail::xxh3::read64(p + 8 * i); });
+  }
+
+  constexpr void flush() noexcept {
+    for (std::size_t at = 0; at < buffer_bytes; at += stripe_bytes) consume(buffer_ + at);
+    held_ = 0;
+  }
+
+  template <class Byte>
+  constexpr void absorb(const Byte* p, std::size_t n) noexcept {
+    total_ += n;
+    while (n > 0) {
+      if (held_ == buffer_bytes) flush();
+      // The buffer keeps the newest bytes, so the input may be consumed in place only while more than a buffer of it follows.
+      if (held_ == 0)
+        for (; n > buffer_bytes + stripe_bytes; p += stripe_bytes, n -= stripe_bytes) consume(p);
+      const std::size_t room = buffer_bytes - held_, part = n < room ? n : room;
+      for (std::size_t i = 0; i < part; ++i) buffer_[held_ + i] = static_cast<unsigned char>(p[i]);
+      held_ += part;
+      p += part;
+      n -= part;
+    }
+  }
+
+  detail::xxh3::lanes lanes_{};
+  unsigned char buffer_[buffer_bytes]{};
+  std::uint64_t total_ = 0;
+  std::size_t held_ = 0;
+
+ public:
+  constexpr xxh3_64() noexcept = default;
+
+  constexpr void update(std::span<const std::byte> bytes) noexcept { absorb(bytes.data(), bytes.size()); }
+  constexpr void update(std::string_view text) noexcept { absorb(text.data(), text.size()); }
+  constexpr void update(const char* characters, std::size_t n) noexcept { absorb(characters, n); }
+
+  /// The hash of all bytes so far; the state does not change.
+  constexpr std::uint64_t digest() const noexcept {
+    if (total_ <= 240) return detail::xxh3::hash_short(buffer_, static_cast<std::size_t>(total_));
+    xxh3_64 last = *this;
+    for (std::size_t at = 0; at + stripe_bytes < held_; at += stripe_bytes) last.consume(buffer_ + at);
+    // Where the buffer holds less than a stripe, the bytes before it are still at its end.
+    unsigned char tail[stripe_bytes]{};
+    for (std::size_t i = 0; i < stripe_bytes; ++i) tail[i] = buffer_[(held_ + buffer_bytes - stripe_bytes + i) % buffer_bytes];
+    return last.lanes_.finish([&tail](std::size_t i) { return detail::xxh3::read64(tail + 8 * i); }, total_);
+  }
+};
+
+static_assert(xxh3_64{}.digest() == 0x2d06800538d394c2);
+
+}  // namespace tensorpull

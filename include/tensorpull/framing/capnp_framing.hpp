@@ -1,0 +1,72 @@
+// The default framing: control frames written and read with the Cap'n Proto library. The only header (with its two helpers) that
+// includes capnp or kj; include it before anything that needs a framing.
+#pragma once
+
+#include <tensorpull/core/limits.hpp>
+#include <tensorpull/framing/capnp_read.hpp>
+#include <tensorpull/framing/capnp_write.hpp>
+#include <tensorpull/framing/framing_concept.hpp>
+#include <tensorpull/framing/payload_prefix.hpp>
+#include <tensorpull/framing/quiet_kj.hpp>
+#include <tensorpull/framing/segment_table.hpp>
+
+#include <capnp/message.h>
+
+#include <array>
+#include <cstring>
+
+namespace tensorpull {
+
+/// Policy for the framing slot. Allocates nothing for valid frames.
+template <class Limits = default_limits>
+struct basic_capnp_framing {
+  using is_framing_policy = void;
+  using decode_storage = detail::list_storage<Limits>;
+
+  static result<std::size_t> encode(const message& m, std::span<std::byte> out) noexcept {
+    if (out.size() < 16) return failure(errc::does_not_fit);
+    std::memset(out.data(), 0, out.size());
+    std::size_t words = 0;
+    const bool ok = detail::quietly([&] {
+      auto* const segment = reinterpret_cast<capnp::word*>(out.data() + 8);
+      capnp::FlatMessageBuilder builder(kj::arrayPtr(segment, out.size() / 8 - 1));
+      detail::write_frame(m, builder.initRoot<wire::Frame>());
+      words = builder.getSegmentsForOutput()[0].size();
+    });
+    if (!ok) return failure(errc::does_not_fit, out.size());
+    detail::store_le64(out.data(), std::uint64_t{words} << 32);
+    return 8 * (words + 1);
+  }
+
+  /// bad_frame: not valid Cap'n Proto, or above the limits of traversal and nesting; unsupported_layout: a chunk that is not in the
+  /// constant layout; unexpected_message: a kind that this version of the protocol does not know.
+  static result<void> decode(std::span<const std::byte> frame, message& m, decode_storage& lists) noexcept {
+    const auto measured = detail::measure_frame(frame, frame.size(), Limits::control_frame_segments);
+    if (!measured) return failure(measured.error());
+    if (!*measured || **measured != frame.size()) return failure(errc::bad_frame, frame.size());
+    std::array<kj::ArrayPtr<const capnp::word>, Limits::control_frame_segments> segments;
+    const std::size_t count = static_cast<std::size_t>((detail::load_le64(frame.data()) & 0xffffffffu) + 1);
+    std::size_t at = (count / 2 + 1) * 8;
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t words = static_cast<std::size_t>(detail::load_le64(frame.data() + 8 * ((i + 1) / 2)) >> (32 * ((i + 1) % 2)) & 0xffffffffu);
+      segments[i] = kj::arrayPtr(reinterpret_cast<const capnp::word*>(frame.data() + at), words);
+      at += 8 * words;
+    }
+    result<void> read{};
+    const bool ok = detail::quietly([&] {
+      capnp::ReaderOptions options;
+      options.traversalLimitInWords = Limits::traversal_words + frame.size() / 8;
+      options.nestingLimit = Limits::nesting_levels;
+      capnp::SegmentArrayMessageReader reader(kj::arrayPtr(segments.data(), count), options);
+      read = detail::read_frame(reader.getRoot<wire::Frame>(), m, lists);
+    });
+    if (!ok) return failure(errc::bad_frame);
+    return read;
+  }
+};
+
+using capnp_framing = basic_capnp_framing<>;
+
+static_assert(framing<capnp_framing>, "tensorpull: the default framing must model the framing concept");
+
+}  // namespace tensorpull

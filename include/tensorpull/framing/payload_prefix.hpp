@@ -1,0 +1,81 @@
+// The constant layout of a frame that carries tensor bytes: ten words, then the payload, padded to a word.
+// Written and read without a Cap'n Proto library, so that a chunk costs neither a builder nor a traversal; the layout is what the
+// library itself produces for `Frame.chunk` (source: the Cap'n Proto encoding specification, https://capnproto.org/encoding.html;
+// checked against the generated code in capnp_framing.hpp and against the `capnp` tool in the tests).
+#pragma once
+
+#include <tensorpull/core/limits.hpp>
+#include <tensorpull/core/result.hpp>
+#include <tensorpull/protocol/messages.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace tensorpull::detail {
+
+constexpr std::uint64_t load_le64(const std::byte* p) noexcept {
+  std::uint64_t v = 0;
+  for (unsigned i = 0; i < 8; ++i) v |= std::to_integer<std::uint64_t>(p[i]) << (8 * i);
+  return v;
+}
+constexpr void store_le64(std::byte* p, std::uint64_t v) noexcept {
+  for (unsigned i = 0; i < 8; ++i) p[i] = static_cast<std::byte>(v >> (8 * i));
+}
+
+struct payload_prefix {
+  static constexpr std::size_t words = 10;
+  static constexpr std::size_t bytes = 8 * words;
+  static constexpr std::uint64_t frame_data_words = 7;
+  static constexpr std::uint64_t frame_pointers = 1;
+  /// words of the segment that come before the payload: root pointer, data section, list pointer
+  static constexpr std::uint64_t fixed_words = 1 + frame_data_words + frame_pointers;
+  /// struct pointer with offset 0
+  static constexpr std::uint64_t root_pointer = frame_data_words << 32 | frame_pointers << 48;
+  static constexpr std::uint64_t chunk_tag = static_cast<std::uint64_t>(message_kind::chunk);
+
+  static constexpr std::uint64_t padded(std::uint64_t payload) noexcept { return (payload + 7) & ~std::uint64_t{7}; }
+  /// the whole frame: prefix, payload, padding
+  static constexpr std::uint64_t frame_bytes(std::uint64_t payload) noexcept { return bytes + padded(payload); }
+
+  /// `m` is a chunk with length at most max_payload_bytes.
+  static constexpr void write(const message& m, std::span<std::byte, bytes> out) noexcept {
+    const std::uint64_t payload_words = padded(m.length) / 8;
+    const std::array<std::uint64_t, words> w{
+        (fixed_words + payload_words) << 32,                  // segment table: one segment
+        root_pointer,
+        m.id | chunk_tag << 32,
+        m.ref.high, m.ref.low, m.version, m.offset, m.nonce, m.digest,
+        1u | std::uint64_t{2} << 32 | std::uint64_t{m.length} << 35,  // list pointer: byte elements, right behind this word
+    };
+    for (std::size_t i = 0; i < words; ++i) store_le64(out.data() + 8 * i, w[i]);
+  }
+
+  /// Whether the first 24 bytes of a frame announce a chunk in this layout (what follows is then checked by read()).
+  static constexpr bool announces_payload(std::span<const std::byte> head) noexcept {
+    return head.size() >= 24 && (load_le64(head.data()) & 0xffffffffu) == 0 && load_le64(head.data() + 8) == root_pointer &&
+           ((load_le64(head.data() + 16) >> 32) & 0xffff) == chunk_tag;
+  }
+
+  /// Reads and checks the ten words. bad_frame: segment size and payload length disagree, or the payload is not the last object.
+  static constexpr result<message> read(std::span<const std::byte, bytes> in) noexcept {
+    const auto word = [&](std::size_t i) { return load_le64(in.data() + 8 * i); };
+    const std::uint64_t list = word(9);
+    if ((list & 0xffffffffu) != 1 || ((list >> 32) & 7) != 2) return failure(errc::unsupported_layout, 72);
+    message m;
+    m.kind = message_kind::chunk;
+    m.length = static_cast<std::uint32_t>(list >> 35);
+    if (m.length > max_payload_bytes) return failure(errc::too_large, m.length);
+    if (word(0) >> 32 != fixed_words + padded(m.length) / 8) return failure(errc::bad_frame, 4);
+    m.id = static_cast<std::uint32_t>(word(2));
+    m.ref = {word(3), word(4)};
+    m.version = word(5);
+    m.offset = word(6);
+    m.nonce = word(7);
+    m.digest = word(8);
+    return m;
+  }
+};
+
+}  // namespace tensorpull::detail

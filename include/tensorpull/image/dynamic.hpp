@@ -1,0 +1,142 @@
+// An image made at run time from a list of tensors. Decides what is copied (names, shapes, strides, metadata: never tensor bytes).
+//
+// One heap allocation for everything, none after. At most 96 bytes a tensor of rank <= 4 that is contiguous, plus the names.
+#pragma once
+
+#include <tensorpull/image/arrange.hpp>
+#include <tensorpull/image/view.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <new>
+#include <span>
+#include <utility>
+
+namespace tensorpull {
+
+/// The schema of a list of tensors, with their addresses. Owns its table, not the tensors: their memory outlives it.
+/// Movable; the schema and all views stay valid when it is moved.
+class dynamic_image {
+ public:
+  /// An image for reading. Names, shapes and metadata are copied, so they may be temporary.
+  /// Errors: those of arrange; invalid_argument (strides that do not match the shape, no address, more than 65,535 dimensions);
+  /// unsupported_layout (strided, and packed or of more than 64 dimensions); out_of_memory.
+  [[nodiscard]] static result<dynamic_image> make(std::span<const tensor_view> tensors, std::span<const metadata_entry> metadata = {}) noexcept {
+    return make_from(tensors, metadata);
+  }
+  /// An image for reading and writing. Besides: unsupported_layout for a tensor that is not contiguous.
+  [[nodiscard]] static result<dynamic_image> make(std::span<const mutable_tensor_view> tensors,
+                                                  std::span<const metadata_entry> metadata = {}) noexcept {
+    return make_from(tensors, metadata);
+  }
+
+  const image_schema& schema() const noexcept { return table_->schema; }
+  source_view source() const noexcept { return {&table_->schema, nullptr, table_->where}; }
+
+  /// Whether it was made from mutable views.
+  bool writable() const noexcept { return table_->writable; }
+  /// Requires writable(); ends the program otherwise.
+  destination_view destination() noexcept {
+    if (!writable()) detail::bad_result_access();
+    return {&table_->schema, nullptr, table_->where};
+  }
+  /// Heap memory of the table, in bytes.
+  std::size_t table_bytes() const noexcept { return table_->bytes; }
+
+ private:
+  struct table {
+    image_schema schema{};
+    std::uintptr_t* where = nullptr;
+    std::size_t bytes = 0;
+    bool writable = false;
+  };
+  struct release {
+    void operator()(table* t) const noexcept { ::operator delete(static_cast<void*>(t)); }
+  };
+  struct sizes {
+    std::uint64_t extents = 0, strides = 0, characters = 0;
+  };
+
+  /// Hands out consecutive arrays of one block, those of the largest alignment first.
+  class carver {
+   public:
+    explicit carver(std::byte* at) noexcept : at_(at) {}
+    template <class T>
+    T* take(std::size_t n) noexcept {
+      T* const first = reinterpret_cast<T*>(std::exchange(at_, at_ + n * sizeof(T)));
+      std::uninitialized_value_construct_n(first, n);
+      return std::launder(first);
+    }
+    std::string_view copy(std::string_view text) noexcept {
+      std::copy(text.begin(), text.end(), reinterpret_cast<char*>(at_));
+      return {reinterpret_cast<const char*>(std::exchange(at_, at_ + text.size())), text.size()};
+    }
+
+   private:
+    std::byte* at_;
+  };
+
+  explicit dynamic_image(table* t) noexcept : table_(t) {}
+
+  static result<bool> needs_strides(const tensor_view& tensor, std::size_t index, bool writable) noexcept {
+    const std::size_t rank = tensor.shape.size();
+    const auto size = size_bytes(tensor.type, tensor.shape);
+    if (!size) return failure(size.error().code, index, tensor.name);
+    if (rank > std::numeric_limits<std::uint16_t>::max() || (tensor.data == nullptr && *size != 0) ||
+        (!tensor.strides_bytes.empty() && tensor.strides_bytes.size() != rank))
+      return failure(errc::invalid_argument, index, tensor.name);
+    const bool strided = !is_contiguous(tensor.type, tensor.shape, tensor.strides_bytes);
+    if (strided && (writable || rank > max_strided_rank || bits(tensor.type) % 8 != 0))
+      return failure(errc::unsupported_layout, index, tensor.name);
+    return strided;
+  }
+
+  template <class View>
+  static result<dynamic_image> make_from(std::span<const View> tensors, std::span<const metadata_entry> metadata) noexcept {
+    constexpr bool writable = std::is_same_v<View, mutable_tensor_view>;
+    sizes total;
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      const auto strided = needs_strides(tensors[i], i, writable);
+      if (!strided) return failure(strided.error());
+      total.extents += tensors[i].shape.size();
+      total.strides += *strided ? tensors[i].shape.size() : 0;
+      total.characters += tensors[i].name.size();
+    }
+    for (const metadata_entry& pair : metadata) total.characters += pair.key.size() + pair.value.size();
+
+    const std::uint64_t bytes = sizeof(table) + tensors.size() * std::uint64_t{sizeof(tensor_entry) + sizeof(std::uintptr_t)} +
+                                (total.extents + total.strides) * 8 + metadata.size() * std::uint64_t{sizeof(metadata_entry)} + total.characters;
+    if (bytes > std::numeric_limits<std::size_t>::max() / 2) return failure(errc::out_of_memory);
+    void* const block = ::operator new(static_cast<std::size_t>(bytes), std::nothrow);
+    if (block == nullptr) return failure(errc::out_of_memory);
+
+    dynamic_image image(::new (block) table{});
+    carver carve(static_cast<std::byte*>(block) + sizeof(table));
+    const std::span entries(carve.take<tensor_entry>(tensors.size()), tensors.size());
+    std::uint64_t* extents = carve.take<std::uint64_t>(static_cast<std::size_t>(total.extents));
+    std::int64_t* strides = carve.take<std::int64_t>(static_cast<std::size_t>(total.strides));
+    const std::span pairs(carve.take<metadata_entry>(metadata.size()), metadata.size());
+    const std::span where(carve.take<std::uintptr_t>(tensors.size()), tensors.size());
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      const tensor_view tensor = tensors[i];
+      const bool strided = *needs_strides(tensor, i, writable);
+      entries[i] = {carve.copy(tensor.name), tensor.type, static_cast<std::uint16_t>(tensor.shape.size()), extents, strided ? strides : nullptr};
+      extents = std::copy(tensor.shape.begin(), tensor.shape.end(), extents);
+      if (strided) strides = std::copy(tensor.strides_bytes.begin(), tensor.strides_bytes.end(), strides);
+      where[i] = reinterpret_cast<std::uintptr_t>(tensor.data);
+    }
+    for (std::size_t i = 0; i < metadata.size(); ++i) pairs[i] = {carve.copy(metadata[i].key), carve.copy(metadata[i].value)};
+
+    const auto schema = arrange(entries, where, pairs);
+    if (!schema) return failure(schema.error());
+    *image.table_ = {*schema, where.data(), static_cast<std::size_t>(bytes), writable};
+    return image;
+  }
+
+  std::unique_ptr<table, release> table_;
+};
+
+}  // namespace tensorpull

@@ -1,0 +1,86 @@
+// Any byte range of an image as a list of spans to send. Decides what is sent from where it lies and what goes through the slice.
+#pragma once
+
+#include <tensorpull/image/header.hpp>
+#include <tensorpull/image/strided.hpp>
+#include <tensorpull/image/view.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace tensorpull {
+
+/// What a gather gave: the first `pieces` spans hold `bytes` bytes of the image.
+struct gathered {
+  std::size_t pieces = 0;
+  std::uint64_t bytes = 0;
+};
+
+namespace detail {
+
+/// Appends pieces to a caller's list. A piece that continues the last one extends it: fewer entries for the system call.
+template <class Byte>
+class piece_list {
+ public:
+  explicit piece_list(std::span<std::span<Byte>> out) noexcept : out_(out) {}
+
+  /// Whether the piece was taken.
+  bool add(Byte* data, std::size_t n) noexcept {
+    if (count_ != 0 && out_[count_ - 1].data() + out_[count_ - 1].size() == data) {
+      out_[count_ - 1] = {out_[count_ - 1].data(), out_[count_ - 1].size() + n};
+    } else {
+      if (count_ == out_.size()) return false;
+      out_[count_++] = {data, n};
+    }
+    bytes_ += n;
+    return true;
+  }
+  std::size_t count() const noexcept { return count_; }
+  std::uint64_t bytes() const noexcept { return bytes_; }
+
+ private:
+  std::span<std::span<Byte>> out_;
+  std::size_t count_ = 0;
+  std::uint64_t bytes_ = 0;
+};
+
+}  // namespace detail
+
+/// Fills `out` with spans that are the image's bytes [offset, offset + bytes), bytes <= length. The spans point into the tensors where
+/// those are contiguous, and into `slice` for header text and strided tensors, which this call packs: they hold until either changes.
+/// Stops early when `out` or `slice` is used up; takes at least one byte if length, out and slice are not empty. Nothing is allocated.
+/// Requires that [offset, offset + length) lies within the image. Costs O(log tensors) and the pieces; header text, O(names).
+inline gathered gather(const source_view& source, std::uint64_t offset, std::uint64_t length,
+                       std::span<std::span<const std::byte>> out, std::span<std::byte> slice) noexcept {
+  const image_schema& schema = *source.schema;
+  detail::piece_list<const std::byte> pieces(out);
+  if (offset < schema.header_bytes && length > 0 && !out.empty()) {
+    const std::size_t wanted = detail::smaller(length, schema.header_bytes - offset);
+    const std::size_t n = write_header(schema, offset, slice.first(detail::smaller(wanted, slice.size())));
+    if (n != 0) pieces.add(slice.data(), n);
+    if (n != wanted) return {pieces.count(), pieces.bytes()};
+    slice = slice.subspan(n);
+  }
+  std::uint64_t at = offset + pieces.bytes() - schema.header_bytes;
+  for (std::size_t i = pieces.bytes() < length ? tensor_at(schema, at) : schema.tensor_count; i < schema.tensor_count; ++i) {
+    const tensor_entry& entry = schema.tensors[i];
+    if (entry.begin == entry.end) continue;
+    const std::size_t wanted = detail::smaller(length - pieces.bytes(), entry.end - at);
+    if (wanted == 0) break;
+    std::size_t n = wanted;
+    if (entry.strides_bytes == nullptr) {
+      if (!pieces.add(source.address(i) + static_cast<std::size_t>(at - entry.begin), n)) break;
+    } else {
+      n = detail::smaller(wanted, slice.size());
+      if (n == 0 || !pieces.add(slice.data(), n)) break;
+      detail::strided_reader(entry, source.address(i)).read(at - entry.begin, slice.first(n));
+      slice = slice.subspan(n);
+      if (n != wanted) break;
+    }
+    at += n;
+  }
+  return {pieces.count(), pieces.bytes()};
+}
+
+}  // namespace tensorpull

@@ -1,0 +1,184 @@
+// The header of an image: its length, and any range of its text, byte for byte what `safetensors.save` writes. Never held as a whole.
+//
+// {"__metadata__":{"key":"value"},"name":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}, ...} and spaces to a multiple of 8,
+// behind the text's length in 8 bytes. Strings are escaped as serde_json does it.
+#pragma once
+
+#include <tensorpull/image/schema.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace tensorpull {
+
+namespace detail {
+
+/// What follows the backslash for this character: 0 for nothing to escape, 'u' for the long form.
+constexpr char json_escape(char c) noexcept {
+  switch (c) {
+    case '"': return '"';
+    case '\\': return '\\';
+    case '\b': return 'b';
+    case '\f': return 'f';
+    case '\n': return 'n';
+    case '\r': return 'r';
+    case '\t': return 't';
+    default: return static_cast<unsigned char>(c) < 0x20 ? 'u' : '\0';
+  }
+}
+
+/// Length of the string in JSON, without the quotes.
+constexpr std::uint64_t json_length(std::string_view text) noexcept {
+  std::uint64_t n = text.size();
+  for (const char c : text)
+    // Most characters need no escape: one comparison and a rare branch keep constant evaluation short.
+    if (static_cast<unsigned char>(c) < 0x23 || c == '\\')
+      if (const char escape = json_escape(c); escape != '\0') n += escape == 'u' ? 5 : 1;
+  return n;
+}
+
+constexpr std::uint64_t decimal_length(std::uint64_t value) noexcept {
+  std::uint64_t n = 1;
+  for (; value >= 1000; value /= 1000) n += 3;
+  return n + (value >= 10) + (value >= 100);
+}
+
+/// Length of `"name":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}`, without a comma.
+constexpr std::uint64_t entry_text_length(const tensor_entry& entry) noexcept {
+  std::uint64_t n = json_length(entry.name) + to_string(entry.type).size() + decimal_length(entry.begin) + decimal_length(entry.end);
+  for (std::size_t i = 0; i < entry.rank; ++i) n += decimal_length(entry.shape[i]);
+  return n + (entry.rank > 1 ? entry.rank - 1u : 0u) + std::string_view(R"("":{"dtype":"","shape":[],"data_offsets":[,]})").size();
+}
+
+constexpr std::uint64_t pair_text_length(const metadata_entry& pair) noexcept {
+  return json_length(pair.key) + json_length(pair.value) + std::string_view(R"("":"")").size();
+}
+
+/// Length of `"__metadata__":{...}`, without a comma; 0 without metadata.
+constexpr std::uint64_t metadata_text_length(std::span<const metadata_entry> pairs) noexcept {
+  if (pairs.empty()) return 0;
+  std::uint64_t n = std::string_view(R"("__metadata__":{})").size() + pairs.size() - 1;
+  for (const metadata_entry& pair : pairs) n += pair_text_length(pair);
+  return n;
+}
+
+/// Length of the whole header from the lengths of its parts: `members` of them, `length` characters together.
+constexpr std::uint64_t header_bytes_of(std::uint64_t members, std::uint64_t length) noexcept {
+  return (8 + 2 + length + (members > 1 ? members - 1 : 0) + 7) & ~std::uint64_t{7};
+}
+
+/// Takes the whole text in pieces and keeps what falls into a window.
+class text_window {
+ public:
+  constexpr text_window(std::uint64_t offset, std::span<std::byte> out) noexcept : skip_(offset), out_(out) {}
+
+  constexpr void put(std::string_view text) noexcept {
+    if (skips(text.size())) return;
+    for (const char c : text.substr(static_cast<std::size_t>(skip_))) put_now(c);
+    skip_ = 0;
+  }
+  constexpr void put(char c) noexcept {
+    if (!skips(1)) put_now(c);
+  }
+  constexpr void put_string(std::string_view text) noexcept {
+    put('"');
+    for (const char c : text) {
+      const char escape = json_escape(c);
+      if (escape == '\0') put(c);
+      else if (put('\\'), put(escape); escape == 'u') {
+        constexpr std::string_view digits = "0123456789abcdef";
+        put("00");
+        put(digits[static_cast<unsigned char>(c) >> 4]);
+        put(digits[static_cast<unsigned char>(c) & 15]);
+      }
+    }
+    put('"');
+  }
+  constexpr void put_number(std::uint64_t value) noexcept {
+    char digits[20];
+    std::size_t at = sizeof digits;
+    do digits[--at] = static_cast<char>('0' + value % 10);
+    while ((value /= 10) != 0);
+    put(std::string_view(digits + at, sizeof digits - at));
+  }
+  /// Whether the next n bytes lie before the window and have just been passed over.
+  constexpr bool skips(std::uint64_t n) noexcept {
+    if (n > skip_) return false;
+    skip_ -= n;
+    return true;
+  }
+  constexpr bool full() const noexcept { return written_ == out_.size(); }
+  constexpr std::size_t written() const noexcept { return written_; }
+
+ private:
+  constexpr void put_now(char c) noexcept {
+    if (!full()) out_[written_++] = static_cast<std::byte>(c);
+  }
+
+  std::uint64_t skip_;
+  std::span<std::byte> out_;
+  std::size_t written_ = 0;
+};
+
+constexpr void put_metadata(text_window& window, std::span<const metadata_entry> pairs) noexcept {
+  if (pairs.empty() || window.skips(metadata_text_length(pairs))) return;
+  window.put(R"("__metadata__":{)");
+  for (bool first = true; const metadata_entry& pair : pairs) {
+    if (!first) window.put(',');
+    first = false;
+    if (window.skips(pair_text_length(pair))) continue;
+    window.put_string(pair.key);
+    window.put(':');
+    window.put_string(pair.value);
+  }
+  window.put('}');
+}
+
+constexpr void put_entry(text_window& window, const tensor_entry& entry) noexcept {
+  if (window.skips(entry_text_length(entry))) return;
+  window.put_string(entry.name);
+  window.put(R"(:{"dtype":")");
+  window.put(to_string(entry.type));
+  window.put(R"(","shape":[)");
+  for (std::size_t i = 0; i < entry.rank; ++i) {
+    if (i != 0) window.put(',');
+    window.put_number(entry.shape[i]);
+  }
+  window.put(R"(],"data_offsets":[)");
+  window.put_number(entry.begin);
+  window.put(',');
+  window.put_number(entry.end);
+  window.put("]}");
+}
+
+}  // namespace detail
+
+/// The length of the header, its 8 leading bytes included, from entries whose places are set. O(bytes of names).
+constexpr std::uint64_t header_length(std::span<const tensor_entry> entries, std::span<const metadata_entry> metadata) noexcept {
+  std::uint64_t n = detail::metadata_text_length(metadata);
+  for (const tensor_entry& entry : entries) n += detail::entry_text_length(entry);
+  return detail::header_bytes_of(entries.size() + (metadata.empty() ? 0 : 1), n);
+}
+
+/// Writes the header's bytes from `offset` on until `out` is full or the header ends; returns how many. No memory beyond `out`.
+/// Costs a pass over the lengths of the names before the window.
+constexpr std::size_t write_header(const image_schema& schema, std::uint64_t offset, std::span<std::byte> out) noexcept {
+  if (offset >= schema.header_bytes) return 0;
+  out = out.first(detail::smaller(out.size(), schema.header_bytes - offset));
+  detail::text_window window(offset, out);
+  const std::uint64_t text_bytes = schema.header_bytes - 8;
+  for (unsigned shift = 0; shift < 64; shift += 8) window.put(static_cast<char>(text_bytes >> shift & 0xff));
+  window.put('{');
+  detail::put_metadata(window, schema.pairs());
+  for (std::size_t i = 0; i < schema.tensor_count && !window.full(); ++i) {
+    if (i != 0 || schema.metadata_count != 0) window.put(',');
+    detail::put_entry(window, schema.tensors[i]);
+  }
+  window.put('}');
+  while (!window.full()) window.put(' ');
+  return window.written();
+}
+
+}  // namespace tensorpull

@@ -1,0 +1,99 @@
+// What an image consists of: the tensors in image order with their places, the metadata, the sizes, the fingerprint. Data only.
+//
+// A schema is a constant (tensors/raw.hpp), or lies in memory that dynamic_image owns, or in arrays of the caller's (arrange.hpp).
+#pragma once
+
+#include <tensorpull/core/dtype.hpp>
+#include <tensorpull/core/tensor_view.hpp>
+#include <tensorpull/core/xxh3.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string_view>
+
+namespace tensorpull {
+
+namespace detail {
+/// The smaller of two numbers of which at least one fits a size_t.
+constexpr std::size_t smaller(std::uint64_t a, std::uint64_t b) noexcept { return static_cast<std::size_t>(a < b ? a : b); }
+}  // namespace detail
+
+/// One tensor of an image. Nothing is owned. 56 bytes on a 64-bit host; with its address and a shape of rank 4, 96.
+struct tensor_entry {
+  /// UTF-8; may be empty, may hold any character
+  std::string_view name;
+  dtype type = dtype::u8;
+  std::uint16_t rank = 0;
+  /// `rank` extents, outermost first; may be null for a scalar
+  const std::uint64_t* shape = nullptr;
+  /// `rank` strides in bytes of the tensor in memory, or null: C-contiguous. Not part of the image, which is always contiguous.
+  const std::int64_t* strides_bytes = nullptr;
+  /// the tensor's bytes are [begin, end) of the data section
+  std::uint64_t begin = 0, end = 0;
+
+  constexpr std::uint64_t size_bytes() const noexcept { return end - begin; }
+  constexpr std::span<const std::uint64_t> extents() const noexcept { return {shape, rank}; }
+};
+
+/// One pair of the header's `__metadata__`.
+struct metadata_entry {
+  std::string_view key, value;
+};
+
+/// An image without its bytes. The tensors are in image order: dtype descending, then name bytewise, as `safetensors.save` has them;
+/// the metadata keys ascend.
+struct image_schema {
+  const tensor_entry* tensors = nullptr;
+  std::size_t tensor_count = 0;
+  const metadata_entry* metadata = nullptr;
+  std::size_t metadata_count = 0;
+  /// where the data section starts: 8 bytes of length and the JSON text with its padding
+  std::uint64_t header_bytes = 0;
+  std::uint64_t image_bytes = 0;
+  std::uint64_t fingerprint = 0;
+
+  constexpr std::span<const tensor_entry> entries() const noexcept { return {tensors, tensor_count}; }
+  constexpr std::span<const metadata_entry> pairs() const noexcept { return {metadata, metadata_count}; }
+  constexpr std::uint64_t data_bytes() const noexcept { return image_bytes - header_bytes; }
+};
+
+/// A strided tensor has at most this many dimensions (`unsupported_layout` above); a contiguous one at most 65,535.
+inline constexpr std::size_t max_strided_rank = 64;
+
+/// The reference library reads no longer header text than this, so none is written.
+inline constexpr std::uint64_t max_header_text_bytes = 100'000'000;
+
+/// The image order.
+constexpr bool image_order(dtype a_type, std::string_view a_name, dtype b_type, std::string_view b_name) noexcept {
+  return a_type != b_type ? a_type > b_type : a_name < b_name;
+}
+
+/// Adds one tensor to a fingerprint. A fingerprint is XXH3-64, seed 0, of these bytes for each tensor in image order:
+/// name length (u32), name, dtype's value (u8), rank (u16), each extent (u64); all little-endian, nothing between.
+constexpr void hash_entry(xxh3_64& hash, const tensor_entry& entry) noexcept {
+  const auto put = [&hash](std::uint64_t value, std::size_t n) {
+    const char bytes[8] = {static_cast<char>(value & 0xff),       static_cast<char>(value >> 8 & 0xff),  static_cast<char>(value >> 16 & 0xff),
+                           static_cast<char>(value >> 24 & 0xff), static_cast<char>(value >> 32 & 0xff), static_cast<char>(value >> 40 & 0xff),
+                           static_cast<char>(value >> 48 & 0xff), static_cast<char>(value >> 56 & 0xff)};
+    hash.update(bytes, n);
+  };
+  put(entry.name.size(), 4);
+  hash.update(entry.name);
+  put(static_cast<std::uint64_t>(entry.type) | std::uint64_t{entry.rank} << 8, 3);
+  for (std::size_t i = 0; i < entry.rank; ++i) put(entry.shape[i], 8);
+}
+
+/// The index of the tensor whose bytes hold `data_offset`; tensor_count at or behind the end. Never an empty tensor. O(log n).
+constexpr std::size_t tensor_at(const image_schema& schema, std::uint64_t data_offset) noexcept {
+  std::size_t first = 0, last = schema.tensor_count;
+  while (first < last) {
+    const std::size_t middle = first + (last - first) / 2;
+    if (schema.tensors[middle].end <= data_offset) first = middle + 1;
+    else last = middle;
+  }
+  return first;
+}
+
+}  // namespace tensorpull

@@ -1,0 +1,150 @@
+// An image whose tensors are known at compile time: names, order, places, header length and fingerprint become constants.
+//
+// The work is split over several constants of bounded size, because clang allows 2^20 steps for each and no flag may be needed:
+// a thousand tensors cost about half a second in either compiler, several thousand still compile. Header text is never a constant.
+#pragma once
+
+#include <tensorpull/core/xxh3_words.hpp>
+#include <tensorpull/image/header.hpp>
+#include <tensorpull/image/schema.hpp>
+#include <tensorpull/image/static_names.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tensorpull::detail {
+
+inline constexpr std::size_t static_block = 256;
+
+/// The tensors [First, First + Count) of a list of names, in order: a merge sort, each half a constant of its own while it is large.
+template <const auto& Names, const auto& Keys, bool ByType, std::size_t First, std::size_t Count>
+constexpr auto sort_names() noexcept;
+
+template <const auto& Names, const auto& Keys, bool ByType, std::size_t First, std::size_t Count>
+inline constexpr auto sorted_names = sort_names<Names, Keys, ByType, First, Count>();
+
+template <std::size_t N>
+struct index_list {
+  std::uint32_t at[N == 0 ? 1 : N]{};
+};
+
+template <const auto& Keys, bool ByType>
+constexpr void merge_names(const std::uint32_t* a, const std::uint32_t* a_end, const std::uint32_t* b, const std::uint32_t* b_end,
+                           std::uint32_t* out) noexcept {
+  while (a != a_end && b != b_end) *out++ = Keys.before(*b, *a, ByType) ? *b++ : *a++;
+  while (a != a_end) *out++ = *a++;
+  while (b != b_end) *out++ = *b++;
+}
+
+template <const auto& Names, const auto& Keys, bool ByType, std::size_t First, std::size_t Count>
+constexpr auto sort_names() noexcept {
+  index_list<Count> sorted;
+  if constexpr (Count > static_block) {
+    constexpr std::size_t half = Count / 2;
+    const auto& left = sorted_names<Names, Keys, ByType, First, half>;
+    const auto& right = sorted_names<Names, Keys, ByType, First + half, Count - half>;
+    merge_names<Keys, ByType>(left.at, left.at + half, right.at, right.at + (Count - half), sorted.at);
+  } else {
+    index_list<Count> other;
+    for (std::size_t i = 0; i < Count; ++i) other.at[i] = static_cast<std::uint32_t>(First + i);
+    sorted = other;
+    for (std::size_t width = 1; width < Count; width *= 2) {
+      for (std::size_t i = 0; i < Count; i += 2 * width) {
+        const std::size_t middle = i + width < Count ? i + width : Count, end = i + 2 * width < Count ? i + 2 * width : Count;
+        merge_names<Keys, ByType>(sorted.at + i, sorted.at + middle, sorted.at + middle, sorted.at + end, other.at + i);
+      }
+      sorted = other;
+    }
+  }
+  return sorted;
+}
+
+/// Everything about the image of the tensors in Names: a constant static_names in the order of the model's members.
+template <const auto& Names>
+struct static_image {
+  static constexpr std::size_t count = Names.count;
+  static constexpr auto keys = make_sort_keys<Names>();
+  static constexpr const auto& order = sorted_names<Names, keys, true, 0, count>;
+
+  /// rank.at[k]: the place in the image of the model's k-th tensor.
+  static constexpr auto rank = [] {
+    index_list<count> inverse;
+    for (std::size_t i = 0; i < count; ++i) inverse.at[order.at[i]] = static_cast<std::uint32_t>(i);
+    return inverse;
+  }();
+
+  static constexpr auto entries = [] {
+    struct { tensor_entry at[count == 0 ? 1 : count]; } list{};
+    std::uint64_t end = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      const static_leaf& leaf = Names.leaves[order.at[i]];
+      const std::uint64_t begin = end;
+      end += leaf.bytes;
+      list.at[i] = {{Names.characters + leaf.name_begin, leaf.name_length}, leaf.type, leaf.rank, leaf.shape, nullptr, begin, end};
+    }
+    return list;
+  }();
+
+  /// The bytes that hash_entry hashes, packed: the fingerprint is the hash of these.
+  static constexpr std::size_t hashed_bytes = [] {
+    std::size_t n = 0;
+    for (std::size_t i = 0; i < count; ++i) n += 7 + Names.leaves[i].name_length + std::size_t{8} * Names.leaves[i].rank;
+    return n;
+  }();
+  static constexpr auto hashed = [] {
+    struct { std::uint64_t words[hashed_bytes / 8 + 1]; } packed{};
+    word_packer packer(packed.words);
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto& key = keys.keys[order.at[i]];
+      const static_leaf& leaf = Names.leaves[order.at[i]];
+      packer.append(key.length, 4);
+      for (std::uint32_t w = 0; w < key.words; ++w) {
+        const std::uint32_t left = key.length - 8 * w;
+        packer.append(xxh3::swap64(keys.words[key.first + w]), left < 8 ? left : 8);
+      }
+      packer.append(static_cast<std::uint64_t>(leaf.type) | std::uint64_t{leaf.rank} << 8, 3);
+      for (std::size_t d = 0; d < leaf.rank; ++d) packer.append(leaf.shape[d], 8);
+    }
+    return packed;
+  }();
+
+  /// Header text of the first tensors, block by block. A name without a character that JSON escapes is as long as it is.
+  template <std::size_t Blocks>
+  static constexpr std::uint64_t measure_text() noexcept {
+    if constexpr (Blocks == 0) {
+      return 0;
+    } else {
+      std::uint64_t n = text_bytes<Blocks - 1>;
+      const std::size_t last = Blocks * static_block < count ? Blocks * static_block : count;
+      for (std::size_t i = (Blocks - 1) * static_block; i < last; ++i) {
+        tensor_entry entry = entries.at[i];
+        if (!keys.needs_escape(order.at[i])) {
+          n += entry.name.size();
+          entry.name = {};
+        }
+        n += entry_text_length(entry);
+      }
+      return n;
+    }
+  }
+  template <std::size_t Blocks>
+  static constexpr std::uint64_t text_bytes = measure_text<Blocks>();
+
+  static constexpr image_schema schema = [] {
+    const std::uint64_t header = header_bytes_of(count, text_bytes<(count + static_block - 1) / static_block>);
+    return image_schema{entries.at, count, nullptr, 0, header, header + (count == 0 ? 0 : entries.at[count == 0 ? 0 : count - 1].end),
+                        xxh3_64_of_words(hashed.words, hashed_bytes)};
+  }();
+};
+
+/// Whether two tensors have the same name, whatever their dtypes.
+template <const auto& Names>
+constexpr bool has_duplicate_names() noexcept {
+  const auto& keys = static_image<Names>::keys;
+  const auto& by_name = sorted_names<Names, static_image<Names>::keys, false, 0, Names.count>;
+  for (std::size_t i = 1; i < Names.count; ++i)
+    if (!keys.before(by_name.at[i - 1], by_name.at[i], false)) return true;
+  return false;
+}
+
+}  // namespace tensorpull::detail

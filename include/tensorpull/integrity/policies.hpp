@@ -1,0 +1,57 @@
+// The integrity policies, from nothing to everything.
+#pragma once
+
+#include <tensorpull/integrity/concept.hpp>
+#include <tensorpull/integrity/xxhash_digest.hpp>
+
+namespace tensorpull {
+
+namespace detail {
+struct no_hash {
+  void update(std::span<const std::byte>) noexcept {}
+  std::uint64_t digest() const noexcept { return 0; }
+};
+}  // namespace detail
+
+/// No digest at all: the fastest; the outcome is `completed_unverified`.
+struct unverified {
+  using is_integrity_policy = void;
+  using hash_type = detail::no_hash;
+  static constexpr bool whole = false;
+  static constexpr bool per_chunk = false;
+};
+
+/// The default: one digest of the whole image, computed over pieces that are still in the cache.
+template <hash Hash = xxhash_digest>
+struct basic_image_digest {
+  using is_integrity_policy = void;
+  using hash_type = Hash;
+  static constexpr bool whole = true;
+  static constexpr bool per_chunk = false;
+};
+using image_digest = basic_image_digest<>;
+
+/// A digest with each chunk, none of the whole; the outcome is `completed_unverified`, since chunks of one version each may be right
+/// while their sequence was never compared with what was published.
+template <hash Hash = xxhash_digest>
+struct basic_chunk_digest {
+  using is_integrity_policy = void;
+  using hash_type = Hash;
+  static constexpr bool whole = false;
+  static constexpr bool per_chunk = true;
+};
+using chunk_digest = basic_chunk_digest<>;
+
+/// Both: what a consumer that cannot undo needs to end as `completed`.
+template <hash Hash = xxhash_digest>
+struct basic_chunk_and_image_digest {
+  using is_integrity_policy = void;
+  using hash_type = Hash;
+  static constexpr bool whole = true;
+  static constexpr bool per_chunk = true;
+};
+using chunk_and_image_digest = basic_chunk_and_image_digest<>;
+
+static_assert(integrity_policy<unverified> && integrity_policy<image_digest> && integrity_policy<chunk_digest> && integrity_policy<chunk_and_image_digest>);
+
+}  // namespace tensorpull

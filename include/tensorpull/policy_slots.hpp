@@ -1,0 +1,79 @@
+// Sorts policies into the slots of a pipeline, whatever their order, and says in one sentence what is missing or there twice.
+#pragma once
+
+#include <tensorpull/chunking/fixed_bytes.hpp>
+#include <tensorpull/core/limits.hpp>
+#include <tensorpull/image/view.hpp>
+#include <tensorpull/integrity/policies.hpp>
+
+#include <boost/hana/at.hpp>
+#include <boost/hana/basic_tuple.hpp>
+#include <boost/hana/filter.hpp>
+#include <boost/hana/integral_constant.hpp>
+#include <boost/hana/tuple.hpp>
+#include <boost/hana/type.hpp>
+
+#include <type_traits>
+
+namespace tensorpull::detail {
+
+template <class P> struct in_tensors : std::bool_constant<requires { typename P::is_tensor_policy; }> {};
+template <class P> struct in_chunking : std::bool_constant<requires { typename P::is_chunking_policy; }> {};
+template <class P> struct in_transport : std::bool_constant<requires { typename P::is_transport_policy; }> {};
+template <class P> struct in_framing : std::bool_constant<requires { typename P::is_framing_policy; }> {};
+template <class P> struct in_integrity : std::bool_constant<requires { typename P::is_integrity_policy; }> {};
+template <class P> struct in_limits : std::bool_constant<requires { typename P::is_limits_policy; }> {};
+
+template <template <class> class Slot, class... P>
+inline constexpr int slot_count = (0 + ... + (Slot<P>::value ? 1 : 0));
+
+/// The policy for a slot, or `Fallback` where there is none.
+template <template <class> class Slot, class Fallback, class... P>
+constexpr auto policy_of() {
+  namespace hana = boost::hana;
+  constexpr auto found = hana::filter(hana::tuple_t<P..., Fallback>, [](auto t) {
+    using type = typename decltype(t)::type;
+    return hana::bool_c<std::is_same_v<type, Fallback> || Slot<type>::value>;
+  });
+  return hana::at_c<0>(found);
+}
+template <template <class> class Slot, class Fallback, class... P>
+using policy_t = typename decltype(policy_of<Slot, Fallback, P...>())::type;
+
+/// Stand-ins for a slot that was left empty: they keep one mistake from becoming many errors.
+struct missing_model {};
+struct missing_tensors {
+  using model_type = missing_model;
+  static constexpr bool is_static = false;
+  static source_view source(const missing_model&) noexcept { return {}; }
+  static destination_view destination(missing_model&) noexcept { return {}; }
+};
+struct missing_transport {
+  static constexpr std::uint64_t max_payload_bytes = tensorpull::max_payload_bytes;
+  static constexpr std::size_t connection_bytes = 0;
+  template <class>
+  using downloader = missing_transport;
+  template <class>
+  using session = missing_transport;
+};
+struct missing_chunking : fixed_bytes<default_chunk_bytes> {};
+
+/// The checks that every pipeline passes, one sentence each.
+template <class... P>
+struct slot_checks {
+  static_assert(((in_tensors<P>::value || in_chunking<P>::value || in_transport<P>::value || in_framing<P>::value || in_integrity<P>::value || in_limits<P>::value) && ...),
+                "tensorpull: one of the types given to pipeline<...> is no policy: a policy names is_tensor_policy, is_chunking_policy, is_transport_policy, "
+                "is_framing_policy, is_integrity_policy or is_limits_policy");
+  static_assert(slot_count<in_tensors, P...> != 0, "tensorpull: a pipeline needs a tensor policy: add raw_tensors<Model> or tensor_list");
+  static_assert(slot_count<in_tensors, P...> < 2, "tensorpull: a pipeline has two tensor policies: keep one");
+  static_assert(slot_count<in_chunking, P...> != 0, "tensorpull: a pipeline needs a chunking policy: add fixed_bytes<N>, bytes_up_to<Max>, per_tensor<Max> or whole");
+  static_assert(slot_count<in_chunking, P...> < 2, "tensorpull: a pipeline has two chunking policies: keep one");
+  static_assert(slot_count<in_transport, P...> != 0, "tensorpull: a pipeline needs a transport policy: add tcp or loopback");
+  static_assert(slot_count<in_transport, P...> < 2, "tensorpull: a pipeline has two transport policies: keep one");
+  static_assert(slot_count<in_framing, P...> < 2, "tensorpull: a pipeline has two framing policies: keep one");
+  static_assert(slot_count<in_integrity, P...> < 2, "tensorpull: a pipeline has two integrity policies: keep one");
+  static_assert(slot_count<in_limits, P...> < 2, "tensorpull: a pipeline has two limits policies: keep one");
+  static constexpr bool passed = true;
+};
+
+}  // namespace tensorpull::detail

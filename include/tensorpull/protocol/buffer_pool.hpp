@@ -1,0 +1,54 @@
+// A fixed number of buffers of one size, made at start: what stands in for allocation while connections run.
+#pragma once
+
+#include <tensorpull/protocol/lock.hpp>
+
+#include <cstddef>
+#include <cstring>
+#include <span>
+
+namespace tensorpull {
+
+/// Hands out buffers from memory that it borrows; the free ones form a list through their own first bytes.
+/// `Lock`: no_lock where one thread uses the pool, a mutex otherwise.
+template <class Lock = no_lock>
+class buffer_pool {
+ public:
+  buffer_pool() noexcept = default;
+  /// `memory`: aligned for pointers; `buffer_bytes`: a multiple of 64. What does not fill a buffer is left over.
+  buffer_pool(std::span<std::byte> memory, std::size_t buffer_bytes) noexcept : buffer_bytes_(buffer_bytes) {
+    for (std::size_t at = 0; at + buffer_bytes <= memory.size(); at += buffer_bytes) release(memory.data() + at);
+  }
+  buffer_pool(const buffer_pool&) = delete;
+  buffer_pool& operator=(const buffer_pool&) = delete;
+
+  std::size_t buffer_bytes() const noexcept { return buffer_bytes_; }
+  std::size_t available() const noexcept {
+    const hold_lock hold(lock_);
+    return available_;
+  }
+
+  /// A buffer, contents unspecified, or nullptr where all are in use.
+  std::byte* acquire() noexcept {
+    const hold_lock hold(lock_);
+    std::byte* const buffer = head_;
+    if (buffer == nullptr) return nullptr;
+    std::memcpy(&head_, buffer, sizeof head_);
+    --available_;
+    return buffer;
+  }
+  void release(std::byte* buffer) noexcept {
+    const hold_lock hold(lock_);
+    std::memcpy(buffer, &head_, sizeof head_);
+    head_ = buffer;
+    ++available_;
+  }
+
+ private:
+  std::byte* head_ = nullptr;
+  std::size_t buffer_bytes_ = 0;
+  std::size_t available_ = 0;
+  [[no_unique_address]] mutable Lock lock_{};
+};
+
+}  // namespace tensorpull

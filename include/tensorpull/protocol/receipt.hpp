@@ -1,0 +1,38 @@
+// What a recipient knows when a transfer has ended well.
+#pragma once
+
+#include <tensorpull/protocol/ref_id.hpp>
+
+#include <cstdint>
+#include <string_view>
+
+namespace tensorpull {
+
+/// `completed`: exactly the published bytes, checked by digest, and the owner was told so and has recorded it.
+/// `completed_unverified`: everything arrived, but nobody compared a digest of the whole.
+enum class outcome : std::uint8_t { completed, completed_unverified };
+
+constexpr std::string_view to_string(outcome o) noexcept { return o == outcome::completed ? "completed" : "completed_unverified"; }
+
+struct receipt {
+  tensorpull::outcome outcome = outcome::completed_unverified;
+  std::uint64_t bytes = 0;        ///< of the image, header included; of a subset: of its tensors
+  std::uint64_t chunks = 0;
+  std::uint64_t version = 0;
+  std::uint64_t fingerprint = 0;
+  std::uint64_t digest = 0;       ///< XXH3-64 of what was received; 0 where none was computed
+};
+
+/// What the recipient is told before data moves. Offsets that consumers see count from the image's first byte;
+/// of a subset: from its first tensor (data_start is then 0).
+struct description {
+  ref_id ref{};
+  std::uint64_t version = 0;
+  std::uint64_t fingerprint = 0;
+  std::uint64_t image_bytes = 0;
+  std::uint64_t data_start = 0;
+  std::uint64_t tensors = 0;
+  bool verifiable = false;
+};
+
+}  // namespace tensorpull

@@ -1,0 +1,56 @@
+// The name of one slot of an owner: 128 random bits, unguessable.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace tensorpull {
+
+/// Two 64-bit words on the wire, 32 lower-case hexadecimal digits in print. All zero means "none".
+struct ref_id {
+  std::uint64_t high = 0;
+  std::uint64_t low = 0;
+
+  friend constexpr bool operator==(const ref_id&, const ref_id&) noexcept = default;
+  constexpr explicit operator bool() const noexcept { return (high | low) != 0; }
+};
+
+/// 32 digits, no terminating zero; view them with std::string_view{digits.data(), digits.size()}.
+constexpr std::array<char, 32> to_digits(const ref_id& id) noexcept {
+  constexpr std::string_view hex = "0123456789abcdef";
+  std::array<char, 32> digits{};
+  for (unsigned i = 0; i < 16; ++i) {
+    digits[i] = hex[(id.high >> (60 - 4 * i)) & 15];
+    digits[16 + i] = hex[(id.low >> (60 - 4 * i)) & 15];
+  }
+  return digits;
+}
+
+/// Exactly 32 hexadecimal digits, of either case; anything else gives nothing.
+constexpr std::optional<ref_id> parse_ref_id(std::string_view text) noexcept {
+  if (text.size() != 32) return std::nullopt;
+  std::uint64_t words[2] = {0, 0};
+  for (std::size_t i = 0; i < 32; ++i) {
+    const char c = text[i];
+    std::uint64_t digit = 0;
+    if (c >= '0' && c <= '9') digit = static_cast<std::uint64_t>(c - '0');
+    else if (c >= 'a' && c <= 'f') digit = static_cast<std::uint64_t>(c - 'a') + 10;
+    else if (c >= 'A' && c <= 'F') digit = static_cast<std::uint64_t>(c - 'A') + 10;
+    else return std::nullopt;
+    words[i / 16] = words[i / 16] << 4 | digit;
+  }
+  return ref_id{words[0], words[1]};
+}
+
+/// What goes from one end to the other so that it can pull: a reference, and what to expect under it.
+struct reference {
+  ref_id id{};
+  std::uint64_t version = 0;      ///< 0: whatever is published now
+  std::uint64_t fingerprint = 0;  ///< 0: not stated
+
+  friend constexpr bool operator==(const reference&, const reference&) noexcept = default;
+};
+
+}  // namespace tensorpull

@@ -1,0 +1,52 @@
+// Walks the other side's schema, page by page, beside our own, to name the first tensor that differs. Holds a counter, no table.
+#pragma once
+
+#include <tensorpull/core/result.hpp>
+#include <tensorpull/image/schema.hpp>
+#include <tensorpull/protocol/messages.hpp>
+
+#include <algorithm>
+
+namespace tensorpull {
+
+class schema_comparison {
+ public:
+  /// Index of the next row to ask for.
+  std::uint64_t position() const noexcept { return position_; }
+
+  /// Takes a page of the other schema, which has `total` tensors. True: go on asking. An error is the verdict:
+  /// schema_mismatch with the first tensor's name, or bad_frame for a page that was not asked for.
+  /// `subset`: our schema is a part of theirs, so only tensors of the same name are compared.
+  result<bool> take(const message& page, const image_schema& own, std::uint64_t total, bool subset) noexcept {
+    if (page.offset != position_ || page.tensors != total || page.rows.size() > total - position_) return failure(errc::bad_frame);
+    for (const schema_row& row : page.rows) {
+      const std::uint64_t i = position_++;
+      if (subset) {
+        for (std::size_t k = 0; k < own.tensor_count; ++k)
+          if (own.tensors[k].name == row.name && !same(own.tensors[k], row)) return failure(errc::schema_mismatch, 0, row.name);
+      } else if (i >= own.tensor_count) {
+        return failure(errc::schema_mismatch, 0, row.name);
+      } else if (const tensor_entry& t = own.tensors[i]; !same(t, row)) {
+        return failure(errc::schema_mismatch, 0, comes_first(t, row) ? t.name : row.name);
+      }
+    }
+    if (position_ < total && !page.rows.empty()) return true;
+    if (!subset && position_ < own.tensor_count) return failure(errc::schema_mismatch, 0, own.tensors[position_].name);
+    return failure(errc::schema_mismatch);
+  }
+
+ private:
+  static bool same(const tensor_entry& t, const schema_row& row) noexcept {
+    const auto own = t.extents();
+    return t.name == row.name && to_string(t.type) == row.dtype && std::equal(own.begin(), own.end(), row.shape.begin(), row.shape.end());
+  }
+  /// Of two tensors at one place of the order (dtype descending, then name), the one that comes first is what the other side lacks.
+  static bool comes_first(const tensor_entry& t, const schema_row& row) noexcept {
+    const auto theirs = dtype_from_string(row.dtype);
+    return !theirs || (t.name == row.name) || image_order(t.type, t.name, *theirs, row.name);
+  }
+
+  std::uint64_t position_ = 0;
+};
+
+}  // namespace tensorpull

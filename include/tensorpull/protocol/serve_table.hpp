@@ -1,0 +1,61 @@
+// What an owner remembers of one connection: which references it is pulling, in a table of fixed size.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace tensorpull {
+
+/// One recipient's use of one publication. acquired (first request), provisional (served to the end), final (confirmed or cancelled).
+struct serve {
+  std::uint32_t slot = 0;
+  std::uint32_t generation = 0;  ///< 0: this entry is free
+  std::uint64_t nonce = 0;
+  std::uint64_t subset_digest = 0;
+  std::uint64_t subset_end = 0;
+  bool subset = false;
+  bool provisional = false;
+  bool final = false;
+
+  bool open() const noexcept { return generation != 0 && !final; }
+};
+
+template <class Limits>
+class serve_table {
+ public:
+  /// The entry for a publication, made if there is none; a finished entry makes room. nullptr: too many transfers are open.
+  template <class MakeNonce>
+  serve* acquire(std::uint32_t slot, std::uint32_t generation, MakeNonce make_nonce) noexcept {
+    serve* room = nullptr;
+    for (serve& s : entries_) {
+      if (s.generation == generation && s.slot == slot) {
+        if (!s.final) return &s;
+        room = &s;  // it finished and asks again: a new serve with a new nonce
+        break;
+      }
+      if (!s.open() && room == nullptr) room = &s;
+    }
+    if (room == nullptr) return nullptr;
+    *room = {};
+    room->slot = slot;
+    room->generation = generation;
+    room->nonce = make_nonce();
+    return room;
+  }
+
+  serve* find(std::uint32_t slot, std::uint32_t generation, std::uint64_t nonce) noexcept {
+    for (serve& s : entries_)
+      if (s.generation != 0 && s.slot == slot && s.generation == generation && s.nonce == nonce) return &s;
+    return nullptr;
+  }
+
+  std::span<serve> all() noexcept { return entries_; }
+  void clear() noexcept { entries_ = {}; }
+
+ private:
+  std::array<serve, Limits::transfers_per_connection> entries_{};
+};
+
+}  // namespace tensorpull

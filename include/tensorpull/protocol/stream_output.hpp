@@ -1,0 +1,207 @@
+// The sending half of one end of a byte stream: what waits to be sent, turned into spans when the transport can take them.
+// Replies are kept as a few words each and written anew whenever they are sent, so a slow peer holds no payload memory.
+#pragma once
+
+#include <tensorpull/framing/framing_concept.hpp>
+#include <tensorpull/framing/payload_prefix.hpp>
+#include <tensorpull/protocol/buffer_pool.hpp>
+#include <tensorpull/protocol/owner.hpp>
+
+#include <array>
+#include <cstring>
+
+namespace tensorpull {
+
+/// What one gather write consists of; made by stream_output::plan, returned to stream_output::sent.
+struct write_plan {
+  enum class source : std::uint8_t { control, parcel, reply };
+  struct item {
+    source from;
+    bool pinned;        ///< the reply's image may not be withdrawn before sent()
+    bool whole;         ///< the item reaches its frame's end
+    std::size_t bytes;  ///< of this plan that belong to it
+  };
+  static constexpr std::size_t max_spans = 64;
+
+  std::array<std::span<const std::byte>, max_spans> spans;
+  std::size_t span_count = 0;
+  std::array<item, 16> items;
+  std::size_t item_count = 0;
+  std::size_t bytes = 0;
+};
+
+template <framing Framing, class Limits, class Owner>
+class stream_output {
+ public:
+  /// Requests and confirmations of this end are short; they are encoded at once and kept as bytes.
+  static constexpr std::size_t control_bytes = 336;
+  static constexpr std::size_t reply_capacity = Owner::waiting_replies;
+  using pool_type = buffer_pool<typename Owner::lock_type>;
+
+  bool idle() const noexcept { return control_end_ == 0 && parcel_ == nullptr && reply_count_ == 0; }
+  bool replies_full() const noexcept { return reply_count_ == reply_capacity; }
+  bool parcel_free() const noexcept { return parcel_ == nullptr; }
+  bool control_full() const noexcept { return control_end_ + 128 > control_bytes; }
+
+  void push(const pending_reply& r) noexcept { replies_[(reply_first_ + reply_count_++) % reply_capacity] = r; }
+
+  /// Encodes a short message of our own. False: no room now, try again after sent().
+  bool push_control(const message& m) noexcept {
+    if (control_full()) return false;
+    const auto n = Framing::encode(m, std::span(control_).subspan(control_end_));
+    if (!n) return false;
+    control_end_ += *n;
+    return true;
+  }
+
+  /// A message too long for that, encoded into a buffer of the pool. busy: a parcel is on its way, or no buffer is free.
+  result<void> push_parcel(const message& m, pool_type& pool) noexcept {
+    std::byte* const buffer = parcel_ == nullptr ? pool.acquire() : nullptr;
+    if (buffer == nullptr) return failure(errc::busy);
+    const auto n = Framing::encode(m, {buffer, pool.buffer_bytes()});
+    if (!n) return pool.release(buffer), failure(n.error());
+    parcel_ = buffer;
+    parcel_bytes_ = *n;
+    parcel_sent_ = 0;
+    return {};
+  }
+
+  /// Collects what is to be sent, at most `most` bytes and a bit. `scratch` (64 KiB) holds prefixes, header text and packed elements until
+  /// sent(). connection_lost: a chunk was half sent when it was withdrawn, so the stream cannot go on.
+  result<void> plan(write_plan& out, Owner& owner, std::span<std::byte> scratch, std::size_t most) noexcept {
+    out.span_count = out.item_count = out.bytes = 0;
+    if (reply_sent_ > 0) {  // a frame once begun comes first
+      if (const auto more = add_reply(out, owner, scratch, 0); !more) return failure(more.error());
+      else if (!*more) return {};
+    }
+    if (parcel_sent_ > 0) add_parcel(out);
+    if (control_end_ > control_sent_) {
+      add(out, {control_.data() + control_sent_, control_end_ - control_sent_});
+      push_item(out, {write_plan::source::control, false, true, control_end_ - control_sent_});
+    }
+    if (parcel_ != nullptr && parcel_sent_ == 0) add_parcel(out);
+    for (std::size_t i = reply_sent_ > 0 ? 1 : 0; i < reply_count_ && out.bytes < most && out.span_count + 4 <= write_plan::max_spans; ++i) {
+      const auto more = add_reply(out, owner, scratch, i);
+      if (!more) return failure(more.error());
+      if (!*more) break;
+    }
+    return {};
+  }
+
+  /// The transport took the first n bytes of the plan (0 after a failure). Always call it once for each plan.
+  void sent(const write_plan& p, std::size_t n, Owner& owner, pool_type& pool) noexcept {
+    std::size_t replies = 0, finished = 0, partly = reply_sent_;
+    for (std::size_t i = 0; i < p.item_count; ++i) {
+      const write_plan::item& it = p.items[i];
+      const std::size_t took = n < it.bytes ? n : it.bytes;
+      n -= took;
+      if (it.from == write_plan::source::control) {
+        control_sent_ += took;
+        if (control_sent_ == control_end_) control_sent_ = control_end_ = 0;
+      } else if (it.from == write_plan::source::parcel) {
+        parcel_sent_ += took;
+        if (parcel_sent_ == parcel_bytes_) drop_parcel(pool);
+      } else {
+        const pending_reply& r = replies_[(reply_first_ + replies++) % reply_capacity];
+        if (it.pinned) owner.unpin(r, r.kind == message_kind::chunk ? took : 0);
+        if (took == it.bytes && it.whole) ++finished, partly = 0;
+        else partly += took;  // only the first unfinished one can have been taken in part
+      }
+    }
+    reply_first_ = (reply_first_ + finished) % reply_capacity;
+    reply_count_ -= finished;
+    if (replies > 0) reply_sent_ = partly;
+  }
+
+  void drop_parcel(pool_type& pool) noexcept {
+    if (parcel_ != nullptr) pool.release(parcel_);
+    parcel_ = nullptr;
+    parcel_sent_ = 0;
+  }
+
+ private:
+  /// What a control frame can need of the scratch memory.
+  static constexpr std::size_t frame_room = Limits::control_frame_bytes;
+
+  static void add(write_plan& out, std::span<const std::byte> bytes) noexcept {
+    if (!bytes.empty()) out.spans[out.span_count++] = bytes;
+  }
+  static void push_item(write_plan& out, const write_plan::item& it) noexcept {
+    out.items[out.item_count++] = it;
+    out.bytes += it.bytes;
+  }
+  void add_parcel(write_plan& out) noexcept {
+    add(out, {parcel_ + parcel_sent_, parcel_bytes_ - parcel_sent_});
+    push_item(out, {write_plan::source::parcel, false, true, parcel_bytes_ - parcel_sent_});
+  }
+
+  /// Adds the i-th waiting reply. False: the plan is full, or ends within this frame.
+  result<bool> add_reply(write_plan& out, Owner& owner, std::span<std::byte>& scratch, std::size_t i) noexcept {
+    if (scratch.size() < frame_room + 16) return false;
+    pending_reply& r = replies_[(reply_first_ + i) % reply_capacity];
+    const std::size_t skip = i == 0 ? reply_sent_ : 0;
+    const bool of_slot = r.kind == message_kind::chunk || r.kind == message_kind::description || r.kind == message_kind::schema_page;
+    const source_view* const image = of_slot ? owner.pin(r) : nullptr;
+    if (of_slot && image == nullptr) {
+      if (skip > 0) return failure(errc::connection_lost);  // the rest of a frame that cannot be produced any more
+      r.kind = message_kind::refused;
+      r.status = status::withdrawn;
+    }
+    if (image != nullptr && r.kind == message_kind::chunk) return add_chunk(out, r, *image, scratch, skip);
+    std::array<schema_row, Limits::control_frame_bytes / 64> rows;
+    const auto n = Framing::encode(owner.expand(r, rows), scratch.first(frame_room));
+    const std::size_t length = n ? *n : 0;
+    add(out, scratch.subspan(skip, length - skip));
+    scratch = scratch.subspan(length);
+    push_item(out, {write_plan::source::reply, image != nullptr, true, length - skip});
+    return true;
+  }
+
+  bool add_chunk(write_plan& out, const pending_reply& r, const source_view& image, std::span<std::byte>& scratch, std::size_t skip) noexcept {
+    using prefix = detail::payload_prefix;
+    const std::size_t before = skip < prefix::bytes ? prefix::bytes - skip : 0;
+    if (before > 0) {
+      message m;
+      m.id = r.id;
+      m.ref = r.ref;
+      m.version = r.version;
+      m.offset = r.offset;
+      m.nonce = r.nonce;
+      m.digest = r.digest;
+      m.length = r.length;
+      prefix::write(m, scratch.template first<prefix::bytes>());
+      add(out, scratch.subspan(skip, before));
+      scratch = scratch.subspan(prefix::bytes);
+    }
+    const std::size_t done = skip > prefix::bytes ? skip - prefix::bytes : 0;
+    std::size_t included = before, payload_left = done < r.length ? r.length - done : 0;
+    if (payload_left > 0) {
+      const auto room = std::span(out.spans).subspan(out.span_count, write_plan::max_spans - out.span_count - 1);
+      const gathered g = gather(image, r.offset + done, payload_left, room, scratch);
+      for (std::size_t k = 0; k < g.pieces; ++k)  // what the pieces use of the scratch memory is taken
+        if (room[k].data() >= scratch.data() && room[k].data() < scratch.data() + scratch.size())
+          scratch = scratch.subspan(static_cast<std::size_t>(room[k].data() + room[k].size() - scratch.data()));
+      out.span_count += g.pieces;
+      included += static_cast<std::size_t>(g.bytes);
+      payload_left -= static_cast<std::size_t>(g.bytes);
+    }
+    if (payload_left == 0) {
+      const std::size_t padding = static_cast<std::size_t>(prefix::frame_bytes(r.length)) - (skip + included);
+      add(out, std::span(zeros).first(padding));
+      included += padding;
+    }
+    push_item(out, {write_plan::source::reply, true, payload_left == 0, included});
+    return payload_left == 0;
+  }
+
+  static constexpr std::array<std::byte, 8> zeros{};
+
+  alignas(8) std::array<std::byte, control_bytes> control_;
+  std::array<pending_reply, reply_capacity> replies_;
+  std::size_t control_sent_ = 0, control_end_ = 0;
+  std::size_t reply_first_ = 0, reply_count_ = 0, reply_sent_ = 0;
+  std::byte* parcel_ = nullptr;
+  std::size_t parcel_bytes_ = 0, parcel_sent_ = 0;
+};
+
+}  // namespace tensorpull

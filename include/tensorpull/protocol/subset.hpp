@@ -1,0 +1,85 @@
+// Ranges, digests and pages of a published image: what an owner computes for an answer.
+#pragma once
+
+#include <tensorpull/core/result.hpp>
+#include <tensorpull/core/xxh3.hpp>
+#include <tensorpull/image/gather.hpp>
+#include <tensorpull/image/schema.hpp>
+#include <tensorpull/integrity/concept.hpp>
+#include <tensorpull/protocol/messages.hpp>
+
+#include <algorithm>
+#include <array>
+#include <span>
+
+namespace tensorpull {
+
+/// Feeds the image's bytes [offset, offset + length) to a hash; cost: one pass over them, no heap, 4 KiB of stack.
+template <hash Hash>
+void hash_range(Hash& into, const source_view& image, std::uint64_t offset, std::uint64_t length) noexcept {
+  std::array<std::span<const std::byte>, 16> pieces;
+  std::array<std::byte, 4096> slice;
+  while (length > 0) {
+    const gathered g = gather(image, offset, length, pieces, slice);
+    for (std::size_t i = 0; i < g.pieces; ++i) into.update(pieces[i]);
+    offset += g.bytes;
+    length -= g.bytes;
+  }
+}
+
+template <hash Hash>
+std::uint64_t range_digest(const source_view& image, std::uint64_t offset, std::uint64_t length) noexcept {
+  Hash h;
+  hash_range(h, image, offset, length);
+  return h.digest();
+}
+
+/// The version of a verifiable image: XXH3-64 over all its bytes; 0 is mapped to 1, since 0 on the wire means "any".
+template <hash Hash>
+std::uint64_t image_version(const source_view& image) noexcept {
+  const std::uint64_t d = range_digest<Hash>(image, 0, image.schema->image_bytes);
+  return d != 0 ? d : 1;
+}
+
+struct subset_answer {
+  std::uint64_t digest = 0;
+  std::uint64_t fingerprint = 0;
+};
+
+/// Finds the named tensors and sorts their ranges in image order into `ranges`. Cost: tensors times names, and one pass over the bytes.
+/// bad_request with `at` = the index of the first name that is not there, or that comes twice.
+template <hash Hash>
+result<subset_answer> find_subset(const source_view& image, std::span<const std::string_view> names, std::span<byte_range> ranges) noexcept {
+  const image_schema& schema = *image.schema;
+  std::size_t found = 0;
+  Hash bytes;
+  xxh3_64 schema_hash;
+  for (std::size_t i = 0; i < schema.tensor_count && found < names.size(); ++i) {
+    const tensor_entry& t = schema.tensors[i];
+    if (std::find(names.begin(), names.end(), t.name) == names.end()) continue;
+    ranges[found++] = {schema.header_bytes + t.begin, schema.header_bytes + t.end};
+    hash_range(bytes, image, schema.header_bytes + t.begin, t.end - t.begin);
+    hash_entry(schema_hash, t);
+  }
+  if (found < names.size())
+    for (std::size_t n = 0; n < names.size(); ++n) {
+      const bool there = std::any_of(schema.tensors, schema.tensors + schema.tensor_count, [&](const tensor_entry& t) { return t.name == names[n]; });
+      if (!there || std::find(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(n), names[n]) != names.begin() + static_cast<std::ptrdiff_t>(n))
+        return failure(errc::bad_request, n, names[n]);
+    }
+  return subset_answer{bytes.digest(), schema_hash.digest()};
+}
+
+/// As many rows from `first` on as fit one control frame and `rows`. An index past the end gives an empty page.
+inline std::span<const schema_row> schema_rows(const image_schema& schema, std::uint64_t first, std::span<schema_row> rows, std::size_t frame_bytes) noexcept {
+  std::size_t count = 0, used = 160;  // segment table, root, page and list pointers
+  for (std::uint64_t i = first; i < schema.tensor_count && count < rows.size(); ++i) {
+    const tensor_entry& t = schema.tensors[i];
+    used += 24 + (t.name.size() / 8 + 1) * 8 + 16 + std::size_t{t.rank} * 8;
+    if (used > frame_bytes) break;
+    rows[count++] = {t.name, to_string(t.type), {t.shape, t.rank}};
+  }
+  return rows.first(count);
+}
+
+}  // namespace tensorpull

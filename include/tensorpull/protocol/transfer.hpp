@@ -1,0 +1,153 @@
+// One pull from description to confirmation: the recipient's state machine with a consumer and the digests behind it.
+// A driver (endpoint.hpp) moves the bytes; this decides which bytes are wanted, where they land and what they prove.
+#pragma once
+
+#include <tensorpull/consumers/concept.hpp>
+#include <tensorpull/integrity/concept.hpp>
+#include <tensorpull/protocol/recipient.hpp>
+
+#include <optional>
+
+namespace tensorpull {
+
+/// Borrows the consumer. Not movable while in use. Sizes: about 1.3 KiB with a digest of 576 bytes.
+template <consumer Consumer, chunking_strategy Chunking, integrity_policy Integrity, class Limits = default_limits>
+class transfer {
+  static_assert(!Consumer::irrevocable || Integrity::per_chunk,
+                "tensorpull: this consumer cannot undo what it has taken, so the pipeline needs an integrity policy that checks each chunk "
+                "(chunk_and_image_digest or chunk_digest)");
+
+ public:
+  using consumer_type = Consumer;
+
+  transfer(Consumer& to, pull_request request, Chunking chunking, std::uint32_t first_id) noexcept
+      : to_(to), machine_(complete(request, to), chunking, first_id) {}
+
+  /// The next request to send, if there is one now.
+  bool next(message& out) noexcept { return !ended_ && machine_.next(out); }
+
+  /// A control message arrived. Errors are kept: see ended().
+  void on(const message& m) noexcept {
+    if (ended_) return;
+    ++answers_;
+    const auto event = machine_.on(m);
+    if (!event) return fail(event.error());
+    if (*event == recipient_event::described) {
+      begun_ = true;
+      if (const auto ok = to_.begin(machine_.description()); !ok) return fail(ok.error());
+      if (machine_.description().image_bytes == 0) received_all();
+    } else if (*event == recipient_event::confirmed) {
+      ended_ = true;
+    }
+  }
+
+  /// A chunk's prefix arrived. True: land its payload through prepare() and landed(); false: throw the payload away.
+  bool on_chunk(const message& m) noexcept {
+    if (ended_) return false;
+    const auto event = machine_.on(m);
+    if (!event) return fail(event.error()), false;
+    if (*event != recipient_event::chunk) return false;
+    chunk_offset_ = landed_;
+    chunk_left_ = m.length;
+    chunk_digest_ = m.digest;
+    if constexpr (Integrity::per_chunk) chunk_hash_.emplace();
+    return true;
+  }
+
+  /// Memory for what is missing of the current chunk, at most `most` bytes. No bytes: the consumer has no memory free now.
+  prepared prepare(std::span<std::span<std::byte>> out, std::uint64_t most) noexcept {
+    return to_.prepare(landed_, std::min(most, chunk_left_), out);
+  }
+
+  /// These bytes, the first of what prepare() gave, have been written by the transport.
+  void landed(std::span<const std::byte> bytes) noexcept {
+    if (ended_) return;
+    if constexpr (Integrity::whole) whole_hash_.update(bytes);
+    if constexpr (Integrity::per_chunk) chunk_hash_->update(bytes);
+    if (const auto ok = to_.commit(landed_, bytes); !ok) return fail(ok.error());
+    landed_ += bytes.size();
+    chunk_left_ -= bytes.size();
+    if (chunk_left_ == 0) chunk_complete();
+  }
+
+  std::uint64_t chunk_left() const noexcept { return ended_ ? 0 : chunk_left_; }
+  bool awaiting_chunk() const noexcept { return !ended_ && machine_.awaiting_chunk(); }
+  std::uint64_t landed_bytes() const noexcept { return landed_; }
+  std::uint64_t total_bytes() const noexcept { return machine_.description().image_bytes; }
+  bool ended() const noexcept { return ended_; }
+  /// Answers other than chunks so far: progress, for a deadline.
+  std::uint32_t answers() const noexcept { return answers_; }
+  std::uint32_t next_id() const noexcept { return machine_.next_id(); }
+
+  /// How it ended; ended() must be true. The error's `at` says how many bytes had landed.
+  result<receipt> outcome() const noexcept {
+    if (error_) return failure(*error_);
+    return receipt_;
+  }
+
+  /// Ends the transfer from our side, if it has not ended.
+  void fail(error reason) noexcept {
+    if (ended_) return;
+    reason.at = landed_;
+    error_ = reason;
+    ended_ = true;
+    if (begun_ && !finished_) to_.abandon(*error_);
+    machine_.settle();
+  }
+
+  /// The message that tells the owner that we gave up, where it should hear of it.
+  std::optional<message> farewell() const noexcept {
+    if (!error_ || machine_.nonce() == 0 || error_->code == errc::withdrawn || error_->code == errc::stale_version) return std::nullopt;
+    message m;
+    m.kind = message_kind::cancel;
+    m.ref = machine_.request().ref;
+    m.version = machine_.description().version;
+    m.nonce = machine_.nonce();
+    return m;
+  }
+
+ private:
+  static pull_request complete(pull_request request, const Consumer& to) noexcept {
+    request.fingerprint = to.fingerprint();
+    request.schema = to.schema();
+    request.chunk_digests = Integrity::per_chunk;
+    return request;
+  }
+
+  void chunk_complete() noexcept {
+    ++receipt_.chunks;
+    if constexpr (Integrity::per_chunk)
+      if (chunk_hash_->digest() != chunk_digest_) return fail({errc::chunk_digest_mismatch, 0, 0, {}});
+    if (const auto ok = to_.chunk(chunk_offset_, landed_ - chunk_offset_); !ok) return fail(ok.error());
+    if (landed_ == machine_.description().image_bytes) received_all();
+  }
+
+  void received_all() noexcept {
+    const description& d = machine_.description();
+    bool verified = false;
+    std::uint64_t digest = 0;
+    if constexpr (Integrity::whole) {
+      digest = whole_hash_.digest();
+      verified = d.verifiable;
+      if (verified && digest != machine_.expected_digest()) return fail({errc::digest_mismatch, 0, 0, {}});
+    }
+    receipt_ = {verified ? tensorpull::outcome::completed : tensorpull::outcome::completed_unverified,
+                landed_, receipt_.chunks, d.version, d.fingerprint, digest};
+    if (const auto ok = to_.finish(receipt_); !ok) return fail(ok.error());
+    finished_ = true;
+    machine_.confirm(digest, verified);
+  }
+
+  Consumer& to_;
+  recipient<Chunking, Limits> machine_;
+  [[no_unique_address]] typename Integrity::hash_type whole_hash_{};
+  struct nothing {};
+  std::optional<std::conditional_t<Integrity::per_chunk, typename Integrity::hash_type, nothing>> chunk_hash_;
+  std::uint64_t landed_ = 0, chunk_offset_ = 0, chunk_left_ = 0, chunk_digest_ = 0;
+  receipt receipt_{};
+  std::optional<error> error_;
+  std::uint32_t answers_ = 0;
+  bool begun_ = false, finished_ = false, ended_ = false;
+};
+
+}  // namespace tensorpull

@@ -1,0 +1,16 @@
+// The umbrella: pipelines, and the policies that need no third-party header but Hana, Cap'n Proto and xxHash.
+// Opt-in, one header each: transports/tcp_owner.hpp and transports/tcp_host.hpp (Boost.Asio), consumers/safetensors_file.hpp (files).
+#pragma once
+
+#include <tensorpull/chunking/bytes_up_to.hpp>
+#include <tensorpull/chunking/fixed_bytes.hpp>
+#include <tensorpull/chunking/per_tensor.hpp>
+#include <tensorpull/chunking/whole.hpp>
+#include <tensorpull/integrity/policies.hpp>
+#include <tensorpull/pipeline.hpp>
+#include <tensorpull/tensors/make_model.hpp>
+#include <tensorpull/tensors/raw.hpp>
+#include <tensorpull/tensors/renamed.hpp>
+#include <tensorpull/tensors/tensor_list.hpp>
+#include <tensorpull/transports/loopback.hpp>
+#include <tensorpull/transports/tcp.hpp>

@@ -1,0 +1,201 @@
+// Walks a model: an adapted struct, structs in it, arrays of structs, arrays of scalars. Decides which members are tensors, and their names.
+// One instantiation for each type that occurs, none for each element.
+#pragma once
+
+#include <tensorpull/core/checked.hpp>
+#include <tensorpull/core/dtype.hpp>
+#include <tensorpull/image/static_names.hpp>
+
+#include <boost/hana/accessors.hpp>
+#include <boost/hana/adapt_struct.hpp>
+#include <boost/hana/concept/struct.hpp>
+#include <boost/hana/pair.hpp>
+#include <boost/hana/string.hpp>
+#include <boost/hana/tuple.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+namespace tensorpull::detail {
+
+/// An array of either kind, one dimension at a time.
+template <class T>
+struct array_traits {
+  static constexpr bool is_array = false;
+  using scalar = T;
+  static constexpr std::size_t rank = 0;
+};
+template <class T, std::size_t N>
+struct array_traits<T[N]> {
+  static constexpr bool is_array = true;
+  static constexpr std::size_t extent = N;
+  using element = T;
+  using scalar = typename array_traits<T>::scalar;
+  static constexpr std::size_t rank = array_traits<T>::rank + 1;
+};
+template <class T, std::size_t N>
+struct array_traits<std::array<T, N>> : array_traits<T[N]> {};
+template <class T>
+struct array_traits<std::array<T, 0>> {
+  static constexpr bool is_array = true;
+  static constexpr std::size_t extent = 0;
+  using element = T;
+  using scalar = typename array_traits<T>::scalar;
+  static constexpr std::size_t rank = array_traits<T>::rank + 1;
+};
+
+/// A scalar or an array of scalars of any rank: one tensor.
+template <class T>
+concept tensor_member = tensor_scalar<typename array_traits<T>::scalar>;
+template <class T>
+concept array_member = array_traits<T>::is_array && !tensor_member<T>;
+template <class T>
+concept struct_member = !array_traits<T>::is_array && !tensor_member<T> && boost::hana::Struct<T>::value;
+
+/// One member of an adapted struct: its name, its type, and how to get at it.
+template <class NameAndAccessor>
+struct member_of;
+template <char... Characters, class Accessor>
+struct member_of<boost::hana::pair<boost::hana::string<Characters...>, Accessor>> {
+  static constexpr std::size_t length = sizeof...(Characters);
+  static constexpr const char* name() noexcept { return boost::hana::string<Characters...>::c_str(); }
+  template <class T>
+  static constexpr decltype(auto) get(T& object) noexcept { return Accessor{}(object); }
+  template <class T>
+  using type = std::remove_reference_t<decltype(Accessor{}(std::declval<T&>()))>;
+};
+
+template <class T>
+using members_of = decltype(boost::hana::accessors<T>());
+
+/// Calls f(member_of<...>{}) for each member of an adapted struct, in order.
+template <class F, class... Members>
+constexpr void for_each_of(std::type_identity<boost::hana::tuple<Members...>>, F& f) {
+  (f(member_of<Members>{}), ...);
+}
+template <class T, class F>
+constexpr void for_each_member(F f) {
+  for_each_of(std::type_identity<members_of<T>>{}, f);
+}
+
+/// The first type in T that can be no part of a model, or void. A const member is one: a transfer writes to it.
+template <class T>
+struct first_unsupported { using type = T; };
+template <class... Candidates>
+struct first_not_void { using type = void; };
+template <class First, class... Rest>
+struct first_not_void<First, Rest...> : std::conditional_t<std::is_void_v<First>, first_not_void<Rest...>, std::type_identity<First>> {};
+template <class T>
+  requires(tensor_member<T> && !std::is_const_v<T>)
+struct first_unsupported<T> { using type = void; };
+template <class T>
+  requires(array_member<T> && !std::is_const_v<T>)
+struct first_unsupported<T> : first_unsupported<typename array_traits<T>::element> {};
+template <class T>
+  requires(struct_member<T> && !std::is_const_v<T>)
+struct first_unsupported<T> {
+  template <class... Members>
+  static first_not_void<typename first_unsupported<typename member_of<Members>::template type<T>>::type...> among(
+      std::type_identity<boost::hana::tuple<Members...>>);
+  using type = typename decltype(among(std::type_identity<members_of<T>>{}))::type;
+};
+
+template <class T>
+constexpr std::uint64_t* write_shape(std::uint64_t* to) noexcept {
+  if constexpr (array_traits<T>::is_array) {
+    *to = array_traits<T>::extent;
+    return write_shape<typename array_traits<T>::element>(to + 1);
+  }
+  return to;
+}
+template <class T>
+inline constexpr auto shape_of = [] {
+  std::array<std::uint64_t, array_traits<T>::rank == 0 ? 1 : array_traits<T>::rank> shape{};
+  write_shape<T>(shape.data());
+  return shape;
+}();
+
+/// Not sizeof: an std::array of no elements has a byte.
+template <class T>
+constexpr std::uint64_t tensor_bytes() noexcept {
+  std::uint64_t n = sizeof(typename array_traits<T>::scalar);
+  for (std::size_t i = 0; i < array_traits<T>::rank; ++i) n *= shape_of<T>[i];
+  return n;
+}
+
+/// Room for names, computed once for each type from its parts.
+template <class T>
+constexpr static_counts count_names() noexcept;
+template <class T>
+inline constexpr static_counts counts_of = count_names<T>();
+
+constexpr void add_component(static_counts& sum, const static_counts& part, std::size_t length, bool is_tensor) noexcept {
+  const std::size_t prefix = length + (is_tensor ? 0 : 1);
+  sum.tensors += part.tensors;
+  sum.characters += part.characters + part.tensors * prefix;
+  if (part.longest + prefix > sum.longest) sum.longest = part.longest + prefix;
+}
+
+template <class T>
+constexpr static_counts count_names() noexcept {
+  static_counts sum;
+  if constexpr (tensor_member<T>) {
+    sum.tensors = 1;
+  } else if constexpr (array_member<T>) {
+    for (std::size_t i = 0, digits = 1, next = 10; i < array_traits<T>::extent; ++i) {
+      if (i == next) ++digits, next *= 10;
+      add_component(sum, counts_of<typename array_traits<T>::element>, digits, false);
+    }
+  } else {
+    for_each_member<T>([&sum](auto member) {
+      using part = typename decltype(member)::template type<T>;
+      add_component(sum, counts_of<part>, member.length, tensor_member<part>);
+    });
+  }
+  return sum;
+}
+
+/// Writes the names and types of T's tensors.
+template <class T, class Writer>
+constexpr void write_names(Writer& writer) noexcept {
+  if constexpr (tensor_member<T>) {
+    writer.leaf(dtype_of<typename array_traits<T>::scalar>::value, array_traits<T>::rank, shape_of<T>.data(), tensor_bytes<T>());
+  } else if constexpr (array_member<T>) {
+    for (std::size_t i = 0; i < array_traits<T>::extent; ++i) {
+      const std::size_t mark = writer.enter(i);
+      write_names<typename array_traits<T>::element>(writer);
+      writer.leave(mark);
+    }
+  } else {
+    for_each_member<T>([&writer](auto member) {
+      const std::size_t mark = writer.enter(member.name(), member.length);
+      write_names<typename decltype(member)::template type<T>>(writer);
+      writer.leave(mark);
+    });
+  }
+}
+
+template <class T>
+constexpr auto names_of() noexcept {
+  constexpr static_counts counts = counts_of<T>;
+  name_writer<counts.tensors, counts.characters, counts.longest> writer;
+  write_names<T>(writer);
+  return writer.names();
+}
+
+/// Calls f(address) for each tensor of an object, in the order of write_names.
+template <class T, class F>
+void for_each_address(const T& value, F& f) noexcept {
+  if constexpr (tensor_member<T>) {
+    f(reinterpret_cast<std::uintptr_t>(&value));
+  } else if constexpr (array_member<T>) {
+    for (std::size_t i = 0; i < array_traits<T>::extent; ++i) for_each_address(value[i], f);
+  } else {
+    for_each_member<T>([&](auto member) { for_each_address(member.get(value), f); });
+  }
+}
+
+}  // namespace tensorpull::detail

@@ -1,0 +1,102 @@
+// The tensors of a plain struct: the policy for models whose shape the compiler knows. The only tensor policy that needs Hana.
+//
+// The schema is a constant. Addresses are offsets from the object, the same for every object of a type, so one table of them serves the
+// whole program: 8 bytes a tensor, filled from the first object seen (g++ cannot take the offset of a member as a constant), and right
+// for structs that have other members besides the adapted ones.
+#pragma once
+
+#include <tensorpull/image/static.hpp>
+#include <tensorpull/image/view.hpp>
+#include <tensorpull/tensors/model_walk.hpp>
+#include <tensorpull/tensors/renamed.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <type_traits>
+
+namespace tensorpull {
+
+namespace detail {
+
+/// False for the type of a member that is no tensor: compilers then print the type beside the message.
+template <class FirstUnsupported>
+inline constexpr bool all_are_tensors = std::is_void_v<FirstUnsupported>;
+
+/// The names of a model's tensors, and the requirements on them. A refused model has none, so that the refusal is the only error.
+template <class Argument, bool Accepted>
+struct tensor_names {
+  static constexpr static_names<0, 0> final_names{};
+};
+template <class Model>
+struct tensor_names<Model, true> {
+  static constexpr auto final_names = names_of<Model>();
+  static_assert(!has_reserved_name<final_names>(), "tensorpull: a tensor may not be named __metadata__");
+};
+template <class Model, auto... Changes>
+struct tensor_names<renamed<Model, Changes...>, true> {
+  static constexpr const auto& own_names = tensor_names<Model, true>::final_names;
+  static constexpr const auto& changes = model_names<renamed<Model, Changes...>>::changes;
+  static constexpr auto final_names = change_names<own_names, changes>();
+  static_assert(all_changes_fit<own_names, changes>(),
+                "tensorpull: renamed: an old name is neither the name of a tensor nor the leading components of one");
+  static_assert(all_utf8<changes>(), "tensorpull: renamed: a new name is not valid UTF-8");
+  static_assert(!has_duplicate_names<final_names>(), "tensorpull: renamed: two tensors have the same new name");
+  static_assert(!has_reserved_name<final_names>(), "tensorpull: a tensor may not be named __metadata__");
+};
+
+template <std::size_t N>
+struct offset_table {
+  std::uintptr_t at[N == 0 ? 1 : N]{};
+};
+
+}  // namespace detail
+
+/// The tensor policy for a struct adapted with BOOST_HANA_ADAPT_STRUCT, or renamed<Struct, ...>, or an array of structs.
+/// Members are scalars, arrays of scalars of any rank (one tensor each), adapted structs and arrays of them (dotted names, `layers.0.w`).
+template <class Model>
+struct raw_tensors {
+  using is_tensor_policy = void;
+  using model_type = typename detail::model_names<Model>::model_type;
+  static constexpr bool is_static = true;
+
+  /// Constant, except for the header's text, which is written when it is asked for.
+  static constexpr const image_schema& schema() noexcept { return image::schema; }
+
+  /// The object is borrowed: it outlives the view.
+  static source_view source(const model_type& model) noexcept {
+    return {&image::schema, reinterpret_cast<const std::byte*>(std::addressof(model)), offsets(model)};
+  }
+  static destination_view destination(model_type& model) noexcept {
+    return {&image::schema, reinterpret_cast<std::byte*>(std::addressof(model)), offsets(model)};
+  }
+  static source_view source(const model_type&&) = delete;
+
+ private:
+  static constexpr bool is_model = detail::struct_member<model_type> || detail::array_member<model_type>;
+  static_assert(is_model,
+                "tensorpull: a model is a struct adapted with BOOST_HANA_ADAPT_STRUCT (at most 39 members: nest structs for more), "
+                "or an array of such structs, so that every tensor has a name");
+  using unsupported = typename std::conditional_t<is_model, detail::first_unsupported<model_type>, std::type_identity<void>>::type;
+  static_assert(detail::all_are_tensors<unsupported>,
+                "tensorpull: a member of the model is neither a scalar, an array of scalars nor an adapted struct, or it is const: "
+                "change its type, or leave it out of BOOST_HANA_ADAPT_STRUCT");
+  static constexpr bool accepted = is_model && detail::all_are_tensors<unsupported>;
+  using names = detail::tensor_names<Model, accepted>;
+  using image = detail::static_image<names::final_names>;
+
+  static const std::uintptr_t* offsets(const model_type& model) noexcept {
+    static const auto table = [&model] {
+      detail::offset_table<image::count> made;
+      if constexpr (accepted) {
+        const auto base = reinterpret_cast<std::uintptr_t>(std::addressof(model));
+        auto put = [&made, base, k = std::size_t{0}](std::uintptr_t address) mutable { made.at[image::rank.at[k++]] = address - base; };
+        detail::for_each_address(model, put);
+      }
+      return made;
+    }();
+    return table.at;
+  }
+};
+
+}  // namespace tensorpull

@@ -1,0 +1,39 @@
+// "host:port" as users write it.
+#pragma once
+
+#include <tensorpull/core/result.hpp>
+
+#include <array>
+#include <charconv>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+namespace tensorpull {
+
+/// Host and port, zero-terminated for the system's resolver. An empty host means every local address (to listen on).
+struct host_port {
+  std::array<char, 256> host{};
+  std::array<char, 8> port{};
+  std::uint16_t number = 0;
+};
+
+/// Accepts `host:port`, `[v6 address]:port`, `:port`; a port from 0 to 65535. bad_address names the text.
+inline result<host_port> parse_address(std::string_view text) noexcept {
+  const auto refuse = [&] { return failure(errc::bad_address, 0, text); };
+  const auto colon = text.rfind(':');
+  if (colon == std::string_view::npos) return refuse();
+  std::string_view host = text.substr(0, colon);
+  const std::string_view port = text.substr(colon + 1);
+  if (host.size() >= 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  else if (host.find(':') != std::string_view::npos) return refuse();  // a v6 address wants brackets
+  host_port out;
+  if (host.size() >= out.host.size() || host.find('\0') != std::string_view::npos) return refuse();
+  const auto [end, failed] = std::from_chars(port.data(), port.data() + port.size(), out.number);
+  if (failed != std::errc{} || end != port.data() + port.size() || port.empty() || port.size() > 5) return refuse();
+  if (!host.empty()) std::memcpy(out.host.data(), host.data(), host.size());
+  std::memcpy(out.port.data(), port.data(), port.size());
+  return out;
+}
+
+}  // namespace tensorpull

@@ -1,0 +1,29 @@
+// Unguessable random numbers from the operating system, for reference IDs and nonces. The state machines take any such source.
+#pragma once
+
+#include <cstdint>
+
+#if defined(__linux__)
+#include <sys/random.h>
+#else
+#include <random>
+#endif
+
+namespace tensorpull {
+
+struct system_entropy {
+  std::uint64_t operator()() const noexcept {
+    std::uint64_t value = 0;
+#if defined(__linux__)
+    // 8 bytes are never interrupted once the kernel's source is ready
+    while (::getrandom(&value, sizeof value, 0) != static_cast<ssize_t>(sizeof value)) {
+    }
+#else
+    std::random_device device;
+    value = std::uint64_t{device()} << 32 | device();
+#endif
+    return value;
+  }
+};
+
+}  // namespace tensorpull

@@ -1,0 +1,45 @@
+// Holds one application message for a program that waits for it; the next one stays with the connection until this one was taken.
+#pragma once
+
+#include <tensorpull/core/limits.hpp>
+#include <tensorpull/protocol/messages.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace tensorpull {
+
+/// What the two programs say to each other. Views into the connection's memory.
+struct application_message {
+  std::uint32_t kind = 0;
+  std::span<const reference> references{};
+  std::span<const std::byte> body{};
+};
+
+template <class Limits = default_limits>
+class inbox {
+ public:
+  bool ready() const noexcept { return !full_; }
+  bool full() const noexcept { return full_; }
+  void clear() noexcept { full_ = false; }
+
+  void on_application(const message& m) noexcept {
+    kind_ = m.application;
+    reference_count_ = std::min(m.references.size(), references_.size());
+    std::copy_n(m.references.begin(), reference_count_, references_.begin());
+    body_bytes_ = std::min(m.body.size(), body_.size());
+    if (body_bytes_ > 0) std::memcpy(body_.data(), m.body.data(), body_bytes_);
+    full_ = true;
+  }
+  application_message message() const noexcept { return {kind_, {references_.data(), reference_count_}, {body_.data(), body_bytes_}}; }
+
+ private:
+  std::array<reference, Limits::application_references> references_;
+  alignas(8) std::array<std::byte, Limits::application_body_bytes> body_;
+  std::size_t reference_count_ = 0, body_bytes_ = 0;
+  std::uint32_t kind_ = 0;
+  bool full_ = false;
+};
+
+}  // namespace tensorpull

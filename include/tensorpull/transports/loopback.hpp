@@ -1,0 +1,112 @@
+// Owner and recipient in one process, on one thread, without sockets: payloads are copied once, from tensor to tensor.
+// The embedded default, and the fastest way to test a model's schema.
+#pragma once
+
+#include <tensorpull/transports/drive.hpp>
+#include <tensorpull/transports/publisher.hpp>
+
+#include <cstring>
+
+namespace tensorpull {
+
+namespace detail {
+
+/// Copies from one list of spans to another; the number of bytes copied. The smallest model of memory_link.
+struct span_copy {
+  std::size_t move(std::span<const std::span<const std::byte>> from, std::span<const std::span<std::byte>> to) noexcept {
+    std::size_t total = 0, i = 0, k = 0, i_at = 0, k_at = 0;
+    while (i < from.size() && k < to.size()) {
+      const std::size_t n = std::min(from[i].size() - i_at, to[k].size() - k_at);
+      if (n > 0) std::memcpy(to[k].data() + k_at, from[i].data() + i_at, n);
+      total += n;
+      if ((i_at += n) == from[i].size()) ++i, i_at = 0;
+      if ((k_at += n) == to[k].size()) ++k, k_at = 0;
+    }
+    return total;
+  }
+};
+static_assert(memory_link<span_copy>);
+
+/// One direction of a loopback connection: what `from` has to say goes to `to`. The bytes moved.
+template <class From, class FromTransfer, class To, class ToTransfer>
+result<std::size_t> move_frames(From& from, FromTransfer& from_transfer, To& to, ToTransfer& to_transfer, std::span<std::byte> scratch, std::size_t piece) noexcept {
+  write_plan plan;
+  if (const auto ok = from.plan_write(from_transfer, plan, scratch, 1); !ok) return failure(ok.error());
+  std::size_t done = 0;
+  result<void> took{};
+  while (done < plan.bytes) {
+    std::array<std::span<std::byte>, 32> room;
+    const std::size_t n = to.plan_read(to_transfer, room, piece);
+    // what is left of the plan, without copying the list more than its head
+    std::size_t skip = done, first = 0;
+    while (skip >= plan.spans[first].size()) skip -= plan.spans[first++].size();
+    const auto head = std::exchange(plan.spans[first], plan.spans[first].subspan(skip));
+    const std::size_t moved = span_copy{}.move({plan.spans.data() + first, plan.span_count - first}, {room.data(), n});
+    plan.spans[first] = head;
+    done += moved;
+    if (moved == 0) break;
+    if (took = to.received(to_transfer, {room.data(), n}, moved); !took) break;
+  }
+  const auto ok = from.written(from_transfer, plan, done);
+  if (!took) return failure(took.error());
+  if (!ok) return failure(ok.error());
+  return done;
+}
+
+}  // namespace detail
+
+/// A pipeline's `downloader` without a network. Serves whoever is given it as the address of download_tensors.
+template <class Parts>
+class loopback_owner : public publisher<Parts> {
+ public:
+  std::span<std::byte> scratch() noexcept { return scratch_; }
+
+ private:
+  alignas(64) std::array<std::byte, 8 * 1024> scratch_;
+};
+
+/// Policy for the transport slot.
+struct loopback {
+  using is_transport_policy = void;
+  static constexpr std::uint64_t max_payload_bytes = tensorpull::max_payload_bytes;
+  static constexpr std::size_t connection_bytes = 0;
+
+  template <class Parts>
+  using downloader = loopback_owner<Parts>;
+  template <class Parts>
+  struct session;  // both ends are in one place: there is nothing to hold
+
+  /// Runs both ends until the transfer has ended. All state is on the stack: about 8 KiB.
+  template <class Parts, class Owner, consumer Consumer>
+  static result<receipt> pull(Owner& from, const reference& ref, Consumer& to, const pull_options& options, typename Parts::chunking chunking) noexcept {
+    struct deaf {
+      static constexpr bool ready() noexcept { return true; }
+      static constexpr void on_application(const message&) noexcept {}
+    } handler;
+    using limits = typename Parts::limits;
+    constexpr std::size_t piece = Parts::integrity::whole || Parts::integrity::per_chunk ? detail::read_piece_bytes : std::size_t{1} << 30;
+    no_owner none;
+    no_transfer nothing;
+    alignas(64) std::array<std::byte, 2 * limits::control_frame_bytes> memory;
+    buffer_pool<> pool(memory, limits::control_frame_bytes);
+    pull_request request{ref.id, options.version != 0 ? options.version : ref.version, 0, nullptr, options.tensors, options.window, false};
+    endpoint<typename Parts::framing, limits, typename Owner::owner_type, deaf> owner_end(from.machine(), pool, handler);
+    endpoint<typename Parts::framing, limits, no_owner, deaf> end(none, pool, handler);
+    transfer<Consumer, typename Parts::chunking, typename Parts::integrity, limits> t(to, request, chunking, 1);
+    end.begin_pull();
+    while (!t.ended()) {
+      if (options.stop.stop_requested()) {
+        t.fail({errc::cancelled, 0, 0, {}});
+        break;
+      }
+      const auto asked = detail::move_frames(end, t, owner_end, nothing, from.scratch(), piece);
+      const auto answered = asked ? detail::move_frames(owner_end, nothing, end, t, from.scratch(), piece) : result<std::size_t>(failure(asked.error()));
+      if (!answered) t.fail(answered.error());
+      else if (*asked + *answered == 0) t.fail({errc::busy, 0, 0, {}});  // the consumer has no memory and nobody else can free any
+    }
+    if (const auto bye = t.farewell(); bye && end.send_control(*bye)) (void)detail::move_frames(end, nothing, owner_end, nothing, from.scratch(), piece);
+    return t.outcome();
+  }
+};
+
+}  // namespace tensorpull

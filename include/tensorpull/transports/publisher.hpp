@@ -1,0 +1,104 @@
+// The owner role on a host: slots, kept sources and digests around the owner's state machine. Every driver that owns has one.
+#pragma once
+
+#include <tensorpull/protocol/owner.hpp>
+#include <tensorpull/transports/entropy.hpp>
+
+#include <array>
+#include <memory>
+#include <new>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+namespace tensorpull {
+
+/// `Parts` are a pipeline's resolved policies (pipeline.hpp); `Lock` as the owner's. Not movable: connections point to it.
+template <class Parts, class Lock = no_lock>
+class publisher {
+ public:
+  using owner_type = owner<typename Parts::owner_hash, typename Parts::limits, Lock>;
+  using tensors = typename Parts::tensors;
+  using model_type = typename tensors::model_type;
+
+  publisher() noexcept : owner_(slots_, system_entropy{}) {}
+  publisher(const publisher&) = delete;
+  publisher& operator=(const publisher&) = delete;
+
+  /// Publishes a model that the caller keeps: it must not change until it is settled or withdrawn.
+  /// Cost: one pass over the bytes for the digest (none where the integrity policy has no digest of the whole).
+  /// Errors: table_full; what the tensor policy finds (unsupported_layout, ...).
+  result<reference> add_tensors(const model_type& model, publish_options options = {}) noexcept { return add(model, options, nullptr); }
+  /// Publishes a model that is kept, and released when the reference is settled or withdrawn.
+  result<reference> add_tensors(std::shared_ptr<const model_type> model, publish_options options = {}) noexcept {
+    const model_type& borrowed = *model;
+    return add(borrowed, options, std::move(model));
+  }
+  /// The same for a model that is handed over (`add_tensors(std::move(model))`): it is moved to the heap.
+  template <class Model>
+    requires(std::is_same_v<Model, model_type> && !std::is_lvalue_reference_v<Model>)
+  result<reference> add_tensors(Model&& model, publish_options options = {}) {
+    return add_tensors(std::make_shared<const model_type>(std::forward<Model>(model)), options);
+  }
+  /// Publishes any image; the memory behind the view is the caller's.
+  result<reference> add_image(const source_view& image, publish_options options = {}) noexcept { return publish(image, options, nullptr); }
+
+  /// After this returns nothing reads the model any more; recipients are told `withdrawn`.
+  result<void> withdraw(const reference& ref) noexcept {
+    const auto done = owner_.withdraw(ref.id);
+    release(ref.id);
+    return done;
+  }
+
+  result<publication_status> status_of(const reference& ref) const noexcept { return owner_.status_of(ref.id); }
+  bool settled(const reference& ref) const noexcept { return owner_.settled(ref.id); }
+
+  /// Withdraws and releases what was handed over and is settled. Drivers call it from time to time.
+  void release_settled() noexcept {
+    for (auto& k : kept_)
+      if (k.source != nullptr && owner_.settled(k.id)) {
+        (void)owner_.withdraw(k.id);
+        k = {};
+      }
+  }
+
+  owner_type& machine() noexcept { return owner_; }
+
+ private:
+  struct kept {
+    ref_id id{};
+    std::shared_ptr<const void> source;
+  };
+
+  result<reference> add(const model_type& model, const publish_options& options, std::shared_ptr<const void> keep) noexcept {
+    return publish(tensors::source(model), options, std::move(keep));
+  }
+
+  result<reference> publish(const source_view& image, publish_options options, std::shared_ptr<const void> keep) noexcept {
+    const system_entropy random;
+    std::uint64_t version = 0;
+    if constexpr (Parts::integrity::whole) version = image_version<typename Parts::owner_hash>(image);
+    else while (version == 0) version = random();
+    while (!options.id) options.id = {random(), random()};
+    const auto id = owner_.publish(image, version, Parts::integrity::whole, options.id, options.recipients);
+    if (!id) return failure(id.error());
+    release(*id);
+    if (keep != nullptr)
+      for (auto& k : kept_)
+        if (k.source == nullptr) {
+          k = {*id, std::move(keep)};
+          break;
+        }
+    return reference{*id, version, image.schema->fingerprint};
+  }
+  void release(ref_id id) noexcept {
+    for (auto& k : kept_)
+      if (k.source != nullptr && k.id == id) k = {};
+  }
+
+  std::array<publication, Parts::limits::references> slots_{};
+  std::array<kept, Parts::limits::references> kept_{};
+  owner_type owner_;
+};
+
+}  // namespace tensorpull

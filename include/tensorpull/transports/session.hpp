@@ -1,0 +1,166 @@
+// One connection used from one thread by waiting: receive a task, download, publish, send, serve. Works over any byte_stream.
+#pragma once
+
+#include <tensorpull/consumers/land.hpp>
+#include <tensorpull/protocol/endpoint.hpp>
+#include <tensorpull/protocol/no_owner.hpp>
+#include <tensorpull/protocol/transfer.hpp>
+#include <tensorpull/transports/drive.hpp>
+#include <tensorpull/transports/inbox.hpp>
+#include <tensorpull/transports/publisher.hpp>
+
+#include <cstdlib>
+#include <new>
+
+namespace tensorpull {
+
+/// Movable; everything that connections point to lies in one allocation made at start (about 400 KiB of buffers), nothing later.
+template <class Parts, byte_stream Stream>
+class session {
+ public:
+  using tensors = typename Parts::tensors;
+  using model_type = typename tensors::model_type;
+  using chunking_type = typename Parts::chunking;
+
+  /// Takes over a connected stream. out_of_memory is the only error.
+  static result<session> over(Stream stream) noexcept {
+    std::unique_ptr<state> s(new (std::nothrow) state(std::move(stream)));
+    if (s == nullptr) return failure(errc::out_of_memory);
+    return session(std::move(s));
+  }
+  /// Connects with the pipeline's transport. Errors: bad_address, connection_failed, timed_out, cancelled, out_of_memory.
+  static result<session> connect(std::string_view address, std::chrono::milliseconds timeout = std::chrono::seconds(10), const std::stop_token& stop = {}) noexcept {
+    auto stream = Parts::transport::connect(address, timeout, stop);
+    if (!stream) return failure(stream.error());
+    return over(std::move(*stream));
+  }
+
+  /// Pulls what is published under `ref` into `model`. A model of another schema is refused before data moves.
+  /// After an error the model is unspecified from its first landed byte on; the error's `at` says how many landed.
+  result<receipt> download_tensors(const reference& ref, model_type& model, const pull_options& options = {}, chunking_type chunking = {}) noexcept {
+    land to(tensors::destination(model));
+    return pull(ref, to, options, chunking);
+  }
+  /// The same into any consumer.
+  template <consumer Consumer>
+  result<receipt> pull(const reference& ref, Consumer& to, const pull_options& options = {}, chunking_type chunking = {}) noexcept {
+    if (s_->broken) return failure(*s_->broken);
+    pull_request request{ref.id, options.version != 0 ? options.version : ref.version, 0, nullptr, options.tensors, options.window, false};
+    transfer<Consumer, chunking_type, typename Parts::integrity, typename Parts::limits> t(to, request, chunking, s_->end.next_id());
+    return detail::drive(s_->end, t, s_->stream, s_->scratch, options, detail::chunk_length_of(chunking), s_->broken);
+  }
+
+  /// As publisher's: lvalue borrowed, rvalue or shared_ptr kept.
+  template <class Model>
+  result<reference> add_tensors(Model&& model, const publish_options& options = {}) {
+    return s_->published.add_tensors(std::forward<Model>(model), options);
+  }
+  result<void> withdraw(const reference& ref) noexcept { return s_->published.withdraw(ref); }
+  result<publication_status> status_of(const reference& ref) const noexcept { return s_->published.status_of(ref); }
+  bool settled(const reference& ref) const noexcept { return s_->published.settled(ref); }
+
+  /// Sends an application message and returns when it was handed to the system. does_not_fit: body or references above the limits.
+  result<void> send(std::uint32_t kind, std::span<const reference> references, std::span<const std::byte> body,
+                    std::chrono::milliseconds timeout = std::chrono::seconds(600), const std::stop_token& stop = {}) noexcept {
+    for (;;) {
+      if (s_->broken) return failure(*s_->broken);
+      const auto queued = s_->end.send_application(kind, references, body);
+      if (queued) break;
+      if (queued.error().code != errc::busy) return queued;
+      if (const auto ok = run_until([&] { return s_->end.output_idle(); }, timeout, stop); !ok) return ok;
+    }
+    return run_until([&] { return s_->end.output_idle(); }, timeout, stop);
+  }
+
+  /// The next application message; valid until the next receive(). Serves while it waits.
+  result<application_message> receive(std::chrono::milliseconds timeout = std::chrono::seconds(600), const std::stop_token& stop = {}) noexcept {
+    s_->box.clear();
+    no_transfer none;
+    if (s_->end.blocked())
+      if (const auto ok = s_->end.parse(none); !ok) return broke(ok.error());
+    if (const auto ok = run_until([&] { return s_->box.full(); }, timeout, stop); !ok) return failure(ok.error());
+    return s_->box.message();
+  }
+
+  /// Answers the other end until `until(session)` is true.
+  template <class Until>
+  result<void> serve(Until until, std::chrono::milliseconds timeout = std::chrono::seconds(600), const std::stop_token& stop = {}) {
+    return run_until([&] { return until(std::as_const(*this)); }, timeout, stop);
+  }
+
+ private:
+  using published_type = publisher<Parts>;
+  using inbox_type = inbox<typename Parts::limits>;
+  static constexpr std::size_t frame_bytes = (Parts::limits::application_body_bytes + Parts::limits::application_references * 32 + 256 + 63) / 64 * 64;
+
+  struct state {
+    explicit state(Stream s) noexcept : stream(std::move(s)) {}
+    Stream stream;
+    published_type published;
+    inbox_type box;
+    alignas(64) std::array<std::byte, 3 * frame_bytes> memory;
+    buffer_pool<> pool{memory, frame_bytes};
+    alignas(64) std::array<std::byte, 64 * 1024> scratch;
+    endpoint<typename Parts::framing, typename Parts::limits, typename published_type::owner_type, inbox_type> end{published.machine(), pool, box};
+    std::optional<error> broken;
+  };
+
+  explicit session(std::unique_ptr<state> s) noexcept : s_(std::move(s)) {}
+
+  unexpected broke(const error& e) noexcept {
+    s_->broken = e;
+    return failure(e);
+  }
+
+  template <class Done>
+  result<void> run_until(Done done, std::chrono::milliseconds timeout, const std::stop_token& stop) {
+    if (s_->broken) return failure(*s_->broken);
+    const auto start = std::chrono::steady_clock::now();
+    no_transfer none;
+    while (!done()) {
+      if (stop.stop_requested()) return failure(errc::cancelled);
+      const auto did = detail::pump_once(s_->end, none, s_->stream, s_->scratch);
+      if (!did) return broke(did.error());
+      s_->published.release_settled();
+      if (did->received > 0 || did->sent > 0) continue;
+      const auto spent = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start);
+      if (spent >= timeout) return failure(errc::timed_out);
+      s_->stream.wait(did->wants_read, did->wants_write, std::min(detail::wait_step, timeout - spent));
+    }
+    return {};
+  }
+
+  std::unique_ptr<state> s_;
+};
+
+/// For serve(): until every expected recipient of `ref` has confirmed or given up.
+class until_settled {
+ public:
+  explicit until_settled(const reference& ref) noexcept : ref_(ref) {}
+  template <class Publisher>
+  bool operator()(const Publisher& p) const noexcept {
+    return p.settled(ref_);
+  }
+
+ private:
+  reference ref_;
+};
+
+/// One pull over one stream: no owner role, no buffers, nothing on the heap; all state is under 4 KiB of stack.
+template <class Parts, byte_stream Stream, consumer Consumer>
+result<receipt> pull_once(Stream& stream, const reference& ref, Consumer& to, const pull_options& options = {}, typename Parts::chunking chunking = {}) noexcept {
+  struct deaf {
+    static constexpr bool ready() noexcept { return true; }
+    static constexpr void on_application(const message&) noexcept {}
+  } handler;
+  no_owner none;
+  buffer_pool<> pool;
+  std::array<std::byte, 0> scratch;
+  pull_request request{ref.id, options.version != 0 ? options.version : ref.version, 0, nullptr, options.tensors, options.window, false};
+  endpoint<typename Parts::framing, typename Parts::limits, no_owner, deaf> end(none, pool, handler);
+  transfer<Consumer, typename Parts::chunking, typename Parts::integrity, typename Parts::limits> t(to, request, chunking, 1);
+  std::optional<error> broken;
+  return detail::drive(end, t, stream, scratch, options, detail::chunk_length_of(chunking), broken);
+}
+
+}  // namespace tensorpull

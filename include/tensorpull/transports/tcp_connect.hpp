@@ -1,0 +1,75 @@
+// Connects a TCP socket within a deadline, on the caller's thread.
+#pragma once
+
+#include <tensorpull/transports/address.hpp>
+#include <tensorpull/transports/posix_stream.hpp>
+
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+
+#include <memory>
+#include <stop_token>
+
+namespace tensorpull {
+
+/// A blocking wait looks at the abort signal at least this often.
+inline constexpr std::chrono::milliseconds abort_interval{50};
+
+namespace detail {
+
+struct free_addresses {
+  void operator()(addrinfo* list) const noexcept { ::freeaddrinfo(list); }
+};
+using address_list = std::unique_ptr<addrinfo, free_addresses>;
+
+/// Resolves with getaddrinfo on the caller's thread: the one call that neither abort nor deadline cuts short. Starts no thread.
+inline result<address_list> resolve(const host_port& a, std::string_view text, bool to_listen) noexcept {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV | (to_listen ? AI_PASSIVE : 0);
+  addrinfo* list = nullptr;
+  const char* const host = a.host[0] != '\0' ? a.host.data() : nullptr;
+  if (::getaddrinfo(host, a.port.data(), &hints, &list) != 0 || list == nullptr) return failure(errc::bad_address, 0, text);
+  return address_list(list);
+}
+
+inline void no_delay(int fd) noexcept {
+  const int on = 1;
+  (void)::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+}  // namespace detail
+
+/// Tries the host's addresses in turn until `deadline`. Errors: bad_address, connection_failed (with errno), timed_out, cancelled.
+inline result<posix_stream> tcp_connect(std::string_view address, std::chrono::steady_clock::time_point deadline, const std::stop_token& stop = {}) noexcept {
+  const auto parsed = parse_address(address);
+  if (!parsed) return failure(parsed.error());
+  if (stop.stop_requested()) return failure(errc::cancelled);
+  const auto list = detail::resolve(*parsed, address, false);
+  if (!list) return failure(list.error());
+  int last = ECONNREFUSED;
+  for (const addrinfo* a = list->get(); a != nullptr; a = a->ai_next) {
+    posix_stream s(::socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, a->ai_protocol));
+    if (s.native_handle() < 0) {
+      last = errno;
+      continue;
+    }
+    detail::no_delay(s.native_handle());
+    if (::connect(s.native_handle(), a->ai_addr, a->ai_addrlen) == 0) return s;
+    if (errno != EINPROGRESS) {
+      last = errno;
+      continue;
+    }
+    while (!s.wait(false, true, abort_interval).write) {
+      if (stop.stop_requested()) return failure(errc::cancelled);
+      if (std::chrono::steady_clock::now() >= deadline) return failure(errc::timed_out, 0, address);
+    }
+    socklen_t size = sizeof last;
+    if (::getsockopt(s.native_handle(), SOL_SOCKET, SO_ERROR, &last, &size) == 0 && last == 0) return s;
+  }
+  return failure(errc::connection_failed, 0, address, last);
+}
+
+}  // namespace tensorpull

@@ -1,0 +1,238 @@
+// One connection of an event-driven host: an endpoint, a descriptor, and the waits between them. Made by tcp_host.hpp alone.
+#pragma once
+
+#include <tensorpull/protocol/endpoint.hpp>
+#include <tensorpull/protocol/transfer.hpp>
+#include <tensorpull/transports/drive.hpp>
+#include <tensorpull/transports/handler_memory.hpp>
+#include <tensorpull/transports/host_budget.hpp>
+#include <tensorpull/transports/posix_stream.hpp>
+
+#include <utility>  // Boost.Asio 1.74 uses std::exchange without including it
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/strand.hpp>
+
+#include <atomic>
+#include <memory>
+#include <optional>
+
+namespace tensorpull {
+
+/// The recipient role of connections that only own.
+struct no_consumer {};
+
+namespace detail {
+template <class Parts, class Consumer>
+struct transfer_for {
+  using type = transfer<Consumer, typename Parts::chunking, typename Parts::integrity, typename Parts::limits>;
+};
+template <class Parts>
+struct transfer_for<Parts, no_consumer> {
+  using type = no_transfer;
+};
+
+/// 64 KiB for each thread that moves bytes: prefixes, header text, packed elements.
+inline std::span<std::byte> thread_scratch() noexcept {
+  alignas(64) thread_local std::array<std::byte, 64 * 1024> memory;
+  return memory;
+}
+}  // namespace detail
+
+/// What a handler sees of a connection. Valid until the handler's closed() has returned; use it on the thread that calls the handler.
+/// Waiting handlers share its ownership, since their memory lies in it; the host holds one share while the connection is open.
+template <class Host>
+class tcp_connection : public std::enable_shared_from_this<tcp_connection<Host>> {
+  using parts = typename Host::parts;
+  using consumer_type = typename Host::consumer_type;
+  using transfer_type = typename detail::transfer_for<parts, consumer_type>::type;
+  using executor = typename Host::executor;
+  static constexpr bool pulls = !std::is_same_v<consumer_type, no_consumer>;
+
+ public:
+  tcp_connection(Host& host, executor on, int fd, bool connecting) noexcept
+      : host_(host), fd_(on, fd), end_(host.machine(), host.pool(), *this), connecting_(connecting) {}
+
+  /// The application's own mark: whatever it wants to find again.
+  std::uint64_t tag = 0;
+
+  /// Sends an application message. busy: the one before has not left yet; does_not_fit.
+  result<void> send(std::uint32_t kind, std::span<const reference> references, std::span<const std::byte> body) noexcept {
+    const auto ok = end_.send_application(kind, references, body);
+    if (ok) again();
+    return ok;
+  }
+
+  /// Starts to pull into a consumer made from `arguments` inside the connection; the handler's pulled() tells how it ended.
+  /// busy: a transfer is under way.
+  template <class... Arguments>
+  result<void> pull(const reference& ref, const pull_options& options, Arguments&&... arguments) noexcept
+    requires pulls
+  {
+    if (transfer_ || closed_) return failure(errc::busy);
+    consumer_.emplace(std::forward<Arguments>(arguments)...);
+    const pull_request request{ref.id, options.version != 0 ? options.version : ref.version, 0, nullptr, options.tensors, options.window, false};
+    transfer_.emplace(*consumer_, request, typename parts::chunking{}, end_.next_id());
+    end_.begin_pull();
+    again();
+    return {};
+  }
+
+  /// Closes; closed() is called from the event loop.
+  void close() noexcept { again(error{errc::cancelled, 0, 0, {}}); }
+
+  bool ready() const noexcept { return true; }
+  void on_application(const message& m) noexcept { host_.handler().message(*this, m); }
+
+ private:
+  friend Host;
+
+  /// Asks the event loop to look at this connection. `end` only on its own executor.
+  void again(std::optional<error> end = {}) noexcept {
+    if (end) ending_ = end;
+    if (posted_.exchange(true)) return;
+    boost::asio::post(fd_.get_executor(), detail::in_memory(post_memory_, [self = this->shared_from_this()] {
+      self->posted_ = false;
+      self->move_bytes();
+    }));
+  }
+  /// The same from any thread: the connection ends with `why`.
+  void end_later(error why) noexcept {
+    boost::asio::post(fd_.get_executor(), [self = this->shared_from_this(), why] {
+      self->ending_ = why;
+      self->move_bytes();
+    });
+  }
+
+  void wait(bool write) noexcept {
+    bool& waiting = write ? write_waits_ : read_waits_;
+    if (waiting || closed_) return;
+    waiting = true;
+    fd_.async_wait(write ? fd_.wait_write : fd_.wait_read,
+                   detail::in_memory(write ? write_memory_ : read_memory_, [self = this->shared_from_this(), write](const boost::system::error_code&) {
+                     (write ? self->write_waits_ : self->read_waits_) = false;
+                     self->move_bytes();
+                   }));
+  }
+
+  /// Moves what can be moved now, a bounded amount, then waits for what is missing.
+  void move_bytes() noexcept {
+    if (closed_) return;
+    if (ending_) return shut(*ending_);
+    if (connecting_ && !connected()) return;
+    detail::pumped did;
+    for (int round = 0; round < 16; ++round) {
+      const auto moved = step();
+      if (!moved) return shut(moved.error());
+      did = *moved;
+      if (did.received + did.sent == 0) break;
+      if (did.received > 0) greeted_.store(true, std::memory_order_relaxed);
+      bytes_.fetch_add(did.received + did.sent, std::memory_order_relaxed);
+      if (!transfer_ended()) return;
+    }
+    owing_.store(end_.mid_frame() || !end_.output_idle() || transfer_.has_value(), std::memory_order_relaxed);
+    const bool memory_missing = !did.wants_read && !closed_;
+    if (memory_missing) host_.starving(*this);
+    if (did.wants_read) wait(false);
+    if (did.wants_write) wait(true);
+  }
+
+  result<detail::pumped> step() noexcept {
+    descriptor_stream stream{fd_.native_handle()};
+    no_transfer none;
+    if constexpr (pulls) {
+      if (transfer_) {
+        if (const auto ok = end_.parse(*transfer_); !ok) return failure(ok.error());
+        return detail::pump_once(end_, *transfer_, stream, detail::thread_scratch());
+      }
+    }
+    if (end_.blocked())
+      if (const auto ok = end_.parse(none); !ok) return failure(ok.error());
+    return detail::pump_once(end_, none, stream, detail::thread_scratch());
+  }
+
+  /// Tells the handler of a transfer that ended. False: the connection was closed meanwhile.
+  bool transfer_ended() noexcept {
+    if constexpr (pulls) {
+      if (transfer_ && transfer_->ended()) {
+        end_.end_pull(*transfer_);
+        const auto outcome = transfer_->outcome();
+        if (const auto bye = transfer_->farewell()) (void)end_.send_control(*bye);
+        transfer_.reset();
+        consumer_.reset();
+        host_.handler().pulled(*this, outcome);
+        host_.feed();
+      }
+    }
+    if (ending_) shut(*ending_);
+    return !closed_;
+  }
+
+  bool connected() noexcept {
+    int failed = 0;
+    socklen_t size = sizeof failed;
+    pollfd p{fd_.native_handle(), POLLOUT, 0};
+    if (::poll(&p, 1, 0) == 0) return wait(true), false;
+    if (::getsockopt(fd_.native_handle(), SOL_SOCKET, SO_ERROR, &failed, &size) != 0 || failed != 0)
+      return shut({errc::connection_failed, failed, 0, {}}), false;
+    connecting_ = false;
+    host_.handler().connected(*this);
+    return !closed_;
+  }
+
+  void shut(error why) noexcept {
+    if (closed_) return;
+    closed_ = true;
+    if constexpr (pulls) {
+      if (transfer_) {
+        transfer_->fail(why);
+        const auto outcome = transfer_->outcome();
+        host_.handler().pulled(*this, outcome);
+        transfer_.reset();
+        consumer_.reset();
+      }
+    }
+    end_.closed();
+    boost::system::error_code ignored;
+    fd_.close(ignored);
+    host_.handler().closed(*this, why);
+    host_.feed();
+    host_.release(*this);
+  }
+
+  /// The host goes away: nothing may refer to it afterwards. Handlers that still wait find the connection closed.
+  void abandon() noexcept {
+    closed_ = true;
+    transfer_.reset();
+    consumer_.reset();
+    end_.closed();
+    boost::system::error_code ignored;
+    fd_.close(ignored);
+  }
+
+  struct descriptor_stream {
+    int fd;
+    io_result read_some(std::span<const std::span<std::byte>> spans) noexcept { return detail::receive_some(fd, spans); }
+    io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept { return detail::send_some(fd, spans); }
+    io_ready wait(bool, bool, std::chrono::milliseconds) noexcept { return {}; }
+  };
+
+  Host& host_;
+  boost::asio::posix::basic_stream_descriptor<executor> fd_;
+  endpoint<typename parts::framing, typename parts::limits, typename Host::owner_type, tcp_connection> end_;
+  std::optional<std::conditional_t<pulls, consumer_type, no_consumer>> consumer_;
+  std::optional<transfer_type> transfer_;
+  detail::handler_memory read_memory_, write_memory_, post_memory_;
+  detail::budget_watch watch_{std::chrono::steady_clock::now()};
+  std::optional<error> ending_;
+  tcp_connection *previous_ = nullptr, *next_ = nullptr, *next_starving_ = nullptr;
+  std::atomic<std::uint64_t> bytes_{0};
+  std::atomic<bool> owing_{false};
+  std::atomic<bool> greeted_{false}, posted_{false};
+  std::shared_ptr<tcp_connection> self_;  // the host's share
+  bool connecting_, starving_ = false, read_waits_ = false, write_waits_ = false, closed_ = false;
+};
+
+}  // namespace tensorpull

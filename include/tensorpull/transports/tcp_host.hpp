@@ -1,0 +1,152 @@
+// Many TCP connections on an io_context: accepts, connects, serves and pulls on the thread (or threads) that run it. Starts none.
+#pragma once
+
+#include <tensorpull/transports/publisher.hpp>
+#include <tensorpull/transports/tcp_connect.hpp>
+#include <tensorpull/transports/tcp_connection.hpp>
+
+#include <boost/asio/steady_timer.hpp>
+
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace tensorpull {
+
+/// How a host treats its connections.
+struct host_options {
+  std::size_t max_connections = 4096;   ///< further ones wait in the system's queue
+  std::size_t message_buffers = 8;      ///< for frames above 512 bytes, shared by all connections
+  connection_budgets budgets{};
+};
+
+namespace detail {
+struct thread_lock {
+  std::mutex mutex;
+  void lock() noexcept { mutex.lock(); }
+  void unlock() noexcept { mutex.unlock(); }
+  void relax() noexcept { std::this_thread::yield(); }
+};
+/// What a host's handler may leave out.
+struct silent_handler {
+  template <class C> void connected(C&) noexcept {}
+  template <class C> void message(C&, const tensorpull::message&) noexcept {}
+  template <class C> void pulled(C&, const result<receipt>&) noexcept {}
+  template <class C> void closed(C&, const error&) noexcept {}
+};
+}  // namespace detail
+
+/// `Handler`: connected(connection&), message(connection&, const message&), pulled(connection&, const result<receipt>&),
+/// closed(connection&, const error&). What it throws is caught and dropped. `Consumer`: what connections pull into, or no_consumer.
+/// With `Threads` several threads may run the io_context; a connection's callbacks never overlap.
+template <class Parts, class Handler = detail::silent_handler, class Consumer = no_consumer, bool Threads = false>
+class tcp_host {
+ public:
+  using parts = Parts;
+  using consumer_type = Consumer;
+  using context_executor = boost::asio::io_context::executor_type;
+  using executor = std::conditional_t<Threads, boost::asio::strand<context_executor>, context_executor>;
+  using lock_type = std::conditional_t<Threads, detail::thread_lock, no_lock>;
+  using publisher_type = publisher<Parts, lock_type>;
+  using owner_type = typename publisher_type::owner_type;
+  using connection = tcp_connection<tcp_host>;
+
+  /// Borrows both; allocates the message buffers. Throws std::bad_alloc if it cannot (it is made at start).
+  tcp_host(boost::asio::io_context& io, Handler& handler, const host_options& options = {})
+      : io_(io), handler_(handler), options_(options), memory_(options.message_buffers * frame_bytes / 64 + 1),
+        pool_({reinterpret_cast<std::byte*>(memory_.data()), options.message_buffers * frame_bytes}, frame_bytes), acceptor_(executor_for()), timer_(executor_for()) {
+    tick();
+  }
+  /// Nobody may run the io_context meanwhile; it may run on afterwards.
+  ~tcp_host() {
+    anchor_->host = nullptr;
+    while (first_ != nullptr) {
+      first_->abandon();
+      release(*first_);
+    }
+  }
+
+  publisher_type& published() noexcept { return published_; }
+
+  /// Listens; gives the port (useful with port 0). bad_address, connection_failed with errno.
+  result<std::uint16_t> listen(std::string_view address) noexcept;
+  /// Starts to connect; the handler's connected() or closed() tells. The connection may be marked with `tag`.
+  result<connection*> connect(std::string_view address, std::uint64_t tag = 0) noexcept;
+
+  /// Connections that exist, and how many there were.
+  std::size_t connections() const noexcept { return count_; }
+
+  /// Stops listening and closes all connections from the event loop; afterwards the io_context runs out of work.
+  void stop() noexcept {
+    stopping_ = true;
+    boost::system::error_code ignored;
+    acceptor_.close(ignored);
+    timer_.cancel();
+    const hold_lock hold(lock_);
+    for (connection* c = first_; c != nullptr; c = c->next_) c->end_later({errc::cancelled, 0, 0, {}});
+  }
+
+ private:
+  friend connection;
+  static constexpr std::size_t frame_bytes = (Parts::limits::application_body_bytes + Parts::limits::application_references * 32 + 256 + 63) / 64 * 64;
+  static constexpr std::chrono::milliseconds tick_interval{200};
+  /// What the handlers of the listener and the clock hold: their memory, and whether the host is still there.
+  struct anchor {
+    explicit anchor(tcp_host* h) noexcept : host(h) {}
+    tcp_host* host;
+    detail::handler_memory accept_memory, timer_memory;
+  };
+  struct alignas(64) block {
+    std::byte bytes[64];
+  };
+
+  /// A handler whose exceptions end here.
+  struct guarded {
+    Handler& handler;
+    template <class C> void connected(C& c) noexcept { contain([&] { handler.connected(c); }); }
+    template <class C> void message(C& c, const tensorpull::message& m) noexcept { contain([&] { handler.message(c, m); }); }
+    template <class C> void pulled(C& c, const result<receipt>& r) noexcept { contain([&] { handler.pulled(c, r); }); }
+    template <class C> void closed(C& c, const error& e) noexcept { contain([&] { handler.closed(c, e); }); }
+    template <class F>
+    static void contain(F f) noexcept {
+      try {
+        f();
+      } catch (...) {
+      }
+    }
+  };
+  guarded handler() noexcept { return {handler_}; }
+  owner_type& machine() noexcept { return published_.machine(); }
+  buffer_pool<lock_type>& pool() noexcept { return pool_; }
+  executor executor_for() {
+    if constexpr (Threads) return boost::asio::make_strand(io_);
+    else return io_.get_executor();
+  }
+
+  connection* make(int fd, bool connecting, std::uint64_t tag) noexcept;
+  void accept_more() noexcept;
+  void await_accept() noexcept;
+  void tick() noexcept;
+  void ticked() noexcept;
+  void release(connection& c) noexcept;
+  void starving(connection& c) noexcept;
+  void feed() noexcept;
+
+  boost::asio::io_context& io_;
+  Handler& handler_;
+  host_options options_;
+  publisher_type published_;
+  std::vector<block> memory_;
+  buffer_pool<lock_type> pool_;
+  boost::asio::posix::basic_stream_descriptor<executor> acceptor_;
+  boost::asio::basic_waitable_timer<std::chrono::steady_clock, boost::asio::wait_traits<std::chrono::steady_clock>, executor> timer_;
+  std::shared_ptr<anchor> anchor_ = std::make_shared<anchor>(this);
+  [[no_unique_address]] lock_type lock_{};
+  connection *first_ = nullptr, *starving_first_ = nullptr, *starving_last_ = nullptr;
+  std::size_t count_ = 0;
+  bool stopping_ = false, accept_waits_ = false;
+};
+
+}  // namespace tensorpull
+
+#include <tensorpull/transports/tcp_host_impl.hpp>

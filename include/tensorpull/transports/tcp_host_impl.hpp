@@ -1,0 +1,165 @@
+// How tcp_host accepts, connects, keeps its list and watches its budgets. Included by tcp_host.hpp.
+#pragma once
+
+#include <tensorpull/transports/tcp_host.hpp>
+
+namespace tensorpull {
+
+template <class P, class H, class C, bool T>
+result<std::uint16_t> tcp_host<P, H, C, T>::listen(std::string_view address) noexcept {
+  const auto parsed = parse_address(address);
+  if (!parsed) return failure(parsed.error());
+  const auto list = detail::resolve(*parsed, address, true);
+  if (!list) return failure(list.error());
+  const addrinfo& a = **list;
+  posix_stream s(::socket(a.ai_family, a.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, a.ai_protocol));
+  const int on = 1;
+  if (s.native_handle() < 0 || ::setsockopt(s.native_handle(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
+      ::bind(s.native_handle(), a.ai_addr, a.ai_addrlen) != 0 || ::listen(s.native_handle(), 4096) != 0)
+    return failure(errc::connection_failed, 0, address, errno);
+  sockaddr_storage bound{};
+  socklen_t size = sizeof bound;
+  if (::getsockname(s.native_handle(), reinterpret_cast<sockaddr*>(&bound), &size) != 0) return failure(errc::io, 0, address, errno);
+  const auto port = bound.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6*>(&bound)->sin6_port : reinterpret_cast<const sockaddr_in*>(&bound)->sin_port;
+  boost::system::error_code failed;
+  acceptor_.assign(s.native_handle(), failed);
+  if (failed) return failure(errc::io, 0, address, failed.value());
+  (void)s.release();
+  await_accept();
+  return ntohs(port);
+}
+
+template <class P, class H, class C, bool T>
+auto tcp_host<P, H, C, T>::connect(std::string_view address, std::uint64_t tag) noexcept -> result<connection*> {
+  const auto parsed = parse_address(address);
+  if (!parsed) return failure(parsed.error());
+  const auto list = detail::resolve(*parsed, address, false);
+  if (!list) return failure(list.error());
+  const addrinfo& a = **list;
+  posix_stream s(::socket(a.ai_family, a.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, a.ai_protocol));
+  if (s.native_handle() < 0) return failure(errc::connection_failed, 0, address, errno);
+  detail::no_delay(s.native_handle());
+  if (::connect(s.native_handle(), a.ai_addr, a.ai_addrlen) != 0 && errno != EINPROGRESS) return failure(errc::connection_failed, 0, address, errno);
+  connection* const c = make(s.native_handle(), true, tag);
+  if (c == nullptr) return failure(errc::out_of_memory);
+  (void)s.release();
+  c->again();
+  return c;
+}
+
+template <class P, class H, class C, bool T>
+auto tcp_host<P, H, C, T>::make(int fd, bool connecting, std::uint64_t tag) noexcept -> connection* {
+  try {
+    const auto shared = std::make_shared<connection>(*this, executor_for(), fd, connecting);
+    connection* const c = shared.get();
+    c->tag = tag;
+    const hold_lock hold(lock_);
+    c->self_ = shared;
+    c->next_ = first_;
+    if (first_ != nullptr) first_->previous_ = c;
+    first_ = c;
+    ++count_;
+    return c;
+  } catch (...) {
+    return nullptr;  // the descriptor is still the caller's
+  }
+}
+
+template <class P, class H, class C, bool T>
+void tcp_host<P, H, C, T>::await_accept() noexcept {
+  if (accept_waits_ || stopping_ || !acceptor_.is_open() || count_ >= options_.max_connections) return;
+  accept_waits_ = true;
+  acceptor_.async_wait(acceptor_.wait_read, detail::in_memory(anchor_->accept_memory, [a = anchor_](const boost::system::error_code& failed) {
+    if (a->host == nullptr) return;
+    a->host->accept_waits_ = false;
+    if (!failed) a->host->accept_more();
+  }));
+}
+
+template <class P, class H, class C, bool T>
+void tcp_host<P, H, C, T>::accept_more() noexcept {
+  for (int i = 0; i < 64 && count_ < options_.max_connections; ++i) {
+    posix_stream s(::accept4(acceptor_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (s.native_handle() < 0) {
+      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) return;  // the next tick tries again: no spinning
+      if (errno != EINTR && errno != ECONNABORTED) break;
+      continue;
+    }
+    detail::no_delay(s.native_handle());
+    connection* const c = make(s.native_handle(), false, 0);
+    if (c == nullptr) return;
+    (void)s.release();
+    const auto keep = c->shared_from_this();  // the handler may close it
+    handler().connected(*c);
+    c->again();
+  }
+  await_accept();
+}
+
+template <class P, class H, class C, bool T>
+void tcp_host<P, H, C, T>::tick() noexcept {
+  if (stopping_) return;
+  timer_.expires_after(tick_interval);
+  timer_.async_wait(detail::in_memory(anchor_->timer_memory, [a = anchor_](const boost::system::error_code&) {
+    if (a->host != nullptr && !a->host->stopping_) a->host->ticked();
+  }));
+}
+
+template <class P, class H, class C, bool T>
+void tcp_host<P, H, C, T>::ticked() noexcept {
+  {
+    const hold_lock hold(lock_);
+    const auto now = std::chrono::steady_clock::now();
+    constexpr auto relaxed = std::memory_order_relaxed;
+    for (connection* c = first_; c != nullptr; c = c->next_)
+      if (c->watch_.over(options_.budgets, now, c->bytes_.load(relaxed), c->owing_.load(relaxed), c->greeted_.load(relaxed))) c->end_later({errc::timed_out, 0, 0, {}});
+  }
+  published_.release_settled();
+  feed();
+  await_accept();
+  tick();
+}
+
+/// Takes a closed connection out of the lists and gives up the host's share of it.
+template <class P, class H, class C, bool T>
+void tcp_host<P, H, C, T>::release(connection& c) noexcept {
+  std::shared_ptr<connection> share;
+  {
+    const hold_lock hold(lock_);
+    (c.previous_ != nullptr ? c.previous_->next_ : first_) = c.next_;
+    if (c.next_ != nullptr) c.next_->previous_ = c.previous_;
+    if (c.starving_) {
+      connection* before = nullptr;
+      for (connection* s = starving_first_; s != &c; s = s->next_starving_) before = s;
+      (before != nullptr ? before->next_starving_ : starving_first_) = c.next_starving_;
+      if (starving_last_ == &c) starving_last_ = before;
+    }
+    --count_;
+    share = std::move(c.self_);
+  }
+  if (anchor_->host != nullptr) await_accept();
+}
+
+template <class P, class H, class C, bool T>
+void tcp_host<P, H, C, T>::starving(connection& c) noexcept {
+  const hold_lock hold(lock_);
+  if (c.starving_) return;
+  c.starving_ = true;
+  c.next_starving_ = nullptr;
+  (starving_last_ != nullptr ? starving_last_->next_starving_ : starving_first_) = &c;
+  starving_last_ = &c;
+}
+
+/// Memory became free: the connection that has waited longest may try again.
+template <class P, class H, class C, bool T>
+void tcp_host<P, H, C, T>::feed() noexcept {
+  const hold_lock hold(lock_);
+  connection* const c = starving_first_;
+  if (c == nullptr) return;
+  starving_first_ = c->next_starving_;
+  if (starving_first_ == nullptr) starving_last_ = nullptr;
+  c->starving_ = false;
+  c->again();
+}
+
+}  // namespace tensorpull

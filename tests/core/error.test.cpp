@@ -1,0 +1,38 @@
+#include <tensorpull/core/error.hpp>
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+namespace {
+
+using namespace tensorpull;
+
+TEST(Error, EveryCodeHasASentenceOfItsOwn) {
+  std::set<std::string_view> sentences;
+  int codes = 0;
+  for (int i = 1; i < 256 && to_string(static_cast<errc>(i)) != "unknown error"; ++i, ++codes) {
+    const auto sentence = to_string(static_cast<errc>(i));
+    EXPECT_FALSE(sentence.empty());
+    EXPECT_NE(sentence.back(), '.');
+    sentences.insert(sentence);
+  }
+  EXPECT_EQ(codes, static_cast<int>(sentences.size()));
+  EXPECT_EQ(static_cast<int>(errc::disk_full), codes) << "the codes have a gap, or a code behind the last has no sentence";
+  EXPECT_EQ(to_string(errc{}), "unknown error");
+}
+
+TEST(Error, NamesAreCutVisiblyAndNeverOverrun) {
+  EXPECT_TRUE(error_name().empty());
+  EXPECT_EQ(error_name("w").view(), "w");
+  const std::string fits(55, 'a');
+  EXPECT_EQ(error_name(fits).view(), fits);
+  const std::string longer(56, 'a');
+  EXPECT_EQ(error_name(longer).view(), std::string(52, 'a') + "...");
+}
+
+static_assert(error{errc::busy} == errc::busy);
+static_assert(std::is_trivially_copyable_v<error> && sizeof(error) <= 72);
+
+}  // namespace

@@ -1,0 +1,70 @@
+#include <tensorpull/core/result.hpp>
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+namespace {
+
+using namespace tensorpull;
+
+result<int> half(int n) {
+  if (n % 2 != 0) return failure(errc::invalid_argument, static_cast<std::uint64_t>(n), std::string_view("n"));
+  return n / 2;
+}
+
+TEST(Result, HoldsAValueOrAnError) {
+  const auto good = half(4);
+  ASSERT_TRUE(good);
+  EXPECT_EQ(*good, 2);
+  const auto bad = half(3);
+  ASSERT_FALSE(bad.has_value());
+  EXPECT_EQ(bad.error(), errc::invalid_argument);
+  EXPECT_EQ(bad.error().at, 3u);
+  EXPECT_EQ(bad.error().name.view(), "n");
+  EXPECT_EQ(bad.value_or(7), 7);
+  EXPECT_EQ(good.value_or(7), 2);
+}
+
+TEST(Result, ErrorsPassThroughChains) {
+  EXPECT_EQ(*half(8).and_then(half), 2);
+  EXPECT_EQ(half(6).and_then(half).error().at, 3u);
+  EXPECT_EQ(*half(6).transform([](int n) { return std::to_string(n); }), "3");
+  EXPECT_EQ(half(5).transform([](int n) { return n; }).error(), errc::invalid_argument);
+}
+
+TEST(Result, MovesWhatCannotBeCopied) {
+  result<std::unique_ptr<int>> made = std::make_unique<int>(5);
+  result<std::unique_ptr<int>> moved = std::move(made);
+  ASSERT_TRUE(moved);
+  EXPECT_EQ(**moved, 5);
+  moved = failure(errc::busy);
+  EXPECT_FALSE(moved);
+  moved = result<std::unique_ptr<int>>(std::make_unique<int>(6));
+  const std::unique_ptr<int> taken = *std::move(moved);
+  EXPECT_EQ(*taken, 6);
+}
+
+TEST(Result, OfNothing) {
+  const result<void> good;
+  const result<void> bad = failure(errc::io, 0, {}, 5);
+  EXPECT_TRUE(good);
+  EXPECT_FALSE(bad);
+  EXPECT_EQ(bad.error().system, 5);
+  EXPECT_EQ(result<void>().and_then([] { return half(2); }).value(), 1);
+}
+
+TEST(ResultDeathTest, ReadingWhatIsNotThereEndsTheProgram) {
+  EXPECT_DEATH((void)half(3).value(), "");
+  EXPECT_DEATH((void)half(4).error(), "");
+}
+
+constexpr bool in_constant_evaluation() {
+  result<int> r = 4;
+  r = failure(errc::busy);
+  return !r && r.error() == errc::busy && result<int>(3).value() == 3;
+}
+static_assert(in_constant_evaluation());
+
+}  // namespace

@@ -1,0 +1,124 @@
+// Frames for tests: encoded messages, hand-made words, and the real `capnp` tool.
+#pragma once
+
+#include <tensorpull/framing/capnp_framing.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <vector>
+
+#ifndef TENSORPULL_SCHEMA
+#define TENSORPULL_SCHEMA "include/tensorpull/framing/protocol.capnp"
+#endif
+
+namespace test {
+
+namespace tp = tensorpull;
+using words = std::vector<std::uint64_t>;
+
+/// One frame in 8-aligned memory of exactly its size, so that a sanitizer sees every read behind it.
+class frame {
+ public:
+  frame() = default;
+  explicit frame(std::span<const std::byte> bytes) : size_(bytes.size()), data_(new std::uint64_t[(bytes.size() + 7) / 8]) {
+    if (!bytes.empty()) std::memcpy(data_.get(), bytes.data(), bytes.size());
+  }
+  explicit frame(const words& w) : frame(std::as_bytes(std::span(w))) {}
+  frame(const frame& other) : frame(other.bytes()) {}
+  frame& operator=(frame other) noexcept {
+    size_ = other.size_;
+    data_.swap(other.data_);
+    return *this;
+  }
+
+  std::span<std::byte> bytes() noexcept { return {reinterpret_cast<std::byte*>(data_.get()), size_}; }
+  std::span<const std::byte> bytes() const noexcept { return {reinterpret_cast<const std::byte*>(data_.get()), size_}; }
+  std::size_t size() const noexcept { return size_; }
+  std::uint64_t word(std::size_t i) const noexcept { return data_[i]; }
+
+ private:
+  std::size_t size_ = 0;
+  std::unique_ptr<std::uint64_t[]> data_;
+};
+
+inline frame encode(const tp::message& m, std::size_t room = 70'000) {
+  std::vector<std::uint64_t> out(room / 8);
+  const auto n = tp::capnp_framing::encode(m, std::as_writable_bytes(std::span(out)));
+  EXPECT_TRUE(n) << to_string(n.error().code);
+  return frame(std::as_bytes(std::span(out)).first(n ? *n : 0));
+}
+
+/// A decoded message with the memory that it points into.
+struct decoded {
+  frame from;
+  tp::capnp_framing::decode_storage lists;
+  tp::message m{};
+  tp::result<void> outcome{};
+
+  explicit decoded(frame f) : from(std::move(f)) { outcome = tp::capnp_framing::decode(from.bytes(), m, lists); }
+  decoded(const decoded&) = delete;
+};
+inline tp::errc decode_error(const frame& f) {
+  const decoded d(f);
+  EXPECT_FALSE(d.outcome);
+  return d.outcome ? tp::errc{} : d.outcome.error().code;
+}
+
+/// A chunk's frame with its payload and padding.
+inline frame chunk_frame(tp::message m, std::span<const std::byte> payload) {
+  m.kind = tp::message_kind::chunk;
+  m.length = static_cast<std::uint32_t>(payload.size());
+  std::vector<std::byte> f(static_cast<std::size_t>(tp::detail::payload_prefix::frame_bytes(payload.size())));
+  tp::detail::payload_prefix::write(m, std::span(f).first<tp::detail::payload_prefix::bytes>());
+  if (!payload.empty()) std::memcpy(f.data() + tp::detail::payload_prefix::bytes, payload.data(), payload.size());
+  return frame(f);
+}
+
+// Words of the Cap'n Proto encoding (https://capnproto.org/encoding.html).
+constexpr std::uint64_t segment_table(std::uint32_t size) { return std::uint64_t{size} << 32; }
+constexpr std::uint64_t struct_pointer(std::int32_t offset, std::uint16_t data, std::uint16_t pointers) {
+  return (static_cast<std::uint32_t>(offset) << 2) | std::uint64_t{data} << 32 | std::uint64_t{pointers} << 48;
+}
+enum list_size : std::uint64_t { of_void, of_bit, of_byte, of_two, of_four, of_eight, of_pointer, of_composite };
+constexpr std::uint64_t list_pointer(std::int32_t offset, list_size size, std::uint32_t count) {
+  return ((static_cast<std::uint32_t>(offset) << 2) | 1u) | std::uint64_t{size} << 32 | std::uint64_t{count} << 35;
+}
+constexpr std::uint64_t far_pointer(std::uint32_t segment, std::uint32_t word, bool two) {
+  return (word << 3 | (two ? 4u : 0u) | 2u) | std::uint64_t{segment} << 32;
+}
+
+/// One segment: root struct of 7 data words and a pointer, the union tag of `kind`, then `rest` from the pointer word on.
+inline frame single_segment(tp::message_kind kind, std::initializer_list<std::uint64_t> rest) {
+  words w{0, struct_pointer(0, 7, 1), std::uint64_t{static_cast<std::uint16_t>(kind)} << 32 | 1, 0, 0, 0, 0, 0, 0};
+  w.insert(w.end(), rest);
+  w[0] = segment_table(static_cast<std::uint32_t>(w.size() - 1));
+  return frame(w);
+}
+
+/// What `capnp decode` makes of a frame; empty where it finds the frame not valid.
+inline std::string capnp_decode(const frame& f) {
+  const char* const from_environment = std::getenv("TENSORPULL_SCHEMA");
+  const std::string schema = from_environment != nullptr ? from_environment : TENSORPULL_SCHEMA;
+  char path[] = "/tmp/tensorpull-frame-XXXXXX";
+  const int fd = mkstemp(path);
+  EXPECT_GE(fd, 0);
+  std::FILE* const file = fdopen(fd, "wb");
+  EXPECT_EQ(std::fwrite(f.bytes().data(), 1, f.size(), file), f.size());
+  std::fclose(file);
+  std::FILE* const tool = popen(("capnp decode --short '" + schema + "' Frame < " + path + " 2>/dev/null").c_str(), "r");
+  std::string text;
+  char part[4096];
+  for (std::size_t n; (n = std::fread(part, 1, sizeof part, tool)) > 0;) text.append(part, n);
+  const int status = pclose(tool);
+  std::remove(path);
+  return status == 0 ? text : std::string();
+}
+
+}  // namespace test

@@ -1,0 +1,187 @@
+// Two connected ends in one process, driven without a clock: the owner's ("left") and the recipient's ("right"); both can do both.
+// A test may change every frame on its way.
+#pragma once
+
+#include "frames.hpp"
+#include "memory_pipe.hpp"
+#include "models.hpp"
+
+#include <tensorpull/chunking/bytes_up_to.hpp>
+#include <tensorpull/chunking/fixed_bytes.hpp>
+#include <tensorpull/chunking/per_tensor.hpp>
+#include <tensorpull/chunking/whole.hpp>
+#include <tensorpull/consumers/land.hpp>
+#include <tensorpull/integrity/policies.hpp>
+#include <tensorpull/protocol/endpoint.hpp>
+#include <tensorpull/protocol/transfer.hpp>
+#include <tensorpull/transports/pump.hpp>
+
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace test {
+
+struct received_message {
+  std::uint32_t kind;
+  std::vector<tp::reference> references;
+  std::vector<std::byte> body;
+};
+struct inbox {
+  std::vector<received_message> got;
+  std::uint64_t count = 0;
+  bool keep = true;
+  void on_application(const tp::message& m) {
+    ++count;
+    if (keep) got.push_back({m.application, {m.references.begin(), m.references.end()}, {m.body.begin(), m.body.end()}});
+  }
+};
+
+using owner = tp::owner<tp::xxhash_digest>;
+using endpoint = tp::endpoint<tp::capnp_framing, tp::default_limits, owner, inbox>;
+
+/// Everything that one process has.
+struct party {
+  static constexpr std::size_t buffer_bytes = 66'560;
+
+  explicit party(std::uint64_t seed, std::size_t buffers = 4)
+      : slots(8), random(seed), references(slots, [this] { return random(); }),
+        memory(new std::uint64_t[buffers * buffer_bytes / 8 + 8]),
+        pool({reinterpret_cast<std::byte*>(memory.get()), buffers * buffer_bytes}, buffer_bytes), scratch(new std::uint64_t[8192]), end(references, pool, box) {}
+
+  tp::ref_id publish(const model& m, tp::ref_id id = {1, 2}, std::uint32_t recipients = 1, bool verifiable = true) {
+    const auto r = references.publish(m.source(), verifiable ? version_of(m) : 77, verifiable, id, recipients);
+    EXPECT_TRUE(r);
+    return id;
+  }
+  tp::publication_status status(tp::ref_id id = {1, 2}) const {
+    const auto s = references.status_of(id);
+    EXPECT_TRUE(s);
+    return s ? *s : tp::publication_status{};
+  }
+
+  std::vector<tp::publication> slots;
+  generator random;
+  owner references;
+  std::unique_ptr<std::uint64_t[]> memory;
+  tp::buffer_pool pool;
+  inbox box;
+  std::unique_ptr<std::uint64_t[]> scratch;
+  endpoint end;
+};
+
+/// Changes a frame, or drops it (by making it empty), or puts others behind it.
+using tampering = std::function<void(std::vector<std::byte>& frame)>;
+
+class pair {
+ public:
+  party left, right;
+  wire to_right, to_left;
+  tampering owner_lies;  ///< sees every frame that the left end sends
+  std::optional<tp::error> left_error, right_error;
+  std::uint64_t rounds = 0;
+
+  explicit pair(cut every = {}, std::size_t buffers = 4) : left(11, buffers), right(22, buffers), left_stream_(to_left, sent_, every, every), right_stream_(to_right, to_left, every, every) {}
+
+  /// One round of both ends. False once an end has failed.
+  template <class L, class R>
+  bool pump(L& l, R& r) {
+    ++rounds;
+    if (!left_error) {
+      const auto did = tp::detail::pump_once(left.end, l, left_stream_, scratch(left));
+      if (!did) left_error = did.error();
+      moved_ = did ? did->received + did->sent : 0;
+      relay();
+    }
+    if (!right_error) {
+      const auto did = tp::detail::pump_once(right.end, r, right_stream_, scratch(right));
+      if (!did) right_error = did.error();
+      else moved_ += did->received + did->sent;
+    }
+    return !left_error && !right_error;
+  }
+  /// Until `done`, an error, or until nothing moves any more; false in the last two cases.
+  template <class L, class R, class Done>
+  bool run(L& l, R& r, Done done) {
+    for (int quiet = 0; !done();) {
+      if (!pump(l, r)) return done();
+      quiet = moved_ == 0 ? quiet + 1 : 0;
+      if (quiet > 4) return done();
+    }
+    return true;
+  }
+  /// The right end pulls from the left one, to the end.
+  template <class Transfer>
+  tp::result<tp::receipt> pull(Transfer& t) {
+    tp::no_transfer idle;
+    right.end.begin_pull();
+    if (!run(idle, t, [&] { return t.ended(); }))
+      return right_error ? tp::failure(*right_error) : left_error ? tp::failure(*left_error) : tp::failure(tp::errc::timed_out);
+    right.end.end_pull(t);
+    if (const auto farewell = t.farewell(); farewell && !right_error) right.end.send_control(*farewell);
+    if (!right_error && !left_error) run(idle, idle, [] { return false; });
+    return t.outcome();
+  }
+  void hang_up() { left_stream_.close(), right_stream_.close(); }
+
+ private:
+  static std::span<std::byte> scratch(party& p) { return {reinterpret_cast<std::byte*>(p.scratch.get()), 65536}; }
+
+  /// Whole frames from the left end, through the lie, to the right end.
+  void relay() {
+    if (!owner_lies) {
+      if (sent_.waiting() > 0) to_right.put({sent_.bytes.data() + sent_.begin, sent_.waiting()}), sent_.bytes.clear(), sent_.begin = 0;
+      return;
+    }
+    while (sent_.waiting() > 0) {
+      const std::span<const std::byte> have(sent_.bytes.data() + sent_.begin, sent_.waiting());
+      const auto size = tp::detail::measure_frame(have, ~std::size_t{0}, 16);
+      if (!size || !*size || have.size() < **size) return;
+      std::vector<std::byte> f(have.begin(), have.begin() + static_cast<std::ptrdiff_t>(**size));
+      sent_.begin += **size;
+      owner_lies(f);
+      to_right.put(f);
+    }
+    sent_.bytes.clear(), sent_.begin = 0;
+  }
+
+  wire sent_;
+  pipe_end left_stream_, right_stream_;
+  std::size_t moved_ = 0;
+};
+
+/// The kind of a frame as it travels.
+inline tp::message_kind kind_of(std::span<const std::byte> f) {
+  return static_cast<tp::message_kind>(tp::detail::load_le64(f.data() + 16) >> 32 & 0xffff);
+}
+/// A lie about one control message.
+template <class Change>
+tampering lie_about(tp::message_kind kind, Change change) {
+  return [=](std::vector<std::byte>& f) {
+    if (kind_of(f) != kind) return;
+    decoded d{frame(f)};
+    ASSERT_TRUE(d.outcome);
+    change(d.m);
+    const frame changed = encode(d.m);
+    f.assign(changed.bytes().begin(), changed.bytes().end());
+  };
+}
+/// A lie about the prefix of each chunk.
+template <class Change>
+tampering lie_about_chunks(Change change) {
+  return [=](std::vector<std::byte>& f) {
+    if (kind_of(f) != tp::message_kind::chunk) return;
+    const auto m = tp::detail::payload_prefix::read(std::span<const std::byte>(f).first<80>());
+    ASSERT_TRUE(m);
+    tp::message changed = *m;
+    change(changed);
+    const std::uint32_t length = changed.length;
+    tp::detail::payload_prefix::write(changed, std::span(f).first<80>());
+    f.resize(static_cast<std::size_t>(tp::detail::payload_prefix::frame_bytes(length)));
+  };
+}
+
+template <class Chunking = tp::fixed_bytes<1024>, class Integrity = tp::image_digest>
+using transfer = tp::transfer<tp::land, Chunking, Integrity>;
+
+}  // namespace test
