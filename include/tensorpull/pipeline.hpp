@@ -57,6 +57,10 @@ struct pipeline {
   /// Both sides over one connection, for a device that waits.
   using session = typename parts::transport::template session<parts>;
 
+  /// Many connections in both roles on one event loop, where the transport has such a driver. `Consumer`: what connections pull into.
+  template <class Handler, class Consumer>
+  using host = typename parts::transport::template host<parts, Handler, Consumer>;
+
   /// The recipient's side: lands in a model's own memory. Borrows the model.
   class consumer : public land {
    public:

@@ -96,8 +96,8 @@ TEST(PayloadPrefix, A_chunk_in_any_other_layout_is_not_announced_and_not_decoded
   tp::message m = some_chunk();
   std::vector<std::byte> payload(24, std::byte{3});
   const frame good = chunk_frame(m, payload);
-  words shifted{segment_table(14), struct_pointer(1, 7, 1), 0};  // a gap behind the root pointer
-  words longer{segment_table(14), struct_pointer(0, 8, 1)};      // one data word more
+  words shifted{segment_table(13), struct_pointer(1, 7, 1), 0};  // a gap behind the root pointer
+  words longer{segment_table(13), struct_pointer(0, 8, 1)};      // one data word more
   for (std::size_t i = 2; i < good.size() / 8; ++i) shifted.push_back(good.word(i));
   for (std::size_t i = 2; i < 9; ++i) longer.push_back(good.word(i));
   longer.push_back(0);

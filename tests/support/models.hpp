@@ -22,6 +22,10 @@ namespace tp = tensorpull;
 /// A list of tensors and the image made of them. Memory starts as a fixed pattern; `shift` makes every address unaligned.
 class model {
  public:
+  model() = default;
+  model(model&&) = default;
+  model(const model&) = delete;
+
   model& add(std::string name, tp::dtype type, std::vector<std::uint64_t> shape, std::size_t shift = 0) {
     const auto bytes = tp::size_bytes(type, shape);
     EXPECT_TRUE(bytes);
@@ -38,7 +42,8 @@ class model {
     if (made) image_.push_back(std::move(*made));
     return *this;
   }
-  model& fill(std::uint64_t seed) {
+  model&& fill(std::uint64_t seed) && { return std::move(fill(seed)); }
+  model& fill(std::uint64_t seed) & {
     generator g(seed);
     for (auto& t : tensors_) g.fill({t.memory.data() + t.at, t.size});
     return *this;

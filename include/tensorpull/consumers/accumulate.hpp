@@ -113,10 +113,9 @@ constexpr std::size_t sum_bytes(dtype type) noexcept {
 template <class E>
 void add_weighted(typename E::sum* __restrict sums, const std::byte* __restrict from, std::size_t n, typename E::sum weight) noexcept {
   constexpr std::size_t block = 16;
-  std::size_t i = 0;
-  for (; i + block <= n; i += block)
-    for (std::size_t j = 0; j < block; ++j) sums[i + j] += weight * E::read(from + (i + j) * E::bytes);
-  for (; i < n; ++i) sums[i] += weight * E::read(from + i * E::bytes);
+  for (std::size_t left = n / block; left > 0; --left, sums += block, from += block * E::bytes)
+    for (std::size_t j = 0; j < block; ++j) sums[j] += weight * E::read(from + j * E::bytes);
+  for (std::size_t j = 0; j < n % block; ++j) sums[j] += weight * E::read(from + j * E::bytes);
 }
 
 /// Element i = sums[i] / weight, for n parts; the quotient is a double, rounded once to float32 and, for smaller types, from there.

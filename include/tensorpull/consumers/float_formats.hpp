@@ -26,8 +26,8 @@ struct float_format {
                                                 : Specials == float_specials::nan_is_all_ones ? sign - 1
                                                                                               : sign;
 
-  /// Selections instead of branches, and an integer conversion instead of float subnormals: a loop over it vectorises, and gives the
-  /// same in a process that treats subnormals as zero.
+  /// Masks instead of branches, so that g++ vectorises a loop over it; subnormals by an exact conversion, not by float subnormals, so
+  /// that a process that treats those as zero reads the same.
   static constexpr float decode(Storage code) noexcept {
     if constexpr (Bias == 127) {
       return std::bit_cast<float>(std::uint32_t{code} << shift);
@@ -35,10 +35,11 @@ struct float_format {
       const std::uint32_t magnitude = code & (sign - 1);
       const float small = static_cast<float>(static_cast<std::int32_t>(magnitude)) * smallest;
       const std::uint32_t normal = (magnitude << shift) + (static_cast<std::uint32_t>(127 - Bias) << 23);
-      std::uint32_t bits = magnitude < (1u << MantissaBits) ? std::bit_cast<std::uint32_t>(small) : normal;
-      if constexpr (Specials == float_specials::ieee) bits |= magnitude >= infinity ? 0x7f800000u : 0u;
-      if constexpr (Specials == float_specials::nan_is_all_ones) bits |= magnitude == not_a_number ? 0x7fc00000u : 0u;
-      if constexpr (Specials == float_specials::nan_is_negative_zero) bits |= code == not_a_number ? 0x7fc00000u : 0u;
+      const std::uint32_t is_small = mask(magnitude < (1u << MantissaBits));
+      std::uint32_t bits = (std::bit_cast<std::uint32_t>(small) & is_small) | (normal & ~is_small);
+      if constexpr (Specials == float_specials::ieee) bits |= mask(magnitude >= infinity) & 0x7f800000;
+      if constexpr (Specials == float_specials::nan_is_all_ones) bits |= mask(magnitude == not_a_number) & 0x7fc00000;
+      if constexpr (Specials == float_specials::nan_is_negative_zero) bits |= mask(code == not_a_number) & 0x7fc00000;
       return std::bit_cast<float>(bits | (code & sign) << (31 - ExponentBits - MantissaBits));
     }
   }
@@ -55,6 +56,8 @@ struct float_format {
   }
 
  private:
+  static constexpr std::uint32_t mask(bool all) noexcept { return 0u - static_cast<std::uint32_t>(all); }
+
   static constexpr unsigned shift = 23 - MantissaBits;
   /// the value of the smallest positive code
   static constexpr float smallest = Bias == 127 ? 0.0f : std::bit_cast<float>(static_cast<std::uint32_t>(128 - Bias - static_cast<int>(MantissaBits)) << 23);

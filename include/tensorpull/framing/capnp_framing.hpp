@@ -14,6 +14,7 @@
 
 #include <array>
 #include <cstring>
+#include <limits>
 
 namespace tensorpull {
 
@@ -41,7 +42,7 @@ struct basic_capnp_framing {
   /// bad_frame: not valid Cap'n Proto, or above the limits of traversal and nesting; unsupported_layout: a chunk that is not in the
   /// constant layout; unexpected_message: a kind that this version of the protocol does not know.
   static result<void> decode(std::span<const std::byte> frame, message& m, decode_storage& lists) noexcept {
-    const auto measured = detail::measure_frame(frame, frame.size(), Limits::control_frame_segments);
+    const auto measured = detail::measure_frame(frame, std::numeric_limits<std::size_t>::max(), Limits::control_frame_segments);
     if (!measured) return failure(measured.error());
     if (!*measured || **measured != frame.size()) return failure(errc::bad_frame, frame.size());
     std::array<kj::ArrayPtr<const capnp::word>, Limits::control_frame_segments> segments;

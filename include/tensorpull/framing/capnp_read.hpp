@@ -21,6 +21,7 @@ struct list_storage {
     std::array<byte_range, Limits::control_frame_bytes / 16> ranges;
     std::array<reference, Limits::application_references> references;
   };
+  static constexpr std::size_t most_body_bytes = Limits::application_body_bytes;
   list_storage() noexcept {}  // uninitialised on purpose: it is some KiB on the stack of every decoding call
 };
 
@@ -64,6 +65,7 @@ result<void> read_application(wire::Application::Reader a, message& m, Storage& 
     std::construct_at(&lists.references[i], reference{{refs[i].getRefHigh(), refs[i].getRefLow()}, refs[i].getVersion(), refs[i].getFingerprint()});
   m.references = {lists.references.data(), refs.size()};
   const auto body = a.getBody();
+  if (body.size() > Storage::most_body_bytes) return failure(errc::too_large, body.size());
   m.body = {reinterpret_cast<const std::byte*>(body.begin()), body.size()};
   return {};
 }

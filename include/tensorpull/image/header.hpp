@@ -76,7 +76,8 @@ class text_window {
 
   constexpr void put(std::string_view text) noexcept {
     if (skips(text.size())) return;
-    for (const char c : text.substr(static_cast<std::size_t>(skip_))) put_now(c);
+    text.remove_prefix(static_cast<std::size_t>(skip_));
+    for (const char c : text) put_now(c);
     skip_ = 0;
   }
   constexpr void put(char c) noexcept {

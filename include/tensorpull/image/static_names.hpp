@@ -57,7 +57,8 @@ class name_writer {
   constexpr void leaf(dtype type, std::size_t rank, const std::uint64_t* shape, std::uint64_t bytes) noexcept {
     char* const to = names_.characters + used_;
     for (std::size_t i = 0; i < length_; ++i) to[i] = current_[i];
-    names_.leaves[count_++] = {static_cast<std::uint32_t>(used_), static_cast<std::uint32_t>(length_), type, static_cast<std::uint16_t>(rank), shape, bytes};
+    names_.leaves[count_++] = {static_cast<std::uint32_t>(used_), static_cast<std::uint32_t>(length_), type,
+                               static_cast<std::uint16_t>(rank), shape, bytes};
     used_ += length_;
   }
   constexpr const static_names<Tensors, Characters>& names() const noexcept { return names_; }

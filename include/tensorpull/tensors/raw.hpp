@@ -12,7 +12,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <type_traits>
 
 namespace tensorpull {
@@ -65,10 +64,10 @@ struct raw_tensors {
 
   /// The object is borrowed: it outlives the view.
   static source_view source(const model_type& model) noexcept {
-    return {&image::schema, reinterpret_cast<const std::byte*>(std::addressof(model)), offsets(model)};
+    return {&image::schema, reinterpret_cast<const std::byte*>(&model), offsets(model)};
   }
   static destination_view destination(model_type& model) noexcept {
-    return {&image::schema, reinterpret_cast<std::byte*>(std::addressof(model)), offsets(model)};
+    return {&image::schema, reinterpret_cast<std::byte*>(&model), offsets(model)};
   }
   static source_view source(const model_type&&) = delete;
 
@@ -89,7 +88,7 @@ struct raw_tensors {
     static const auto table = [&model] {
       detail::offset_table<image::count> made;
       if constexpr (accepted) {
-        const auto base = reinterpret_cast<std::uintptr_t>(std::addressof(model));
+        const auto base = reinterpret_cast<std::uintptr_t>(&model);
         auto put = [&made, base, k = std::size_t{0}](std::uintptr_t address) mutable { made.at[image::rank.at[k++]] = address - base; };
         detail::for_each_address(model, put);
       }

@@ -9,6 +9,8 @@ namespace tensorpull {
 
 template <class Parts, bool Threads>
 class tcp_owner;
+template <class Parts, class Handler, class Consumer, bool Threads>
+class tcp_host;
 
 /// Policy for the transport slot. `Threads`: the owner's connections may run on several threads that the caller gives it.
 template <bool Threads>
@@ -22,6 +24,9 @@ struct basic_tcp {
   /// Defined in transports/tcp_owner.hpp (Boost.Asio): include it to own tensors.
   template <class Parts>
   using downloader = tcp_owner<Parts, Threads>;
+  /// Defined in transports/tcp_host.hpp (Boost.Asio): many connections that own and pull, on the caller's io_context.
+  template <class Parts, class Handler, class Consumer>
+  using host = tcp_host<Parts, Handler, Consumer, Threads>;
   template <class Parts>
   using session = tensorpull::session<Parts, posix_stream>;
 

@@ -7,6 +7,7 @@
 
 #include <boost/asio/steady_timer.hpp>
 
+#include <deque>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -17,6 +18,8 @@ namespace tensorpull {
 struct host_options {
   std::size_t max_connections = 4096;   ///< further ones wait in the system's queue
   std::size_t message_buffers = 8;      ///< for frames above 512 bytes, shared by all connections
+  /// Connections whose bookkeeping in the event loop is made at start, so that later ones, up to this number, add nothing to keep.
+  std::size_t reserved_connections = 0;
   connection_budgets budgets{};
 };
 
@@ -55,6 +58,7 @@ class tcp_host {
   tcp_host(boost::asio::io_context& io, Handler& handler, const host_options& options = {})
       : io_(io), handler_(handler), options_(options), memory_(options.message_buffers * frame_bytes / 64 + 1),
         pool_({reinterpret_cast<std::byte*>(memory_.data()), options.message_buffers * frame_bytes}, frame_bytes), acceptor_(executor_for()), timer_(executor_for()) {
+    reserve(options.reserved_connections);
     tick();
   }
   /// Nobody may run the io_context meanwhile; it may run on afterwards.
@@ -126,6 +130,7 @@ class tcp_host {
   connection* make(int fd, bool connecting, std::uint64_t tag) noexcept;
   void accept_more() noexcept;
   void await_accept() noexcept;
+  void reserve(std::size_t count);
   void tick() noexcept;
   void ticked() noexcept;
   void release(connection& c) noexcept;

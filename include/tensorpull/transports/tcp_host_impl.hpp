@@ -65,6 +65,20 @@ auto tcp_host<P, H, C, T>::make(int fd, bool connecting, std::uint64_t tag) noex
   }
 }
 
+/// The event loop keeps a record of each descriptor that it has ever watched at the same time, and uses it again. Made here, from
+/// copies of one descriptor, that high-water mark does not move with the number of participants.
+template <class P, class H, class C, bool T>
+void tcp_host<P, H, C, T>::reserve(std::size_t count) {
+  std::deque<boost::asio::posix::basic_stream_descriptor<executor>> watched;  // of a type that Asio 1.74 cannot move
+  posix_stream original(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  for (std::size_t i = 0; i < count; ++i) {
+    posix_stream copy(::fcntl(original.native_handle(), F_DUPFD_CLOEXEC, 0));
+    if (copy.native_handle() < 0) return;  // fewer descriptors than asked for: then there will not be as many connections either
+    watched.emplace_back(executor_for(), copy.native_handle());
+    (void)copy.release();
+  }
+}
+
 template <class P, class H, class C, bool T>
 void tcp_host<P, H, C, T>::await_accept() noexcept {
   if (accept_waits_ || stopping_ || !acceptor_.is_open() || count_ >= options_.max_connections) return;
