@@ -13,6 +13,7 @@
 #include <tensorpull/consumers/land.hpp>
 #include <tensorpull/integrity/policies.hpp>
 #include <tensorpull/protocol/endpoint.hpp>
+#include <tensorpull/protocol/no_owner.hpp>
 #include <tensorpull/protocol/transfer.hpp>
 #include <tensorpull/transports/pump.hpp>
 
@@ -31,6 +32,8 @@ struct inbox {
   std::vector<received_message> got;
   std::uint64_t count = 0;
   bool keep = true;
+  bool takes = true;
+  bool ready() const noexcept { return takes; }
   void on_application(const tp::message& m) {
     ++count;
     if (keep) got.push_back({m.application, {m.references.begin(), m.references.end()}, {m.body.begin(), m.body.end()}});
@@ -64,7 +67,7 @@ struct party {
   generator random;
   owner references;
   std::unique_ptr<std::uint64_t[]> memory;
-  tp::buffer_pool pool;
+  tp::buffer_pool<> pool;
   inbox box;
   std::unique_ptr<std::uint64_t[]> scratch;
   endpoint end;
@@ -122,6 +125,7 @@ class pair {
     if (!right_error && !left_error) run(idle, idle, [] { return false; });
     return t.outcome();
   }
+  wire& sent_by_left() noexcept { return sent_; }
   void hang_up() { left_stream_.close(), right_stream_.close(); }
 
  private:
@@ -171,12 +175,12 @@ template <class Change>
 tampering lie_about_chunks(Change change) {
   return [=](std::vector<std::byte>& f) {
     if (kind_of(f) != tp::message_kind::chunk) return;
-    const auto m = tp::detail::payload_prefix::read(std::span<const std::byte>(f).first<80>());
+    const auto m = tp::detail::payload_prefix::read(std::span<const std::byte, 80>(f.data(), 80));
     ASSERT_TRUE(m);
     tp::message changed = *m;
     change(changed);
     const std::uint32_t length = changed.length;
-    tp::detail::payload_prefix::write(changed, std::span(f).first<80>());
+    tp::detail::payload_prefix::write(changed, std::span<std::byte, 80>(f.data(), 80));
     f.resize(static_cast<std::size_t>(tp::detail::payload_prefix::frame_bytes(length)));
   };
 }

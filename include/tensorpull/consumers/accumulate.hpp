@@ -7,7 +7,6 @@
 #include <tensorpull/consumers/float_formats.hpp>
 #include <tensorpull/core/dtype.hpp>
 
-#include <array>
 #include <cmath>
 #include <concepts>
 #include <cstddef>
@@ -41,21 +40,11 @@ template <class Format>
 struct small_float {
   using sum = float;
   static constexpr std::size_t bytes = sizeof(typename Format::storage), parts = 1;
-  static float read(const std::byte* at) noexcept {
-    if constexpr (bytes == 1) return values[std::to_integer<std::size_t>(*at)];
-    else return Format::decode(load<typename Format::storage>(at));
-  }
+  static float read(const std::byte* at) noexcept { return Format::decode(load<typename Format::storage>(at)); }
   static void write(std::byte* at, double value) noexcept {
     const auto code = Format::encode(static_cast<float>(value));
     std::memcpy(at, &code, sizeof code);
   }
-
- private:
-  static constexpr auto values = [] {
-    std::array<float, bytes == 1 ? 256 : 1> table{};
-    for (std::size_t i = 0; i < table.size(); ++i) table[i] = Format::decode(static_cast<typename Format::storage>(i));
-    return table;
-  }();
 };
 
 template <std::integral T>

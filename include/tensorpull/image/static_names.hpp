@@ -3,6 +3,7 @@
 #pragma once
 
 #include <tensorpull/core/dtype.hpp>
+#include <tensorpull/core/xxh3.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -23,11 +24,17 @@ struct static_counts {
   std::size_t tensors = 0, characters = 0, longest = 0;
 };
 
+// Eight characters for one statement, which is what clang counts; both ends have room for the last eight.
+constexpr void copy_by_eight(const char* from, char* to, std::size_t n) noexcept {
+  for (const char* const end = from + n; from < end; from += 8, to += 8)
+    to[0] = from[0], to[1] = from[1], to[2] = from[2], to[3] = from[3], to[4] = from[4], to[5] = from[5], to[6] = from[6], to[7] = from[7];
+}
+
 template <std::size_t Tensors, std::size_t Characters>
 struct static_names {
   static constexpr std::size_t count = Tensors;
   static constexpr std::size_t character_count = Characters;
-  char characters[Characters == 0 ? 1 : Characters]{};
+  char characters[Characters + 8]{};
   static_leaf leaves[Tensors == 0 ? 1 : Tensors]{};
 
   constexpr std::string_view name(std::size_t i) const noexcept { return {characters + leaves[i].name_begin, leaves[i].name_length}; }
@@ -55,8 +62,7 @@ class name_writer {
   constexpr void leave(std::size_t mark) noexcept { length_ = mark; }
 
   constexpr void leaf(dtype type, std::size_t rank, const std::uint64_t* shape, std::uint64_t bytes) noexcept {
-    char* const to = names_.characters + used_;
-    for (std::size_t i = 0; i < length_; ++i) to[i] = current_[i];
+    copy_by_eight(current_, names_.characters + used_, length_);
     names_.leaves[count_++] = {static_cast<std::uint32_t>(used_), static_cast<std::uint32_t>(length_), type,
                                static_cast<std::uint16_t>(rank), shape, bytes};
     used_ += length_;
@@ -65,7 +71,7 @@ class name_writer {
 
  private:
   static_names<Tensors, Characters> names_{};
-  char current_[Longest + 1]{};
+  char current_[Longest + 8]{};
   std::size_t length_ = 0, used_ = 0, count_ = 0;
 };
 
@@ -116,18 +122,12 @@ constexpr auto make_sort_keys() noexcept {
   for (std::size_t i = 0; i < Names.count; ++i) {
     const static_leaf& leaf = Names.leaves[i];
     const std::uint32_t first = used;
-    std::uint64_t word = 0;
-    unsigned shift = 64;
-    for (std::size_t k = 0; k < leaf.name_length; ++k) {
-      shift -= 8;
-      word |= std::uint64_t{static_cast<unsigned char>(Names.characters[leaf.name_begin + k])} << shift;
-      if (shift == 0) {
-        made.words[used++] = word;
-        word = 0;
-        shift = 64;
-      }
-    }
-    if (shift != 64) made.words[used++] = word;
+    const char* const name = Names.characters + leaf.name_begin;
+    std::uint32_t k = 0;
+    for (; k + 8 <= leaf.name_length; k += 8) made.words[used++] = xxh3::swap64(xxh3::read64(name + k));
+    // What follows the name in the last word is shifted out.
+    if (const unsigned rest = leaf.name_length - k; rest != 0)
+      made.words[used++] = xxh3::swap64(xxh3::read64(name + k)) >> (64 - 8 * rest) << (64 - 8 * rest);
     made.keys[i] = {first, used - first, leaf.name_length, leaf.type};
   }
   return made;

@@ -15,6 +15,8 @@ namespace tensorpull {
 /// The recipient role of an end that only owns.
 struct no_transfer {
   static constexpr bool next(message&) noexcept { return false; }
+  static constexpr bool next_is_long() noexcept { return false; }
+  static constexpr void fail(const error&) noexcept {}
   static constexpr void on(const message&) noexcept {}
   static constexpr bool on_chunk(const message&) noexcept { return false; }
   static constexpr prepared prepare(std::span<std::span<std::byte>>, std::uint64_t) noexcept { return {}; }
@@ -79,10 +81,13 @@ class endpoint {
   /// Collects what to write; nothing in the plan: nothing to write now.
   template <class Transfer>
   result<void> plan_write(Transfer& t, write_plan& plan, std::span<std::byte> scratch, std::size_t most) noexcept {
+    if (blocked_)
+      if (const auto ok = parse(t); !ok) return ok;
     message m;
-    while (!output_.control_full() && t.next(m)) {
+    while (!output_.control_full() && (!t.next_is_long() || (output_.parcel_free() && pool_.available() > 0)) && t.next(m)) {
       if (m.kind == message_kind::locate) {
-        if (const auto ok = output_.push_parcel(m, pool_); !ok) return failure(ok.error());
+        // more names than one control frame carries: the transfer fails, the connection goes on
+        if (const auto ok = output_.push_parcel(m, pool_, Limits::control_frame_bytes); !ok) t.fail(ok.error());
       } else {
         output_.push_control(m);
       }
@@ -102,6 +107,7 @@ class endpoint {
     std::size_t n = 0;
     drop_if_ended(t);
     if (large_ != nullptr) {
+      if (large_have_ == large_size_) return 0;  // whole, and waiting to be taken; an empty span would read like the end of the stream
       out[0] = {large_ + large_have_, large_size_ - large_have_};
       return 1;
     }
@@ -159,7 +165,7 @@ class endpoint {
       const auto have = input_.filled();
       if (landing_ > 0) {
         if (have.empty()) return {};
-        if (!land_from_input(t, have)) return {};
+        if (!land_from_input(t, have)) return blocked_ = true, result<void>{};
       } else if (discard_ > 0 || padding_ > 0) {
         std::uint64_t& left = discard_ > 0 ? discard_ : padding_;
         const auto here = std::min<std::uint64_t>(have.size(), left);
@@ -243,7 +249,7 @@ class endpoint {
       std::array<byte_range, Limits::control_frame_bytes / 32> ranges;
       message answer;
       owner_->locate(serves_, m, ranges, answer);
-      return output_.push_parcel(answer, pool_);
+      return output_.push_answer(answer, pool_);
     } else if (is_request(m.kind)) {
       if (output_.replies_full()) return blocked_ = true, result<void>{};
       pending_reply r;

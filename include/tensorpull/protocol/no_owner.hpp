@@ -21,6 +21,7 @@ struct no_owner {
   static constexpr void forget(link&) noexcept {}
   static constexpr const source_view* pin(const pending_reply&) noexcept { return nullptr; }
   static constexpr void unpin(const pending_reply&, std::uint64_t) noexcept {}
+  static constexpr void refuse_gone(pending_reply&) noexcept {}
   static constexpr message expand(const pending_reply&, std::span<schema_row>) noexcept { return {}; }
 };
 

@@ -100,11 +100,14 @@ class owner {
     if (expected != 0 && expected != slot->version) return refuse(out, status::stale);
     out.slot = static_cast<std::uint32_t>(slot - slots_.data());
     out.generation = slot->generation;
-    serve* const entry = peer.acquire(out.slot, slot->generation, [&] { return ++slot->counts.acquired, nonce(); });
+    serve* const entry = use(peer, *slot);
     if (entry == nullptr) return refuse(out, status::busy);
     out.nonce = entry->nonce;
     switch (m.kind) {
-      case message_kind::describe: out.kind = message_kind::description; return true;
+      case message_kind::describe:  // a transfer begins, of the whole image unless a locate follows
+        entry->subset = false;
+        out.kind = message_kind::description;
+        return true;
       case message_kind::schema: out.kind = message_kind::schema_page; return true;
       case message_kind::pull: return answer_pull(*slot, *entry, m, out);
       default: return refuse(out, status::unsupported);
@@ -122,12 +125,14 @@ class owner {
     answer.status = slot == nullptr ? status::unknown_reference : slot->now == publication::state::withdrawn ? status::withdrawn : status::ok;
     if (answer.status != status::ok) return;
     answer.version = slot->version;
-    const auto number = static_cast<std::uint32_t>(slot - slots_.data());
-    serve* const entry = peer.acquire(number, slot->generation, [&] { return ++slot->counts.acquired, nonce(); });
     if (m.version != 0 && m.version != slot->version) answer.status = status::stale;
-    else if (entry == nullptr) answer.status = status::busy;
     else if (m.names.empty() || m.names.size() > ranges.size()) answer.status = status::bad_request;
     if (answer.status != status::ok) return;
+    serve* const entry = use(peer, *slot);
+    if (entry == nullptr) {
+      answer.status = status::busy;
+      return;
+    }
     const auto found = find_subset<Hash>(slot->image, m.names, ranges);
     if (!found) {
       answer.status = status::bad_request;
@@ -138,9 +143,11 @@ class owner {
     answer.nonce = entry->nonce;
     answer.digest = entry->subset_digest = found->digest;
     answer.fingerprint = found->fingerprint;
-    entry->subset_end = m.names.empty() ? 0 : ranges[m.names.size() - 1].end;
-    entry->subset = true;
     answer.ranges = ranges.first(m.names.size());
+    entry->subset = true;
+    entry->subset_end = 0;  // where the last byte that can be asked for ends
+    for (const byte_range& r : answer.ranges)
+      if (r.begin != r.end) entry->subset_end = r.end;
   }
 
   /// The connection is gone: what it had not finished is counted as lost.
@@ -200,7 +207,21 @@ class owner {
     return m;
   }
 
+  /// Turns an answer that cannot be given any more into the refusal that says why.
+  void refuse_gone(pending_reply& r) const noexcept {
+    const hold_lock hold(lock_);
+    const publication& p = slots_[r.slot];
+    const bool again = p.now == publication::state::published && p.id == r.ref;
+    refuse(r, again ? status::stale : status::withdrawn);
+    if (again) r.version = p.version;
+  }
+
  private:
+  /// The connection's entry for a publication. nullptr: it has too many transfers open.
+  serve* use(link& peer, publication& slot) noexcept {
+    const auto gone = [this](const serve& s) { return slots_[s.slot].generation != s.generation; };
+    return peer.acquire(static_cast<std::uint32_t>(&slot - slots_.data()), slot.generation, gone, [&] { return ++slot.counts.acquired, nonce(); });
+  }
   static bool refuse(pending_reply& out, status why) noexcept {
     out.kind = message_kind::refused;
     out.status = why;

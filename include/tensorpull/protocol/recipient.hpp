@@ -36,7 +36,7 @@ class recipient {
 
   /// `first_id`: higher than any id that the same connection has used, so that late answers to an earlier transfer are told apart.
   recipient(const pull_request& request, Chunking chunking, std::uint32_t first_id) noexcept
-      : request_(request), chunking_(chunking), next_id_(first_id), expected_id_(first_id) {}
+      : request_(request), chunking_(chunking), first_id_(first_id), next_id_(first_id), expected_id_(first_id) {}
 
   /// The next message to send, if there is one to send now.
   bool next(message& out) noexcept {
@@ -88,7 +88,8 @@ class recipient {
 
   /// Checks an answer. An error ends the transfer; `refusal` errors carry the owner's reason.
   result<recipient_event> on(const message& m) noexcept {
-    if (m.ref != request_.ref) return recipient_event::nothing;  // an answer to a transfer that ended before
+    // an answer to a transfer that ended before; ids may wrap
+    if (m.ref != request_.ref || static_cast<std::int32_t>(m.id - first_id_) < 0) return recipient_event::nothing;
     switch (m.kind) {
       case message_kind::description: return on_description(m);
       case message_kind::located: return on_located(m);
@@ -107,6 +108,8 @@ class recipient {
     verified_ = verified;
     phase_ = phase::confirming;
   }
+  /// Whether the next message, if there is one now, may be longer than a hundred bytes.
+  bool next_is_long() const noexcept { return phase_ == phase::describing && !asked_ahead_ && !request_.subset.empty(); }
   void settle() noexcept { phase_ = phase::settled; }
 
   bool describing() const noexcept { return phase_ == phase::start || phase_ == phase::describing; }
@@ -213,7 +216,7 @@ class recipient {
     if (phase_ == phase::comparing || phase_ == phase::settled) return recipient_event::nothing;
     if (m.status == status::schema_mismatch && described_.ref) return compare();
     error_name name{};
-    if (!request_.subset.empty() && m.offset < request_.subset.size()) name = request_.subset[static_cast<std::size_t>(m.offset)];
+    if (m.status == status::bad_request && describing() && m.offset < request_.subset.size()) name = request_.subset[static_cast<std::size_t>(m.offset)];
     return failure(to_errc(m.status), received_, name);
   }
 
@@ -248,7 +251,7 @@ class recipient {
   std::uint64_t ask_ = 0, expected_ = 0, received_ = 0;  // image offsets of the next request and the next answer; bytes received
   std::uint64_t version_ = 0, nonce_ = 0, expected_digest_ = 0, own_digest_ = 0;
   std::uint64_t chunk_cap_ = max_payload_bytes;
-  std::uint32_t next_id_, expected_id_, in_flight_ = 0, window_ = 1;
+  std::uint32_t first_id_, next_id_, expected_id_, in_flight_ = 0, window_ = 1;
   schema_comparison comparison_{};
   phase phase_ = phase::start;
   bool asked_ahead_ = false, confirm_sent_ = false, page_asked_ = false, verified_ = false;

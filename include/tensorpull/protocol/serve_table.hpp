@@ -25,9 +25,10 @@ struct serve {
 template <class Limits>
 class serve_table {
  public:
-  /// The entry for a publication, made if there is none; a finished entry makes room. nullptr: too many transfers are open.
-  template <class MakeNonce>
-  serve* acquire(std::uint32_t slot, std::uint32_t generation, MakeNonce make_nonce) noexcept {
+  /// The entry for a publication, made if there is none; a finished entry makes room, and one whose publication is `gone(entry)`.
+  /// nullptr: too many transfers are open.
+  template <class Gone, class MakeNonce>
+  serve* acquire(std::uint32_t slot, std::uint32_t generation, Gone gone, MakeNonce make_nonce) noexcept {
     serve* room = nullptr;
     for (serve& s : entries_) {
       if (s.generation == generation && s.slot == slot) {
@@ -35,7 +36,7 @@ class serve_table {
         room = &s;  // it finished and asks again: a new serve with a new nonce
         break;
       }
-      if (!s.open() && room == nullptr) room = &s;
+      if (room == nullptr && (!s.open() || gone(s))) room = &s;
     }
     if (room == nullptr) return nullptr;
     *room = {};

@@ -7,7 +7,9 @@
 #include <tensorpull/protocol/buffer_pool.hpp>
 #include <tensorpull/protocol/owner.hpp>
 
+#include <algorithm>
 #include <array>
+#include <cstdint>
 #include <cstring>
 
 namespace tensorpull {
@@ -28,6 +30,9 @@ struct write_plan {
   std::array<item, 16> items;
   std::size_t item_count = 0;
   std::size_t bytes = 0;
+
+  /// for one reply or parcel more
+  bool has_room() const noexcept { return span_count + 4 <= max_spans && item_count < items.size(); }
 };
 
 template <framing Framing, class Limits, class Owner>
@@ -55,15 +60,23 @@ class stream_output {
   }
 
   /// A message too long for that, encoded into a buffer of the pool. busy: a parcel is on its way, or no buffer is free.
-  result<void> push_parcel(const message& m, pool_type& pool) noexcept {
+  /// does_not_fit: its frame is longer than `most` or than a buffer.
+  result<void> push_parcel(const message& m, pool_type& pool, std::size_t most = ~std::size_t{0}) noexcept {
     std::byte* const buffer = parcel_ == nullptr ? pool.acquire() : nullptr;
     if (buffer == nullptr) return failure(errc::busy);
-    const auto n = Framing::encode(m, {buffer, pool.buffer_bytes()});
+    const auto n = Framing::encode(m, {buffer, std::min(most, pool.buffer_bytes())});
     if (!n) return pool.release(buffer), failure(n.error());
     parcel_ = buffer;
     parcel_bytes_ = *n;
     parcel_sent_ = 0;
+    parcel_after_ = 0;
     return {};
+  }
+  /// The same for an answer: it follows the replies that wait now.
+  result<void> push_answer(const message& m, pool_type& pool) noexcept {
+    const auto ok = push_parcel(m, pool);
+    if (ok) parcel_after_ = reply_count_;
+    return ok;
   }
 
   /// Collects what is to be sent, at most `most` bytes and a bit. `scratch` (64 KiB) holds prefixes, header text and packed elements until
@@ -79,8 +92,13 @@ class stream_output {
       add(out, {control_.data() + control_sent_, control_end_ - control_sent_});
       push_item(out, {write_plan::source::control, false, true, control_end_ - control_sent_});
     }
-    if (parcel_ != nullptr && parcel_sent_ == 0) add_parcel(out);
-    for (std::size_t i = reply_sent_ > 0 ? 1 : 0; i < reply_count_ && out.bytes < most && out.span_count + 4 <= write_plan::max_spans; ++i) {
+    bool parcel_waits = parcel_ != nullptr && parcel_sent_ == 0;
+    for (std::size_t i = reply_sent_ > 0 ? 1 : 0; out.has_room(); ++i) {
+      if (parcel_waits && i >= parcel_after_) {
+        add_parcel(out);
+        parcel_waits = false;
+      }
+      if (i >= reply_count_ || out.bytes >= most || !out.has_room()) break;
       const auto more = add_reply(out, owner, scratch, i);
       if (!more) return failure(more.error());
       if (!*more) break;
@@ -103,13 +121,14 @@ class stream_output {
         if (parcel_sent_ == parcel_bytes_) drop_parcel(pool);
       } else {
         const pending_reply& r = replies_[(reply_first_ + replies++) % reply_capacity];
-        if (it.pinned) owner.unpin(r, r.kind == message_kind::chunk ? took : 0);
+        if (it.pinned) owner.unpin(r, r.kind == message_kind::chunk ? payload_within(r, partly + took) - payload_within(r, partly) : 0);
         if (took == it.bytes && it.whole) ++finished, partly = 0;
         else partly += took;  // only the first unfinished one can have been taken in part
       }
     }
     reply_first_ = (reply_first_ + finished) % reply_capacity;
     reply_count_ -= finished;
+    parcel_after_ -= std::min(parcel_after_, finished);
     if (replies > 0) reply_sent_ = partly;
   }
 
@@ -120,6 +139,11 @@ class stream_output {
   }
 
  private:
+  /// Bytes of payload among the first n of a chunk's frame.
+  static std::uint64_t payload_within(const pending_reply& r, std::size_t n) noexcept {
+    return std::clamp<std::uint64_t>(n, detail::payload_prefix::bytes, detail::payload_prefix::bytes + std::uint64_t{r.length}) - detail::payload_prefix::bytes;
+  }
+
   /// What a control frame can need of the scratch memory.
   static constexpr std::size_t frame_room = Limits::control_frame_bytes;
 
@@ -138,14 +162,14 @@ class stream_output {
   /// Adds the i-th waiting reply. False: the plan is full, or ends within this frame.
   result<bool> add_reply(write_plan& out, Owner& owner, std::span<std::byte>& scratch, std::size_t i) noexcept {
     if (scratch.size() < frame_room + 16) return false;
+    scratch = scratch.subspan((8 - reinterpret_cast<std::uintptr_t>(scratch.data()) % 8) % 8);  // header text of odd length lies before
     pending_reply& r = replies_[(reply_first_ + i) % reply_capacity];
     const std::size_t skip = i == 0 ? reply_sent_ : 0;
     const bool of_slot = r.kind == message_kind::chunk || r.kind == message_kind::description || r.kind == message_kind::schema_page;
     const source_view* const image = of_slot ? owner.pin(r) : nullptr;
     if (of_slot && image == nullptr) {
       if (skip > 0) return failure(errc::connection_lost);  // the rest of a frame that cannot be produced any more
-      r.kind = message_kind::refused;
-      r.status = status::withdrawn;
+      owner.refuse_gone(r);
     }
     if (image != nullptr && r.kind == message_kind::chunk) return add_chunk(out, r, *image, scratch, skip);
     std::array<schema_row, Limits::control_frame_bytes / 64> rows;
@@ -202,6 +226,7 @@ class stream_output {
   std::size_t reply_first_ = 0, reply_count_ = 0, reply_sent_ = 0;
   std::byte* parcel_ = nullptr;
   std::size_t parcel_bytes_ = 0, parcel_sent_ = 0;
+  std::size_t parcel_after_ = 0;  // replies that go before a parcel that has not begun
 };
 
 }  // namespace tensorpull

@@ -26,6 +26,8 @@ class transfer {
   /// The next request to send, if there is one now.
   bool next(message& out) noexcept { return !ended_ && machine_.next(out); }
 
+  bool next_is_long() const noexcept { return !ended_ && machine_.next_is_long(); }
+
   /// A control message arrived. Errors are kept: see ended().
   void on(const message& m) noexcept {
     if (ended_) return;

@@ -32,11 +32,11 @@ result<pumped> pump_once(Endpoint& end, Transfer& t, Stream& stream, std::span<s
   if (plan.bytes > 0) {
     const io_result io = stream.write_some({plan.spans.data(), plan.span_count});
     did.sent = io.bytes;
-    did.wants_write = io.bytes < plan.bytes;
     if (const auto ok = end.written(t, plan, io.bytes); !ok) return failure(ok.error());
     if (io.status == io_status::failed) return failure(errc::connection_lost, 0, {}, io.system);
     // `closed` while writing: answers that arrived before may still be read, and reading says what happened
   }
+  did.wants_write = !end.output_idle();  // a part of the plan, or answers that the plan had no room for
   std::array<std::span<std::byte>, 32> spans;
   if (const std::size_t n = end.plan_read(t, spans, read_piece_bytes); n > 0) {
     did.wants_read = true;

@@ -1,0 +1,61 @@
+// Keeps nothing but a hash: to verify that an owner serves what it should, to measure a connection, to be one side of a tee.
+#pragma once
+
+#include <tensorpull/consumers/concept.hpp>
+#include <tensorpull/integrity/concept.hpp>
+#include <tensorpull/integrity/xxhash_digest.hpp>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+namespace tensorpull {
+
+/// Takes an image of any schema, or of one fingerprint. The bytes pass through `ScratchBytes` of this object.
+template <hash Hash = xxhash_digest, std::size_t ScratchBytes = 16 * 1024>
+class basic_digest {
+ public:
+  static constexpr bool irrevocable = false;
+  static_assert(ScratchBytes > 0, "tensorpull: basic_digest needs at least one byte of scratch memory");
+
+  explicit basic_digest(std::uint64_t expected_fingerprint = 0) noexcept : fingerprint_(expected_fingerprint) {}
+
+  std::uint64_t fingerprint() const noexcept { return fingerprint_; }
+  static const image_schema* schema() noexcept { return nullptr; }
+
+  result<void> begin(const description& d) noexcept {
+    if (fingerprint_ != 0 && d.fingerprint != fingerprint_) return failure(errc::schema_mismatch);
+    hash_.emplace();
+    bytes_ = 0;
+    return {};
+  }
+  prepared prepare(std::uint64_t, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
+    if (length == 0 || out.empty()) return {};
+    const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(length, ScratchBytes));
+    out[0] = {scratch_.data(), n};
+    return {1, n};
+  }
+  result<void> commit(std::uint64_t, std::span<const std::byte> bytes) noexcept {
+    hash_->update(bytes);
+    bytes_ += bytes.size();
+    return {};
+  }
+  result<void> chunk(std::uint64_t, std::uint64_t) noexcept { return {}; }
+  result<void> finish(const receipt&) noexcept { return {}; }
+  void abandon(const error&) noexcept {}
+
+  /// Of the bytes so far, in image order: with the default hash, what `xxhsum -H3` prints for the file. 0 before begin().
+  std::uint64_t value() const noexcept { return hash_ ? hash_->digest() : 0; }
+  std::uint64_t bytes() const noexcept { return bytes_; }
+
+ private:
+  std::uint64_t fingerprint_, bytes_ = 0;
+  std::optional<Hash> hash_;
+  std::array<std::byte, ScratchBytes> scratch_;
+};
+
+using digest = basic_digest<>;
+
+static_assert(consumer<digest>);
+
+}  // namespace tensorpull

@@ -1,0 +1,115 @@
+// Writes the image to disk as the safetensors file that it is. Under its name there is a complete file or what was there before. For hosts.
+#pragma once
+
+#include <tensorpull/consumers/atomic_file.hpp>
+#include <tensorpull/consumers/concept.hpp>
+#include <tensorpull/image/header.hpp>
+
+#include <algorithm>
+#include <memory>
+#include <new>
+#include <string_view>
+#include <utility>
+
+namespace tensorpull {
+
+struct safetensors_file_options {
+  /// Replace a regular file of that name; otherwise finish() fails with EEXIST where one has appeared.
+  bool overwrite = true;
+  /// Let finish() wait until file and name are on the disk, so that they survive a loss of power.
+  bool fsync = true;
+  /// Longer images are refused before a byte is reserved (too_large): the owner, not we, chooses the length.
+  std::uint64_t max_bytes = ~std::uint64_t{0};
+  /// The only schema to take, borrowed. Null: any. Needed for a subset, whose header does not travel and is written from it.
+  const image_schema* schema = nullptr;
+  /// Bytes that are collected for one write.
+  std::size_t buffer_bytes = 64 * 1024;
+};
+
+/// One file from one transfer. Holds two descriptors and a buffer, all taken by create(). Until finish() succeeds the bytes lie in
+/// `.NAME.PID.RANDOM.part` beside it; abandon() and the destructor remove that.
+/// Errors carry errno, the file's name without its directory, and how far it had got: disk_full (ENOSPC, EDQUOT), io (all others; EFBIG
+/// where the process may not write files of that size). No signal is raised.
+class safetensors_file {
+ public:
+  static constexpr bool irrevocable = false;
+
+  /// Errors: io (ELOOP: the name is a symbolic link; EISDIR, EINVAL: no regular file; EACCES: it is read-only; EEXIST), disk_full,
+  /// invalid_argument, out_of_memory.
+  [[nodiscard]] static result<safetensors_file> create(std::string_view path, const safetensors_file_options& options = {}) noexcept {
+    if (options.buffer_bytes == 0) return failure(errc::invalid_argument);
+    std::unique_ptr<std::byte[]> buffer(new (std::nothrow) std::byte[options.buffer_bytes]);
+    if (!buffer) return failure(errc::out_of_memory);
+    auto file = detail::atomic_file::create(path, options.overwrite);
+    if (!file) return failure(file.error());
+    return safetensors_file(std::move(*file), std::move(buffer), options);
+  }
+
+  std::uint64_t fingerprint() const noexcept { return options_.schema != nullptr ? options_.schema->fingerprint : 0; }
+  const image_schema* schema() const noexcept { return options_.schema; }
+
+  /// Reserves the whole file, so a full disk is found before data moves (on file systems that can reserve; later on others).
+  result<void> begin(const description& d) noexcept {
+    if (!file_.open()) return failure(errc::invalid_argument, 0, file_.name());
+    const bool subset = d.data_start == 0;
+    if (d.data_start > d.image_bytes || (subset && options_.schema == nullptr)) return failure(errc::schema_mismatch, 0, file_.name());
+    if (options_.schema != nullptr &&
+        (d.fingerprint != options_.schema->fingerprint || d.image_bytes - d.data_start != options_.schema->data_bytes()))
+      return failure(errc::schema_mismatch, 0, file_.name());
+    total_ = subset ? options_.schema->image_bytes : d.image_bytes;
+    if (total_ > options_.max_bytes) return failure(errc::too_large, total_, file_.name());
+    written_ = filled_ = 0;
+    if (const auto ok = file_.reserve(total_); !ok) return ok;
+    return subset ? write_own_header() : result<void>{};
+  }
+
+  prepared prepare(std::uint64_t, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
+    if (length == 0 || out.empty()) return {};
+    const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(length, options_.buffer_bytes - filled_));
+    out[0] = {buffer_.get() + filled_, n};
+    return {1, n};
+  }
+  result<void> commit(std::uint64_t, std::span<const std::byte> bytes) noexcept {
+    filled_ += bytes.size();
+    return filled_ == options_.buffer_bytes ? flush() : result<void>{};
+  }
+  result<void> chunk(std::uint64_t, std::uint64_t) noexcept { return {}; }
+
+  result<void> finish(const receipt&) noexcept {
+    if (!file_.open() || written_ + filled_ != total_) return failure(errc::invalid_argument, written_ + filled_, file_.name());
+    if (const auto ok = flush(); !ok) return ok;
+    return file_.publish(options_.fsync);
+  }
+  void abandon(const error&) noexcept { file_.discard(); }
+
+ private:
+  safetensors_file(detail::atomic_file file, std::unique_ptr<std::byte[]> buffer, const safetensors_file_options& options) noexcept
+      : file_(std::move(file)), buffer_(std::move(buffer)), options_(options) {}
+
+  result<void> flush() noexcept {
+    if (const auto ok = file_.write(written_, {buffer_.get(), filled_}); !ok) return ok;
+    written_ += std::exchange(filled_, 0);
+    return {};
+  }
+
+  result<void> write_own_header() noexcept {
+    for (std::uint64_t at = 0; at < options_.schema->header_bytes;) {
+      const std::size_t n = write_header(*options_.schema, at, {buffer_.get() + filled_, options_.buffer_bytes - filled_});
+      at += n;
+      filled_ += n;
+      if (filled_ < options_.buffer_bytes) continue;
+      if (const auto ok = flush(); !ok) return ok;
+    }
+    return {};
+  }
+
+  detail::atomic_file file_;
+  std::unique_ptr<std::byte[]> buffer_;
+  safetensors_file_options options_;
+  std::uint64_t total_ = 0, written_ = 0;
+  std::size_t filled_ = 0;
+};
+
+static_assert(consumer<safetensors_file>);
+
+}  // namespace tensorpull

@@ -1,0 +1,111 @@
+// One transfer, two consumers: the bytes land through the first and are copied to the second. A model and its file, in one pull.
+#pragma once
+
+#include <tensorpull/consumers/concept.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace tensorpull {
+
+/// Borrows both. `Destination` decides where the transport writes; `Observer` is any consumer and gets the same calls with the same bytes.
+///  - Both have to accept: where either refuses in begin(), commit() or chunk(), both are abandoned.
+///  - finish() ends the observer first and the destination last, so put what is more likely to fail (a file) second: its failure
+///    abandons the destination unfinished. Where the destination fails after that, the observer stays finished.
+///  - Where the observer has no memory now, the destination waits with it.
+template <consumer Destination, consumer Observer>
+class tee {
+ public:
+  static constexpr bool irrevocable = Destination::irrevocable || Observer::irrevocable;
+
+  tee(Destination& destination, Observer& observer) noexcept : destination_(destination), observer_(observer) {}
+
+  /// Of the one that insists on a schema; the destination's where both do (begin() then refuses what the observer does not take).
+  std::uint64_t fingerprint() const noexcept { return destination_.fingerprint() != 0 ? destination_.fingerprint() : observer_.fingerprint(); }
+  const image_schema* schema() const noexcept { return destination_.fingerprint() != 0 ? destination_.schema() : observer_.schema(); }
+
+  result<void> begin(const description& d) noexcept {
+    destination_open_ = observer_open_ = false;
+    if (observer_.fingerprint() != 0 && observer_.fingerprint() != d.fingerprint) return failure(errc::schema_mismatch);
+    destination_open_ = true;
+    if (const auto ok = destination_.begin(d); !ok) return ok;
+    observer_open_ = true;
+    return observer_.begin(d);
+  }
+
+  prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
+    std::array<std::span<std::byte>, pieces> room;
+    const prepared p = observer_.prepare(offset, length, room);
+    return p.bytes == 0 ? prepared{} : destination_.prepare(offset, std::min(length, p.bytes), out);
+  }
+
+  result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
+    if (const auto ok = destination_.commit(offset, bytes); !ok) return ok;
+    while (!bytes.empty()) {
+      std::array<std::span<std::byte>, pieces> room;
+      const prepared p = observer_.prepare(offset, bytes.size(), room);
+      // it had memory for these bytes a moment ago; one that takes it back breaks the concept
+      if (p.bytes == 0) return failure(errc::out_of_memory, offset);
+      for (std::size_t i = 0; i < p.pieces; ++i) {
+        std::memcpy(room[i].data(), bytes.data(), room[i].size());
+        if (const auto ok = observer_.commit(offset, room[i]); !ok) return ok;
+        offset += room[i].size();
+        bytes = bytes.subspan(room[i].size());
+      }
+    }
+    return {};
+  }
+
+  result<void> chunk(std::uint64_t offset, std::uint64_t length) noexcept {
+    if (const auto ok = destination_.chunk(offset, length); !ok) return ok;
+    return observer_.chunk(offset, length);
+  }
+
+  result<void> finish(const receipt& r) noexcept {
+    if (const auto ok = observer_.finish(r); !ok) return ok;
+    observer_open_ = false;
+    if (const auto ok = destination_.finish(r); !ok) return ok;
+    destination_open_ = false;
+    return {};
+  }
+
+  /// Each one that began and has not finished is abandoned, once.
+  void abandon(const error& e) noexcept {
+    if (observer_open_) observer_.abandon(e);
+    if (destination_open_) destination_.abandon(e);
+    observer_open_ = destination_open_ = false;
+  }
+
+ private:
+  static constexpr std::size_t pieces = 8;
+
+  Destination& destination_;
+  Observer& observer_;
+  bool destination_open_ = false, observer_open_ = false;
+};
+
+namespace detail {
+/// The smallest consumer, which keeps nothing: it shows what a tee needs of its parts.
+struct null_consumer {
+  static constexpr bool irrevocable = false;
+  std::array<std::byte, 64> scratch{};
+  static std::uint64_t fingerprint() noexcept { return 0; }
+  static const image_schema* schema() noexcept { return nullptr; }
+  static result<void> begin(const description&) noexcept { return {}; }
+  prepared prepare(std::uint64_t, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
+    const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(length, scratch.size()));
+    if (n == 0 || out.empty()) return {};
+    out[0] = {scratch.data(), n};
+    return {1, n};
+  }
+  static result<void> commit(std::uint64_t, std::span<const std::byte>) noexcept { return {}; }
+  static result<void> chunk(std::uint64_t, std::uint64_t) noexcept { return {}; }
+  static result<void> finish(const receipt&) noexcept { return {}; }
+  static void abandon(const error&) noexcept {}
+};
+}  // namespace detail
+
+static_assert(consumer<tee<detail::null_consumer, detail::null_consumer>>);
+
+}  // namespace tensorpull

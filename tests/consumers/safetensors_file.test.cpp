@@ -1,0 +1,435 @@
+// Files that are complete or not there: every failing system call, full disks, limits, kills; names that must not be followed.
+#include "feed.hpp"
+#include "../support/allocation_counter.hpp"
+
+#include <tensorpull/consumers/safetensors_file.hpp>
+
+#include <gtest/gtest.h>
+
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <string>
+
+namespace {
+
+/// What the interposed system calls do: the `left`-th call of the chosen kind fails with `error`, or moves one byte (short), once or always.
+struct fault {
+  enum kind { none, write, short_write, sync, name, space } which = none;
+  int left = 0;
+  int error = EIO;
+  bool once = true;
+  int calls = 0;
+};
+fault injected;
+
+bool hit(fault::kind kind) {
+  if (injected.which != kind) return false;
+  const int call = injected.calls++;
+  return injected.once ? call == injected.left : call >= injected.left;
+}
+long failing() {
+  errno = injected.error;
+  return -1;
+}
+
+}  // namespace
+
+extern "C" ssize_t pwrite(int fd, const void* from, std::size_t n, off_t at) {
+  if (hit(fault::write)) return failing();
+  if (hit(fault::short_write)) n = std::min<std::size_t>(n, 1);
+  return ::syscall(SYS_pwrite64, fd, from, n, at);
+}
+extern "C" int fsync(int fd) { return hit(fault::sync) ? static_cast<int>(failing()) : static_cast<int>(::syscall(SYS_fsync, fd)); }
+extern "C" int renameat(int a, const char* from, int b, const char* to) noexcept {
+  return hit(fault::name) ? static_cast<int>(failing()) : static_cast<int>(::syscall(SYS_renameat, a, from, b, to));
+}
+extern "C" int fallocate(int fd, int mode, off_t at, off_t n) {
+  return hit(fault::space) ? static_cast<int>(failing()) : static_cast<int>(::syscall(SYS_fallocate, fd, mode, at, n));
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+using namespace test;
+using tp::errc;
+using tp::safetensors_file;
+
+class SafetensorsFile : public testing::Test {
+ protected:
+  SafetensorsFile() {
+    std::string pattern = testing::TempDir() + "tensorpull-file-XXXXXX";
+    EXPECT_NE(::mkdtemp(pattern.data()), nullptr);
+    directory = pattern;
+    path = (directory / "model.safetensors").string();
+  }
+  ~SafetensorsFile() override {
+    injected = {};
+    fs::remove_all(directory);
+  }
+  std::size_t entries() const { return static_cast<std::size_t>(std::distance(fs::directory_iterator(directory), fs::directory_iterator())); }
+  static std::vector<std::byte> content(const fs::path& p) {
+    std::ifstream in(p, std::ios::binary);
+    std::string text{std::istreambuf_iterator<char>(in), {}};
+    const auto bytes = std::as_bytes(std::span(text));
+    return {bytes.begin(), bytes.end()};
+  }
+  void put(std::string_view text) const { std::ofstream(path) << text; }
+  std::string text() const {
+    const auto b = content(path);
+    return {reinterpret_cast<const char*>(b.data()), b.size()};
+  }
+  tp::result<void> write(const model& m, tp::safetensors_file_options options = {.buffer_bytes = 100}, std::uint64_t chunk = 512) const {
+    auto file = safetensors_file::create(path, options);
+    if (!file) return tp::failure(file.error());
+    return feeder(*file, m, chunk).run();
+  }
+
+  fs::path directory;
+  std::string path;
+};
+
+TEST_F(SafetensorsFile, HoldsTheImage) {
+  const model m = mixed_model().fill(1);
+  for (const std::size_t buffer : {1u, 7u, 100u, 4096u, 65536u}) {
+    ASSERT_TRUE(write(m, {.buffer_bytes = buffer}));
+    EXPECT_EQ(content(path), m.image_bytes()) << buffer;
+    EXPECT_EQ(entries(), 1u);
+  }
+  struct stat s {};
+  ASSERT_EQ(::stat(path.c_str(), &s), 0);
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  EXPECT_EQ(s.st_mode & 0777, 0644u & ~mask);
+}
+
+TEST_F(SafetensorsFile, AllocatesNothingAfterCreate) {
+  const model m = mixed_model().fill(1);
+  auto file = safetensors_file::create(path);
+  ASSERT_TRUE(file);
+  feeder f(*file, m, 512);
+  const allocation_watch watch;
+  ASSERT_TRUE(f.run());
+  EXPECT_EQ(watch.count(), 0u);
+}
+
+TEST_F(SafetensorsFile, KeepsTheOldFileUntilTheNewOneIsComplete) {
+  put("old");
+  const model m = mixed_model().fill(2);
+  {
+    auto file = safetensors_file::create(path);
+    ASSERT_TRUE(file);
+    feeder f(*file, m, 512);
+    f.stops_before_finish = true;
+    ASSERT_TRUE(f.run());
+    EXPECT_EQ(text(), "old");
+    EXPECT_EQ(entries(), 2u);
+  }
+  EXPECT_EQ(text(), "old");
+  EXPECT_EQ(entries(), 1u) << "the destructor leaves nothing behind";
+  auto file = safetensors_file::create(path);
+  ASSERT_TRUE(file);
+  feeder f(*file, m, 512);
+  ASSERT_TRUE(f.run(3000));
+  file->abandon({errc::connection_lost, 0, 3000, {}});
+  EXPECT_EQ(entries(), 1u) << "nor does abandon()";
+  EXPECT_EQ(file->begin(describe(m)).error().code, errc::invalid_argument) << "one file, one transfer";
+  ASSERT_TRUE(write(m));
+  EXPECT_EQ(content(path), m.image_bytes());
+}
+
+TEST_F(SafetensorsFile, DoesNotOverwriteWhereItMustNot) {
+  const model m = mixed_model().fill(3);
+  ASSERT_TRUE(write(m, {.overwrite = false}));
+  const auto second = write(m, {.overwrite = false});
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().system, EEXIST);
+  fs::remove(path);
+  auto file = safetensors_file::create(path, {.overwrite = false});
+  ASSERT_TRUE(file);
+  put("appeared meanwhile");
+  const auto late = feeder(*file, m, 512).run();
+  ASSERT_FALSE(late);
+  EXPECT_EQ(late.error().system, EEXIST);
+  EXPECT_EQ(text(), "appeared meanwhile");
+  EXPECT_EQ(entries(), 1u);
+}
+
+TEST_F(SafetensorsFile, TakesOnlyItsSchemaAndItsLength) {
+  const model m = mixed_model().fill(4);
+  model other;
+  other.add("w", tp::dtype::f32, {3}).ready();
+  const auto wrong = write(m, {.schema = &other.schema()});
+  ASSERT_FALSE(wrong);
+  EXPECT_EQ(wrong.error().code, errc::schema_mismatch);
+  const auto longer = write(m, {.max_bytes = m.schema().image_bytes - 1});
+  ASSERT_FALSE(longer);
+  EXPECT_EQ(longer.error().code, errc::too_large);
+  EXPECT_TRUE(write(m, {.max_bytes = m.schema().image_bytes, .schema = &m.schema()}));
+  EXPECT_EQ(entries(), 1u);
+}
+
+TEST_F(SafetensorsFile, WritesTheHeaderOfASubset) {
+  const model m = mixed_model().fill(5);
+  for (const std::size_t buffer : {5u, 65536u}) {
+    auto file = safetensors_file::create(path, {.schema = &m.schema(), .buffer_bytes = buffer});
+    ASSERT_TRUE(file);
+    auto d = describe(m);
+    d.image_bytes -= d.data_start;
+    d.data_start = 0;
+    ASSERT_TRUE(file->begin(d));
+    const auto image = m.image_bytes();
+    std::span<const std::byte> data = std::span(image).subspan(static_cast<std::size_t>(m.schema().header_bytes));
+    for (std::uint64_t at = 0; at < d.image_bytes;) {
+      std::array<std::span<std::byte>, 1> out;
+      const auto p = file->prepare(at, d.image_bytes - at, out);
+      std::memcpy(out[0].data(), data.data() + at, out[0].size());
+      ASSERT_TRUE(file->commit(at, out[0]));
+      at += p.bytes;
+    }
+    ASSERT_TRUE(file->finish({}));
+    EXPECT_EQ(content(path), image);
+  }
+  auto anonymous = safetensors_file::create(path);
+  ASSERT_TRUE(anonymous);
+  auto d = describe(m);
+  d.data_start = 0;
+  EXPECT_EQ(anonymous->begin(d).error().code, errc::schema_mismatch) << "a subset without a schema would be a file without a header";
+}
+
+TEST_F(SafetensorsFile, D1_EveryFailingWriteIsAnErrorAndLeavesNothing) {
+  const model m = mixed_model().fill(6);
+  put("old");
+  injected = {fault::write, 1 << 20};
+  ASSERT_TRUE(write(m));
+  const int writes = injected.calls;
+  ASSERT_GT(writes, 50);
+  put("old");
+  for (const int error : {EIO, ENOSPC, EDQUOT, EFBIG})
+    for (int k = 0; k < writes; ++k) {
+      injected = {fault::write, k, error};
+      const auto outcome = write(m);
+      ASSERT_FALSE(outcome) << k;
+      EXPECT_EQ(outcome.error().code, error == ENOSPC || error == EDQUOT ? errc::disk_full : errc::io);
+      EXPECT_EQ(outcome.error().system, error);
+      EXPECT_EQ(outcome.error().name.view(), "model.safetensors");
+      ASSERT_EQ(text(), "old");
+      ASSERT_EQ(entries(), 1u);
+    }
+}
+
+TEST_F(SafetensorsFile, D1_ShortAndInterruptedWritesGoOn) {
+  const model m = mixed_model().fill(7);
+  injected = {fault::short_write, 0, 0, false};
+  ASSERT_TRUE(write(m));
+  EXPECT_EQ(content(path), m.image_bytes());
+  for (int k = 0; k < 20; ++k) {
+    injected = {fault::write, k, EINTR};
+    ASSERT_TRUE(write(m));
+    EXPECT_EQ(content(path), m.image_bytes());
+  }
+}
+
+TEST_F(SafetensorsFile, D1_FailingSynchronisationRenameAndReservation) {
+  const model m = mixed_model().fill(8);
+  put("old");
+  injected = {fault::sync, 0, EIO};
+  EXPECT_EQ(write(m).error().system, EIO);
+  EXPECT_EQ(text(), "old");
+  injected = {fault::name, 0, EXDEV};
+  EXPECT_EQ(write(m).error().code, errc::io);
+  EXPECT_EQ(text(), "old");
+  injected = {fault::space, 0, ENOSPC};
+  auto file = safetensors_file::create(path);
+  ASSERT_TRUE(file);
+  const auto full = file->begin(describe(m));
+  ASSERT_FALSE(full);
+  EXPECT_EQ(full.error().code, errc::disk_full) << "before data moves";
+  file->abandon(full.error());
+  EXPECT_EQ(entries(), 1u);
+  for (const int error : {EOPNOTSUPP, EINVAL}) {
+    injected = {fault::space, 0, error};
+    EXPECT_TRUE(write(m)) << "a file system that cannot reserve";
+  }
+  put("old");
+  injected = {fault::sync, 1, EIO};
+  EXPECT_EQ(write(m).error().system, EIO) << "the directory's own";
+  EXPECT_EQ(content(path), m.image_bytes()) << "complete all the same";
+  EXPECT_EQ(entries(), 1u);
+  injected = {fault::sync, 0, EIO, false};
+  EXPECT_TRUE(write(m, {.fsync = false}));
+}
+
+TEST_F(SafetensorsFile, D1_AFullDiskIsFoundBeforeDataMoves) {
+  const fs::path mount = directory / "small";
+  fs::create_directory(mount);
+  if (::mount("tmpfs", mount.c_str(), "tmpfs", 0, "size=1m") != 0) GTEST_SKIP() << "needs the right to mount";
+  model m;
+  m.add("w", tp::dtype::f32, {1 << 20}).ready();
+  path = (mount / "model.safetensors").string();
+  auto file = safetensors_file::create(path);
+  const auto outcome = file ? file->begin(describe(m)) : tp::result<void>{};
+  if (file) file->abandon({});
+  const bool empty = fs::is_empty(mount);
+  ::umount(mount.c_str());
+  ASSERT_FALSE(outcome);
+  EXPECT_EQ(outcome.error().code, errc::disk_full);
+  EXPECT_EQ(outcome.error().system, ENOSPC);
+  EXPECT_TRUE(empty);
+}
+
+TEST_F(SafetensorsFile, D2_AKillAtAnyTimeLeavesTheOldFileOrTheNewOne) {
+  const model m = mixed_model().fill(9);
+  const auto image = m.image_bytes();
+  put("old");
+  generator random(4);
+  std::size_t replaced = 0;
+  for (int i = 0; i < 200; ++i) {
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      auto file = safetensors_file::create(path, {.buffer_bytes = 64});
+      ::_exit(file && feeder(*file, m, 512).run() ? 0 : 1);
+    }
+    ::usleep(static_cast<useconds_t>(random.below(1500)));
+    ::kill(child, SIGKILL);
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    const auto now = content(path);
+    if (now == image) ++replaced, put("old");
+    else ASSERT_EQ(text(), "old");
+  }
+  RecordProperty("replaced", static_cast<int>(replaced));
+}
+
+TEST_F(SafetensorsFile, D3_ASymbolicLinkIsNeitherFollowedNorReplaced) {
+  const fs::path target = directory / "target";
+  std::ofstream(target) << "precious";
+  fs::create_symlink(target, path);
+  const auto outcome = write(mixed_model());
+  ASSERT_FALSE(outcome);
+  EXPECT_EQ(outcome.error().code, errc::io);
+  EXPECT_EQ(outcome.error().system, ELOOP);
+  EXPECT_TRUE(fs::is_symlink(path));
+  EXPECT_EQ(text(), "precious");
+  fs::remove(path);
+  auto file = safetensors_file::create(path);
+  ASSERT_TRUE(file);
+  fs::create_symlink(target, path);
+  EXPECT_EQ(feeder(*file, mixed_model(), 512).run().error().system, ELOOP) << "nor one that appears meanwhile";
+  EXPECT_EQ(text(), "precious");
+  EXPECT_EQ(entries(), 2u);
+}
+
+TEST_F(SafetensorsFile, D3_NamesThatAreNoRegularFileAreRefused) {
+  const auto refused = [&](int system) {
+    const auto outcome = write(mixed_model());
+    ASSERT_FALSE(outcome);
+    EXPECT_EQ(outcome.error().code, errc::io);
+    EXPECT_EQ(outcome.error().system, system);
+    EXPECT_EQ(entries(), 1u);
+  };
+  fs::create_directory(path);
+  refused(EISDIR);
+  fs::remove(path);
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  refused(EINVAL);
+  fs::remove(path);
+  put("read-only");
+  fs::permissions(path, fs::perms::owner_read);
+  refused(EACCES);
+  EXPECT_EQ(text(), "read-only");
+}
+
+TEST_F(SafetensorsFile, D3_DirectoriesThatAreNotThere) {
+  EXPECT_EQ(safetensors_file::create((directory / "no" / "model").string()).error().system, ENOENT);
+  put("a file");
+  EXPECT_EQ(safetensors_file::create(path + "/model").error().system, ENOTDIR);
+  EXPECT_EQ(safetensors_file::create("/proc/model.safetensors").error().code, errc::io);
+  for (const std::string& bad : {std::string(), std::string("/"), directory.string() + "/", std::string("."), std::string("a/.."), std::string("a\0b", 3)})
+    EXPECT_EQ(safetensors_file::create(bad).error().code, errc::invalid_argument) << bad;
+  EXPECT_EQ(safetensors_file::create(std::string(300, 'x')).error().system, ENAMETOOLONG);
+  EXPECT_EQ(safetensors_file::create(std::string(5000, 'x') + "/y").error().system, ENAMETOOLONG);
+  path = (directory / std::string(255, 'n')).string();
+  EXPECT_TRUE(write(mixed_model())) << "the longest name";
+}
+
+TEST_F(SafetensorsFile, D3_AMountedFileIsNotReplaced) {
+  put("mounted over");
+  const fs::path source = directory / "source";
+  std::ofstream(source) << "precious";
+  if (::mount(source.c_str(), path.c_str(), nullptr, MS_BIND, nullptr) != 0) GTEST_SKIP() << "needs the right to mount";
+  const auto outcome = write(mixed_model());
+  const std::string now = text();
+  ::umount(path.c_str());
+  ASSERT_FALSE(outcome);
+  EXPECT_EQ(outcome.error().code, errc::io);
+  EXPECT_EQ(now, "precious");
+  EXPECT_EQ(entries(), 2u);
+}
+
+/// Runs `what` in a child whose files may have at most `limit` bytes; its exit status, or minus the signal that ended it.
+int with_file_size_limit(rlim_t limit, const std::function<int()>& what) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const rlimit r{limit, limit};
+    ::setrlimit(RLIMIT_FSIZE, &r);
+    ::_exit(what());
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+TEST_F(SafetensorsFile, D5_AFileSizeLimitIsAnErrorNotADeath) {
+  const model m = mixed_model().fill(10);
+  for (const bool can_reserve : {true, false})
+    for (const rlim_t limit : {0u, 1u, 100u, 5000u})
+      EXPECT_EQ(with_file_size_limit(limit, [&] {
+        if (!can_reserve) injected = {fault::space, 0, EOPNOTSUPP, false};
+        const auto outcome = write(m);
+        sigset_t pending;
+        ::sigpending(&pending);
+        if (sigismember(&pending, SIGXFSZ) != 0) return 3;
+        return !outcome && outcome.error().code == errc::io && outcome.error().system == EFBIG ? 7 : 1;
+      }), 7) << limit;
+  EXPECT_EQ(entries(), 0u);
+}
+
+TEST_F(SafetensorsFile, D5_ASignalThatTheProcessAlreadyHadIsLeftAlone) {
+  const model m = mixed_model().fill(10);
+  EXPECT_EQ(with_file_size_limit(100, [&] {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGXFSZ);
+    ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
+    ::raise(SIGXFSZ);
+    if (write(m)) return 1;
+    sigset_t pending;
+    ::sigpending(&pending);
+    return sigismember(&pending, SIGXFSZ) != 0 ? 7 : 2;
+  }), 7);
+}
+
+TEST_F(SafetensorsFile, LeavesNoDescriptorsBehind) {
+  const auto open = [] { return std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator()); };
+  const model m = mixed_model().fill(11);
+  const auto before = open();
+  for (int i = 0; i < 10; ++i) {
+    ASSERT_TRUE(write(m));
+    injected = {fault::write, i, EIO};
+    EXPECT_FALSE(write(m));
+    injected = {};
+  }
+  EXPECT_EQ(open(), before);
+}
+
+}  // namespace

@@ -1,0 +1,322 @@
+// One end of a connection: hostile bytes, both roles at once, application messages, and what happens when memory is short.
+#include "support/messages.hpp"
+#include "support/pair.hpp"
+
+namespace {
+
+using namespace test;
+using kind = tp::message_kind;
+using tp::errc;
+
+/// Feeds bytes to an end, `every` at a time; the error that closes it, or nothing.
+std::optional<errc> fed(party& p, std::span<const std::byte> bytes, std::size_t every = ~std::size_t{0}) {
+  wire in, out;
+  pipe_end stream(in, out, cut{every}, {});
+  tp::no_transfer idle;
+  in.put(bytes);
+  for (std::uint64_t last = ~0ull; in.waiting() + out.carried != last;) {
+    last = in.waiting() + out.carried;
+    const auto did = tp::detail::pump_once(p.end, idle, stream, {reinterpret_cast<std::byte*>(p.scratch.get()), 65536});
+    if (!did) return did.error().code;
+  }
+  return std::nullopt;
+}
+std::optional<errc> fed(std::span<const std::byte> bytes, std::size_t every = ~std::size_t{0}) {
+  party p(1);
+  const auto one = fed(p, bytes, every);
+  p.end.closed();
+  EXPECT_EQ(p.pool.available(), 4u) << "a buffer was kept";
+  return one;
+}
+tp::message ask(kind k, std::uint32_t id, std::uint64_t offset = 0, std::uint32_t length = 0) {
+  tp::message m;
+  m.kind = k;
+  m.id = id;
+  m.ref = {1, 2};
+  m.offset = offset;
+  m.length = length;
+  return m;
+}
+std::vector<std::byte> joined(const std::vector<tp::message>& all) {
+  std::vector<std::byte> bytes;
+  for (const auto& m : all) {
+    const frame f = encode(m);
+    bytes.insert(bytes.end(), f.bytes().begin(), f.bytes().end());
+  }
+  return bytes;
+}
+
+TEST(Endpoint, F1_to_F5_and_F16_close_the_connection_whatever_the_cut) {
+  const auto word = [](std::uint64_t a, std::uint64_t b = 0, std::uint64_t c = 0) { return words{a, b, c}; };
+  const std::pair<words, errc> cases[] = {
+      {word(511), errc::too_large},
+      {word(std::uint64_t{8u << 20} << 32), errc::too_large},
+      {word(7 | 0xffffffffull << 32, ~0ull, ~0ull), errc::too_large},
+      {word(0), errc::bad_frame},
+      {word(~0ull), errc::bad_frame},
+      {word(0x5420544547ull), errc::too_large},
+      {word(std::uint64_t{1} << 32, 3), errc::bad_frame},
+      {word(std::uint64_t{1} << 32, 0), errc::unexpected_message},  // a message that says nothing
+  };
+  for (const auto& [w, code] : cases)
+    for (const std::size_t every : {1, 5, 8, 1000}) EXPECT_EQ(fed(std::as_bytes(std::span(w)), every), code) << std::hex << w[0];
+  EXPECT_EQ(fed(std::vector<std::byte>(65536)), errc::bad_frame);
+}
+
+TEST(Endpoint, F2_a_claim_of_8_MiWords_is_refused_though_nothing_follows) {
+  const words w{std::uint64_t{8u << 20} << 32};
+  EXPECT_EQ(fed(std::as_bytes(std::span(w)).first(8)), errc::too_large);
+}
+
+TEST(Endpoint, R14_answers_to_an_end_that_asked_for_nothing_close_it) {
+  for (const kind k : {kind::end, kind::confirmed, kind::refused, kind::description, kind::schema_page, kind::located}) EXPECT_EQ(fed(joined({ask(k, 1)}), 9), errc::unexpected_message);
+  const frame chunk = chunk_frame(ask(kind::chunk, 1), some_body);
+  EXPECT_EQ(fed(chunk.bytes(), 3), errc::unexpected_message);
+}
+
+TEST(Endpoint, A_control_frame_above_4_KiB_is_too_large_though_an_application_message_may_be) {
+  std::vector<std::string_view> names(250, "a name of twenty....");
+  tp::message m = ask(kind::locate, 1);
+  m.names = names;
+  EXPECT_EQ(fed(encode(m).bytes(), 700), errc::too_large);
+  std::vector<std::byte> body(64 * 1024 + 1);
+  m = {};
+  m.kind = kind::application;
+  m.body = body;
+  EXPECT_EQ(fed(encode(m).bytes()), errc::too_large);
+  m.body = std::span(body).first(64 * 1024);
+  EXPECT_EQ(fed(encode(m).bytes()), std::nullopt);
+}
+
+TEST(Endpoint, F7_a_hundred_pipelined_requests_are_answered_in_order) {
+  const model source = mixed_model().fill(1);
+  generator random(6);
+  for (const std::size_t every : {std::size_t{1}, std::size_t{64}, std::size_t{5000}, ~std::size_t{0}}) {
+    party p(1);
+    p.publish(source);
+    std::vector<tp::message> asked;
+    for (std::uint32_t i = 0; i < 100; ++i) {
+      const std::uint64_t pick = random.below(6);
+      asked.push_back(pick == 0   ? ask(kind::describe, i)
+                      : pick == 1 ? ask(kind::schema, i)
+                      : pick == 2 ? ask(kind::locate, i)
+                                  : ask(kind::pull, i, random.below(source.schema().image_bytes), static_cast<std::uint32_t>(1 + random.below(900))));  // odd lengths, header included
+      if (pick == 2) asked.back().names = some_names;
+    }
+    wire in, out;
+    pipe_end stream(in, out, cut{every}, cut{every});
+    tp::no_transfer idle;
+    in.put(joined(asked));
+    for (std::uint64_t last = ~0ull; in.waiting() + (out.carried << 20) != last;) {
+      last = in.waiting() + (out.carried << 20);
+      ASSERT_TRUE(tp::detail::pump_once(p.end, idle, stream, {reinterpret_cast<std::byte*>(p.scratch.get()), 65536}));
+    }
+    const auto image = source.image_bytes();
+    for (std::size_t at = 0, i = 0; at < out.bytes.size(); ++i) {
+      const std::span<const std::byte> rest = std::span(out.bytes).subspan(at);
+      const auto size = tp::detail::measure_frame(rest, ~std::size_t{0}, 16);
+      ASSERT_TRUE(size && *size);
+      const frame f(rest.first(**size));
+      at += **size;
+      ASSERT_LT(i, asked.size());
+      ASSERT_EQ(static_cast<std::uint32_t>(f.word(2)), asked[i].id) << "R12: an answer out of order";
+      if (asked[i].kind == kind::pull) {
+        ASSERT_EQ(kind_of(f.bytes()), kind::chunk);
+        const auto m = tp::detail::payload_prefix::read(std::span<const std::byte, 80>(f.bytes().data(), 80));
+        ASSERT_TRUE(m);
+        ASSERT_TRUE(std::equal(f.bytes().begin() + 80, f.bytes().begin() + 80 + m->length, image.begin() + static_cast<std::ptrdiff_t>(m->offset)));
+      } else {
+        ASSERT_EQ(kind_of(f.bytes()), asked[i].kind == kind::describe ? kind::description : asked[i].kind == kind::schema ? kind::schema_page : kind::refused);
+      }
+      if (i == 99) EXPECT_EQ(at, out.bytes.size());
+    }
+  }
+}
+
+TEST(Endpoint, Withdrawing_while_a_chunk_is_half_sent_ends_the_connection_and_never_sends_other_bytes) {
+  const model source = mixed_model().fill(1);
+  for (const bool republished : {false, true})
+    for (std::uint64_t rounds = 1; rounds < 60; rounds += 7) {
+      pair p(cut{90});
+      p.left.publish(source);
+      model mine = mixed_model(), other = mixed_model().fill(9);
+      tp::land to(mine.destination());
+      transfer<tp::fixed_bytes<1024>, tp::chunk_digest> t(to, {{1, 2}}, {}, 1);
+      tp::no_transfer idle;
+      p.right.end.begin_pull();
+      p.run(idle, t, [&] { return p.rounds >= rounds || t.ended(); });
+      ASSERT_FALSE(t.ended());
+      if (republished) p.left.publish(other);
+      else ASSERT_TRUE(p.left.references.withdraw({1, 2}));
+      const auto done = p.pull(t);
+      ASSERT_FALSE(done);
+      const errc e = done.error().code;
+      EXPECT_TRUE(e == errc::connection_lost || e == (republished ? errc::stale_version : errc::withdrawn)) << to_string(e) << " after " << rounds;
+      if (p.left_error) EXPECT_EQ(p.left_error->code, errc::connection_lost);
+      EXPECT_TRUE(mine.guards_intact());
+    }
+}
+
+TEST(Endpoint, Application_messages_of_every_size_in_both_directions) {
+  generator random(8);
+  for (const std::size_t every : {std::size_t{7}, std::size_t{1000}, ~std::size_t{0}}) {
+    pair p(cut{every});
+    tp::no_transfer idle;
+    for (const std::size_t n : {0u, 1u, 7u, 8u, 400u, 500u, 512u, 4000u, 5000u, 65535u, 65536u}) {
+      const auto there = random.bytes(n), back = random.bytes(n);
+      ASSERT_TRUE(p.left.end.send_application(3, some_references, there));
+      ASSERT_TRUE(p.right.end.send_application(4, {}, back));
+      EXPECT_EQ(p.left.end.send_application(3, {}, {}).error(), errc::busy);
+      ASSERT_TRUE(p.run(idle, idle, [&] { return p.left.box.got.size() == 1 && p.right.box.got.size() == 1; })) << n;
+      EXPECT_TRUE(p.right.box.got[0].body == there && p.right.box.got[0].kind == 3 && p.right.box.got[0].references.size() == 2);
+      EXPECT_TRUE(p.left.box.got[0].body == back && p.left.box.got[0].kind == 4);
+      p.left.box.got.clear(), p.right.box.got.clear();
+      EXPECT_EQ(p.left.pool.available() + p.right.pool.available(), 8u) << "a buffer was kept";
+    }
+    const std::vector<std::byte> much(64 * 1024 + 1);
+    EXPECT_EQ(p.left.end.send_application(1, {}, much).error(), errc::does_not_fit);
+    EXPECT_EQ(p.left.end.send_application(1, std::vector<tp::reference>(9), {}).error(), errc::does_not_fit);
+  }
+}
+
+/// Both ends pull from each other and send messages meanwhile.
+void pull_both_ways(pair& p, const model& a, const model& b, model& a_copy, model& b_copy, std::size_t body, int messages) {
+  p.left.publish(a), p.right.publish(b);
+  tp::land to_right(a_copy.destination()), to_left(b_copy.destination());
+  transfer<tp::fixed_bytes<2'097'152>> right(to_right, {{1, 2}}, {}, 1), left(to_left, {{1, 2}}, {}, 1);
+  p.left.end.begin_pull(), p.right.end.begin_pull();
+  const std::vector<std::byte> text(body, std::byte{5});
+  int left_sent = 0, right_sent = 0;
+  ASSERT_TRUE(p.run(left, right, [&] {
+    if (left_sent < messages && p.left.end.send_application(1, {}, text)) ++left_sent;
+    if (right_sent < messages && p.right.end.send_application(2, {}, text)) ++right_sent;
+    return left.ended() && right.ended() && p.left.box.count == static_cast<std::uint64_t>(messages) && p.right.box.count == static_cast<std::uint64_t>(messages);
+  }));
+  ASSERT_TRUE(left.outcome() && right.outcome());
+  EXPECT_TRUE(a_copy.same_tensors(a) && b_copy.same_tensors(b) && a_copy.guards_intact() && b_copy.guards_intact());
+  EXPECT_EQ(p.left.status().completed + p.right.status().completed, 2u);
+}
+
+TEST(Endpoint, Both_ends_pull_from_each_other_at_once_with_large_chunks_and_narrow_pipes) {
+  model a, b, a_copy, b_copy;
+  for (model* m : {&a, &a_copy}) m->add("w", tp::dtype::f32, {700, 1000}).add("x", tp::dtype::u8, {13}).ready();
+  for (model* m : {&b, &b_copy}) m->add("v", tp::dtype::f64, {300, 1001}).ready();
+  a.fill(1), b.fill(2);
+  pair p(cut{1500});
+  p.to_left.capacity = p.to_right.capacity = 4096;
+  p.left.box.keep = p.right.box.keep = false;
+  pull_both_ways(p, a, b, a_copy, b_copy, 3000, 20);
+}
+
+TEST(Endpoint, Any_number_of_small_tensors_in_a_chunk_with_messages_between) {
+  for (std::size_t n = 50; n < 70; ++n)
+    for (const std::size_t every : {std::size_t{150}, ~std::size_t{0}}) {
+      model a, b, a_copy, b_copy;
+      for (model* m : {&a, &a_copy, &b, &b_copy}) {
+        for (std::size_t i = 0; i < n; ++i) m->add("t" + std::to_string(i), tp::dtype::u8, {3});
+        m->ready();
+      }
+      a.fill(1), b.fill(2);
+      pair p(cut{every});
+      p.left.box.keep = p.right.box.keep = false;
+      pull_both_ways(p, a, b, a_copy, b_copy, 10, 50);
+      ASSERT_FALSE(testing::Test::HasFatalFailure()) << n << " tensors, cut " << every;
+    }
+}
+
+TEST(Endpoint, A_long_frame_waits_for_a_buffer_and_goes_on_when_one_is_free) {
+  for (const std::size_t body : {std::size_t{600}, std::size_t{40'000}}) {
+    pair p(cut{1000}, 2);
+    tp::no_transfer idle;
+    std::byte* const kept[] = {p.right.pool.acquire(), p.right.pool.acquire()};
+    const std::vector<std::byte> text(body, std::byte{5});
+    ASSERT_TRUE(p.left.end.send_application(1, {}, text));
+    p.run(idle, idle, [] { return false; });
+    EXPECT_EQ(p.right.box.count, 0u);
+    EXPECT_TRUE(p.right.end.blocked());
+    EXPECT_FALSE(p.right_error);
+    p.right.pool.release(kept[0]);
+    EXPECT_TRUE(p.run(idle, idle, [&] { return p.right.box.count == 1; }));
+    p.right.pool.release(kept[1]);
+  }
+}
+
+TEST(Endpoint, A_message_waits_for_a_handler_that_is_not_ready) {
+  for (const std::size_t body : {std::size_t{10}, std::size_t{40'000}}) {
+    const model source = mixed_model().fill(1);
+    pair p(cut{1000});
+    p.left.publish(source);
+    tp::no_transfer idle;
+    p.right.box.takes = false;
+    const std::vector<std::byte> text(body, std::byte{5});
+    ASSERT_TRUE(p.left.end.send_application(1, {}, text));
+    EXPECT_FALSE(p.run(idle, idle, [&] { return p.right.box.count > 0; }));
+    ASSERT_FALSE(p.right_error) << to_string(p.right_error->code);
+    p.right.box.takes = true;
+    EXPECT_TRUE(p.run(idle, idle, [&] { return p.right.box.count == 1; }));
+  }
+}
+
+TEST(Endpoint, A_consumer_without_memory_is_asked_again) {
+  struct reluctant : tp::land {
+    using tp::land::land;
+    int calls = 0;
+    tp::prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
+      return ++calls % 4 != 0 ? tp::prepared{} : tp::land::prepare(offset, length, out);
+    }
+  };
+  const model source = mixed_model().fill(1);
+  for (const std::size_t every : {std::size_t{5}, std::size_t{300}, ~std::size_t{0}}) {
+    pair p(cut{every});
+    p.left.publish(source);
+    model mine = mixed_model();
+    reluctant to(mine.destination());
+    tp::transfer<reluctant, tp::fixed_bytes<256>, tp::image_digest> t(to, {{1, 2}}, {}, 1);
+    ASSERT_TRUE(p.pull(t)) << every;
+    EXPECT_TRUE(mine.same_tensors(source));
+  }
+}
+
+TEST(Endpoint, L10_a_transfer_cancelled_at_any_moment_writes_nothing_more_and_the_next_one_is_right) {
+  const model source = mixed_model().fill(1);
+  for (std::uint64_t rounds = 1; rounds < 90; rounds += 3) {
+    pair p(cut{75});
+    p.left.publish(source, {1, 2}, 0);
+    tp::no_transfer idle;
+    std::uint32_t first = 1;
+    {
+      model doomed = mixed_model();  // freed, with its consumer and transfer, while its chunks are still coming
+      tp::land to(doomed.destination());
+      transfer<> t(to, {{1, 2}}, {}, first);
+      p.right.end.begin_pull();
+      p.run(idle, t, [&] { return p.rounds >= rounds || t.ended(); });
+      t.fail({errc::cancelled, 0, 0, {}});
+      p.right.end.end_pull(t);
+      if (const auto bye = t.farewell(); bye && rounds % 2 == 0) p.right.end.send_control(*bye);
+      EXPECT_TRUE(doomed.guards_intact());
+    }
+    model mine = mixed_model();
+    tp::land to(mine.destination());
+    transfer<> t(to, {{1, 2}}, {}, p.right.end.next_id());
+    const auto done = p.pull(t);
+    ASSERT_TRUE(done) << to_string(done.error().code) << " after " << rounds;
+    EXPECT_TRUE(mine.same_tensors(source) && mine.guards_intact());
+  }
+}
+
+TEST(Endpoint, Random_bytes_and_damaged_requests_never_harm) {
+  const model source = mixed_model().fill(1);
+  for (std::uint64_t seed = 0; seed < 1500; ++seed) {
+    generator random(seed);
+    party p(seed);
+    p.publish(source);
+    std::vector<std::byte> bytes = joined({ask(kind::describe, 1), ask(kind::pull, 2, 0, 300), every_message()[11], ask(kind::schema, 3), every_message()[13], ask(kind::pull, 4, 77, 600)});
+    for (std::uint64_t n = 1 + random.below(4); n > 0; --n) bytes[random.below(bytes.size())] = static_cast<std::byte>(random());
+    (void)fed(p, bytes, 1 + random.below(400));
+    p.end.closed();
+    ASSERT_EQ(p.pool.available(), 4u) << seed;
+    ASSERT_EQ(p.status().completed, 0u) << seed;
+  }
+}
+
+}  // namespace

@@ -1,0 +1,237 @@
+// Owners that lie: every lie ends as a named error, nothing lands outside the destination, nothing false is called completed.
+#include "support/pair.hpp"
+
+namespace {
+
+using namespace test;
+using kind = tp::message_kind;
+using tp::errc;
+
+constexpr auto page = 1024;
+
+/// Pulls from an owner that lies; gives the error, after checking that nothing outside was written.
+template <class Integrity = tp::image_digest, class Chunking = tp::fixed_bytes<page>>
+tp::error caught(tampering lie, std::size_t every = ~std::size_t{0}, bool nothing_landed = false) {
+  const model source = mixed_model().fill(1);
+  pair p(cut{every});
+  p.left.publish(source);
+  p.owner_lies = std::move(lie);
+  model mine = mixed_model();
+  tp::land to(mine.destination());
+  transfer<Chunking, Integrity> t(to, {{1, 2}}, {}, 1);
+  const auto done = p.pull(t);
+  EXPECT_FALSE(done);
+  EXPECT_TRUE(mine.guards_intact());
+  EXPECT_TRUE(!nothing_landed || mine.untouched());
+  EXPECT_EQ(p.left.status().completed, 0u);
+  return done ? tp::error{} : done.error();
+}
+template <class Change>
+errc caught_in_chunk(Change change) {
+  const errc a = caught(lie_about_chunks(change)).code, b = caught(lie_about_chunks(change), 7).code;
+  EXPECT_EQ(a, b);
+  return a;
+}
+template <class Change>
+errc caught_in(kind k, Change change) {
+  const errc a = caught(lie_about(k, change), ~std::size_t{0}, true).code, b = caught(lie_about(k, change), 7, true).code;
+  EXPECT_EQ(a, b);
+  return a;
+}
+
+TEST(HostileOwner, L1_a_payload_shorter_or_longer_than_asked) {
+  EXPECT_EQ(caught_in_chunk([](tp::message& m) { m.length -= 1; }), errc::wrong_payload);
+  EXPECT_EQ(caught_in_chunk([](tp::message& m) { m.length += 1; }), errc::wrong_payload);
+  EXPECT_EQ(caught_in_chunk([](tp::message& m) { m.length = 0; }), errc::wrong_payload);
+  EXPECT_EQ(caught_in_chunk([](tp::message& m) { m.length = 100'000; }), errc::wrong_payload);
+}
+
+TEST(HostileOwner, L2_length_fields_that_differ_close_the_connection) {
+  const auto with = [](std::size_t word, std::uint64_t by) {
+    return [=](std::vector<std::byte>& f) {
+      if (kind_of(f) == kind::chunk) tp::detail::store_le64(f.data() + 8 * word, tp::detail::load_le64(f.data() + 8 * word) + by);
+    };
+  };
+  EXPECT_EQ(caught(with(0, 1ull << 32), 50).code, errc::bad_frame);
+  EXPECT_EQ(caught(with(9, 8ull << 35), 50).code, errc::bad_frame);
+  EXPECT_EQ(caught(with(9, 0 - (8ull << 35)), 50).code, errc::bad_frame);
+  EXPECT_EQ(caught(with(9, 4), 50).code, errc::unsupported_layout);
+  EXPECT_EQ(caught(with(1, 4)).code, errc::unexpected_message) << "the struct one word further: the tag reads 0";
+}
+
+TEST(HostileOwner, A_chunk_of_another_version_offset_nonce_or_id_never_lands) {
+  for (const std::uint64_t by : {std::uint64_t{1}, std::uint64_t{8}, ~std::uint64_t{0}, std::uint64_t{1} << 63}) {
+    EXPECT_EQ(caught_in_chunk([=](tp::message& m) { m.offset += by; }), errc::wrong_payload);
+    EXPECT_EQ(caught_in_chunk([=](tp::message& m) { m.nonce += by; }), errc::wrong_payload);
+    const errc version = caught_in_chunk([=](tp::message& m) { m.version += by; });
+    EXPECT_TRUE(version == errc::wrong_payload || version == errc::stale_version);
+  }
+  EXPECT_EQ(caught_in_chunk([](tp::message& m) { m.id += 1; }), errc::wrong_payload);
+  EXPECT_EQ(caught_in_chunk([](tp::message& m) { m.id += 1000; }), errc::wrong_payload);
+  // an answer to nobody, or to a request before the first: thrown away, and then nothing else comes
+  EXPECT_EQ(caught_in_chunk([](tp::message& m) { m.id = 0; }), errc::timed_out);
+  EXPECT_EQ(caught_in_chunk([](tp::message& m) { m.ref.low ^= 1; }), errc::timed_out);
+}
+
+TEST(HostileOwner, R13_late_duplicates_are_thrown_away_by_id) {
+  const model source = mixed_model().fill(1);
+  for (const std::size_t every : {std::size_t{1}, std::size_t{77}, ~std::size_t{0}}) {
+    pair p(cut{every});
+    p.left.publish(source);
+    std::vector<std::byte> last;
+    p.owner_lies = [&](std::vector<std::byte>& f) {
+      if (kind_of(f) != kind::chunk) return;
+      const std::vector<std::byte> now = f;
+      for (std::size_t i = tp::detail::payload_prefix::bytes; i < last.size(); ++i) last[i] = std::byte{0xee};  // and with other bytes
+      f.insert(f.end(), last.begin(), last.end());
+      f.insert(f.end(), now.begin(), now.end());
+      last = now;
+    };
+    model mine = mixed_model();
+    tp::land to(mine.destination());
+    transfer<> t(to, {{1, 2}}, {}, 1);
+    const auto done = p.pull(t);
+    ASSERT_TRUE(done) << to_string(done.error().code);
+    EXPECT_TRUE(mine.same_tensors(source) && mine.guards_intact());
+  }
+}
+
+TEST(HostileOwner, A_flipped_payload_byte_is_never_completed) {
+  generator random(7);
+  for (int round = 0; round < 60; ++round) {
+    const std::uint64_t victim = random.below(6);
+    std::uint64_t seen = 0;
+    const auto flip = [&](std::vector<std::byte>& f) {
+      if (kind_of(f) != kind::chunk || seen++ != victim) return;
+      const auto m = tp::detail::payload_prefix::read(std::span<const std::byte, 80>(f.data(), 80));
+      f[80 + random.below(m->length)] ^= static_cast<std::byte>(1 << random.below(8));
+    };
+    EXPECT_EQ(caught(flip).code, errc::digest_mismatch);
+    seen = 0;
+    const tp::error e = caught<tp::chunk_and_image_digest>(flip);
+    EXPECT_EQ(e.code, errc::chunk_digest_mismatch);
+    seen = 0;
+    EXPECT_EQ(caught<tp::chunk_digest>(flip, 11).code, errc::chunk_digest_mismatch);
+  }
+}
+
+TEST(HostileOwner, A_chunk_digest_that_is_missing_or_wrong) {
+  EXPECT_EQ(caught<tp::chunk_digest>(lie_about_chunks([](tp::message& m) { m.digest = 0; })).code, errc::chunk_digest_mismatch);
+  EXPECT_EQ(caught<tp::chunk_and_image_digest>(lie_about_chunks([](tp::message& m) { m.digest ^= 1; })).code, errc::chunk_digest_mismatch);
+}
+
+TEST(HostileOwner, Descriptions_that_lie_about_sizes_move_no_data) {
+  EXPECT_EQ(caught_in(kind::description, [](tp::message& m) { m.image_bytes = ~0ull; }), errc::schema_mismatch);
+  EXPECT_EQ(caught_in(kind::description, [](tp::message& m) { m.image_bytes += 1; }), errc::schema_mismatch);
+  EXPECT_EQ(caught_in(kind::description, [](tp::message& m) { m.image_bytes -= 1; }), errc::schema_mismatch);
+  EXPECT_EQ(caught_in(kind::description, [](tp::message& m) { m.image_bytes = m.data_start; }), errc::schema_mismatch);
+  EXPECT_EQ(caught_in(kind::description, [](tp::message& m) { m.image_bytes = 0; }), errc::bad_frame);
+  EXPECT_EQ(caught_in(kind::description, [](tp::message& m) { m.data_start = m.image_bytes + 1; }), errc::bad_frame);
+  EXPECT_EQ(caught_in(kind::description, [](tp::message& m) { m.data_start = ~0ull; }), errc::bad_frame);
+  EXPECT_EQ(caught_in(kind::description, [](tp::message& m) { m.data_start = 7; }), errc::bad_frame);
+  EXPECT_EQ(caught_in(kind::description, [](tp::message& m) { m.data_start += 8; }), errc::schema_mismatch);
+  EXPECT_EQ(caught_in(kind::description, [](tp::message& m) { m.length = 0; }), errc::bad_frame);
+  EXPECT_EQ(caught_in(kind::description, [](tp::message& m) { m.version = 0; }), errc::bad_frame);
+  EXPECT_EQ(caught_in(kind::description, [](tp::message& m) { m.tensors = 1'000'000'000; }), errc::too_large) << "L5";
+}
+
+TEST(HostileOwner, A_description_whose_header_is_longer_than_ours_is_taken_only_with_all_its_bytes) {
+  // the same data behind a header of 8 bytes more: everything is asked for at moved offsets, so the owner's own bytes give it away
+  const errc e = caught(lie_about(kind::description, [](tp::message& m) { m.data_start += 8, m.image_bytes += 8; })).code;
+  EXPECT_TRUE(e == errc::wrong_payload || e == errc::digest_mismatch) << to_string(e);
+}
+
+TEST(HostileOwner, A_fingerprint_that_lies_leads_to_a_comparison_that_finds_nothing) {
+  EXPECT_EQ(caught_in(kind::description, [](tp::message& m) { m.fingerprint ^= 1; }), errc::schema_mismatch);
+}
+
+TEST(HostileOwner, A_cap_of_one_byte_is_slow_and_right) {
+  const model source = mixed_model().fill(1);
+  pair p;
+  p.left.publish(source);
+  p.owner_lies = lie_about(kind::description, [](tp::message& m) { m.length = 1, m.window = 0; });
+  model mine = mixed_model();
+  tp::land to(mine.destination());
+  transfer<tp::per_tensor<4096>> t(to, {{1, 2}}, {}, 1);
+  ASSERT_TRUE(p.pull(t));
+  EXPECT_TRUE(mine.same_tensors(source));
+}
+
+TEST(HostileOwner, Answers_that_nobody_asked_for) {
+  for (const kind k : {kind::end, kind::confirmed, kind::schema_page, kind::located, kind::description}) {
+    tp::message extra;
+    extra.kind = k;
+    extra.ref = {1, 2};
+    extra.id = 1;
+    extra.length = 8, extra.data_start = 8, extra.image_bytes = 8, extra.version = 1;
+    int sent = 0;
+    const tp::error e = caught([&](std::vector<std::byte>& f) {
+      if (kind_of(f) != kind::chunk || sent++ > 0) return;
+      const frame more = encode(extra);
+      f.insert(f.begin(), more.bytes().begin(), more.bytes().end());
+    });
+    EXPECT_TRUE(e.code == errc::unexpected_message || e.code == errc::wrong_payload) << static_cast<int>(k) << ' ' << to_string(e.code);
+  }
+}
+
+TEST(HostileOwner, R14_a_recipient_that_is_sent_requests_answers_them_as_an_owner) {
+  const model source = mixed_model().fill(1);
+  pair p;
+  p.left.publish(source);
+  p.owner_lies = [](std::vector<std::byte>& f) {
+    if (kind_of(f) != kind::chunk) return;
+    tp::message q;
+    q.kind = kind::describe;
+    q.ref = {1, 2};
+    const frame more = encode(q);
+    f.insert(f.end(), more.bytes().begin(), more.bytes().end());
+  };
+  model mine = mixed_model();
+  tp::land to(mine.destination());
+  transfer<> t(to, {{1, 2}}, {}, 1);
+  // its refusals reach an end that asked for nothing: that end closes
+  const auto done = p.pull(t);
+  EXPECT_FALSE(done);
+  ASSERT_TRUE(p.left_error);
+  EXPECT_EQ(p.left_error->code, errc::unexpected_message);
+  EXPECT_TRUE(mine.guards_intact());
+}
+
+TEST(HostileOwner, A_confirmation_that_is_not_ok_is_not_completed) {
+  const model source = mixed_model().fill(1);
+  for (const auto& [s, code] : {std::pair{tp::status::digest_mismatch, errc::digest_mismatch}, {tp::status::withdrawn, errc::withdrawn}, {tp::status::already_final, errc::bad_request},
+                               {tp::status::bad_request, errc::bad_request}, {static_cast<tp::status>(99), errc::unsupported_request}}) {
+    pair p;
+    p.left.publish(source);
+    p.owner_lies = lie_about(kind::confirmed, [s = s](tp::message& m) { m.status = s; });
+    model mine = mixed_model();
+    tp::land to(mine.destination());
+    transfer<> t(to, {{1, 2}}, {}, 1);
+    EXPECT_EQ(p.pull(t).error(), code);
+  }
+}
+
+TEST(HostileOwner, Random_damage_to_any_frame_never_harms) {
+  const model source = mixed_model().fill(1);
+  for (std::uint64_t seed = 0; seed < 400; ++seed) {
+    generator random(seed);
+    pair p(cut{1 + random.below(200), &random});
+    p.left.publish(source);
+    const std::uint64_t victim = random.below(10);
+    std::uint64_t n = 0;
+    p.owner_lies = [&](std::vector<std::byte>& f) {
+      if (n++ != victim) return;
+      for (int k = 0; k < 3; ++k) f[random.below(std::min<std::size_t>(f.size(), 96))] = static_cast<std::byte>(random());
+    };
+    model mine = mixed_model();
+    tp::land to(mine.destination());
+    transfer<tp::fixed_bytes<page>> t(to, {{1, 2}}, {}, 1);
+    const auto done = p.pull(t);
+    ASSERT_TRUE(mine.guards_intact()) << seed;
+    if (done && done->outcome == tp::outcome::completed) {
+      ASSERT_TRUE(mine.same_tensors(source)) << seed;
+    }
+  }
+}
+
+}  // namespace

@@ -1,0 +1,209 @@
+// Whole transfers over a memory pipe: every cut, chunk size, strategy, window and integrity policy lands the same bytes.
+#include "support/pair.hpp"
+
+namespace {
+
+using namespace test;
+
+/// Pulls into a fresh model and checks everything that a good transfer promises.
+template <class Integrity = tp::image_digest, class Chunking>
+void expect_exact(pair& p, const model& source, Chunking chunking, tp::pull_request request = {{1, 2}}, std::size_t shift = 0) {
+  model mine = mixed_model(shift);
+  tp::land to(mine.destination());
+  transfer<Chunking, Integrity> t(to, request, chunking, p.right.end.next_id());
+  const auto before = p.left.status();
+  const auto done = p.pull(t);
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_TRUE(mine.same_tensors(source));
+  EXPECT_TRUE(mine.guards_intact());
+  EXPECT_EQ(done->bytes, source.schema().image_bytes);
+  EXPECT_EQ(done->version, version_of(source));
+  EXPECT_EQ(done->fingerprint, source.schema().fingerprint);
+  const auto after = p.left.status();
+  EXPECT_EQ(done->outcome, Integrity::whole ? tp::outcome::completed : tp::outcome::completed_unverified);
+  EXPECT_EQ(after.completed - before.completed, Integrity::whole ? 1u : 0u);
+  EXPECT_EQ(after.completed_unverified - before.completed_unverified, Integrity::whole ? 0u : 1u);
+  EXPECT_EQ(after.final() - before.final(), 1u);
+  EXPECT_EQ(done->digest, Integrity::whole ? version_of(source) : 0u);
+}
+
+TEST(Transfer, Every_cut_of_the_stream_lands_the_same_bytes) {
+  const model source = mixed_model().fill(1);
+  generator random(4);
+  for (const cut c : {cut{1}, cut{7}, cut{13}, cut{100}, cut{5000}, cut{}, cut{40, &random}, cut{3000, &random}}) {
+    pair p(c);
+    p.left.publish(source);
+    expect_exact(p, source, tp::fixed_bytes<8>{});
+    expect_exact(p, source, tp::fixed_bytes<1024>{});
+    expect_exact(p, source, tp::fixed_bytes<2'097'152>{});
+    ASSERT_FALSE(testing::Test::HasFailure()) << "cut " << c.most;
+  }
+}
+
+TEST(Transfer, Every_chunk_size_from_one_byte_to_more_than_the_image) {
+  const model source = mixed_model().fill(2);
+  pair p(cut{100});
+  p.left.publish(source);
+  for (const std::uint64_t n : {1u, 2u, 3u, 7u, 8u, 9u, 63u, 64u, 65u, 511u, 512u, 513u, 1000u, 6149u, 6150u, 6151u, 100'000u}) {
+    expect_exact(p, source, tp::bytes_up_to<100'000>{n});
+    ASSERT_FALSE(testing::Test::HasFailure()) << "chunk " << n;
+  }
+  const auto all = source.schema().image_bytes;
+  for (const std::uint64_t n : {all - 1, all, all + 1}) expect_exact(p, source, tp::bytes_up_to<100'000>{n});
+  EXPECT_FALSE(p.left_error || p.right_error);
+}
+
+TEST(Transfer, Every_strategy_window_and_integrity_policy) {
+  const model source = mixed_model().fill(3);
+  for (const std::size_t c : {std::size_t{13}, std::size_t{700}, ~std::size_t{0}}) {
+    pair p(cut{c});
+    p.left.publish(source);
+    for (std::uint32_t window = 1; window <= 9; ++window) {
+      const tp::pull_request request{.ref = {1, 2}, .window = window};
+      expect_exact<tp::unverified>(p, source, tp::fixed_bytes<256>{}, request);
+      expect_exact<tp::image_digest>(p, source, tp::fixed_bytes<256>{}, request);
+      expect_exact<tp::chunk_digest>(p, source, tp::fixed_bytes<256>{}, request);
+      expect_exact<tp::chunk_and_image_digest>(p, source, tp::fixed_bytes<256>{}, request);
+      expect_exact<tp::chunk_and_image_digest>(p, source, tp::per_tensor<1000>{}, request);
+      expect_exact<tp::image_digest>(p, source, tp::per_tensor<100'000>{}, request);
+      expect_exact<tp::image_digest>(p, source, tp::whole{}, request);
+    }
+    ASSERT_FALSE(testing::Test::HasFailure()) << "cut " << c;
+  }
+}
+
+TEST(Transfer, L8_unaligned_destinations_and_sources) {
+  for (std::size_t shift = 1; shift < 8; ++shift) {
+    const model source = mixed_model(8 - shift).fill(shift);
+    pair p(cut{333});
+    p.left.publish(source);
+    expect_exact(p, source, tp::fixed_bytes<104>{}, {{1, 2}}, shift);
+  }
+}
+
+TEST(Transfer, L7_models_of_empty_tensors_alone_and_of_none) {
+  for (int n = 0; n < 3; ++n) {
+    model source, mine;
+    for (int i = 0; i < n; ++i) source.add("e" + std::to_string(i), tp::dtype::f32, {0, 4}), mine.add("e" + std::to_string(i), tp::dtype::f32, {0, 4});
+    source.ready(), mine.ready();
+    pair p(cut{5});
+    p.left.publish(source);
+    tp::land to(mine.destination());
+    transfer<> t(to, {{1, 2}}, {}, 1);
+    const auto done = p.pull(t);
+    ASSERT_TRUE(done) << to_string(done.error().code);
+    EXPECT_EQ(p.left.status().completed, 1u);
+  }
+}
+
+TEST(Transfer, Recipients_of_one_reference_cut_it_in_different_ways_at_once) {
+  const model source = mixed_model().fill(5);
+  pair a(cut{77}), b(cut{500});
+  // b's left end serves a's references: two connections of one owner
+  tp::buffer_pool<>& pool = a.left.pool;
+  inbox box;
+  endpoint second(a.left.references, pool, box);
+  a.left.publish(source, {1, 2}, 2);
+  wire there, back;
+  pipe_end server(there, back, {}, {}), client(back, there, {}, {});
+  model one = mixed_model(), two = mixed_model();
+  tp::land to_one(one.destination()), to_two(two.destination());
+  transfer<tp::fixed_bytes<8>> t1(to_one, {{1, 2}}, {}, 1);
+  transfer<tp::per_tensor<999>> t2(to_two, {{1, 2}}, {}, 1);
+  tp::no_transfer idle;
+  a.right.end.begin_pull(), b.right.end.begin_pull();
+  const auto scratch = [](party& q) { return std::span<std::byte>(reinterpret_cast<std::byte*>(q.scratch.get()), 65536); };
+  for (int i = 0; i < 100'000 && !(t1.ended() && t2.ended()); ++i) {
+    if (!t1.ended()) {
+      ASSERT_TRUE(a.pump(idle, t1));
+    }
+    ASSERT_TRUE(tp::detail::pump_once(second, idle, server, scratch(a.left)));
+    ASSERT_TRUE(tp::detail::pump_once(b.right.end, t2, client, scratch(b.right)));
+  }
+  ASSERT_TRUE(t1.outcome() && t2.outcome());
+  EXPECT_TRUE(one.same_tensors(source) && two.same_tensors(source));
+  EXPECT_TRUE(a.left.references.settled({1, 2}));
+  EXPECT_NE(t1.outcome()->chunks, t2.outcome()->chunks);
+}
+
+TEST(Transfer, An_image_above_the_owners_cap_does_not_fit_a_native_transfer) {
+  const model source = mixed_model().fill(1);
+  pair p;
+  p.left.publish(source);
+  p.owner_lies = lie_about(tp::message_kind::description, [](tp::message& m) { m.length = 1000; });
+  model mine = mixed_model();
+  tp::land to(mine.destination());
+  transfer<tp::whole> t(to, {{1, 2}}, {}, 1);
+  EXPECT_EQ(p.pull(t).error(), tp::errc::does_not_fit);
+  EXPECT_TRUE(mine.untouched());
+}
+
+TEST(Transfer, Unverifiable_publications_end_unverified) {
+  const model source = mixed_model().fill(1);
+  pair p;
+  p.left.publish(source, {1, 2}, 1, false);
+  model mine = mixed_model();
+  tp::land to(mine.destination());
+  transfer<> t(to, {{1, 2}}, {}, 1);
+  const auto done = p.pull(t);
+  ASSERT_TRUE(done);
+  EXPECT_EQ(done->outcome, tp::outcome::completed_unverified);
+  EXPECT_EQ(p.left.status().completed, 0u);
+  EXPECT_TRUE(mine.same_tensors(source));
+}
+
+TEST(Transfer, C1_a_source_that_changes_without_being_published_again_is_a_digest_mismatch) {
+  model source = mixed_model().fill(1);
+  pair p;
+  p.left.publish(source);
+  source.fill(2);
+  model mine = mixed_model();
+  tp::land to(mine.destination());
+  transfer<> t(to, {{1, 2}}, {}, 1);
+  const auto done = p.pull(t);
+  EXPECT_EQ(done.error(), tp::errc::digest_mismatch);
+  EXPECT_EQ(done.error().at, source.schema().image_bytes);
+  EXPECT_EQ(p.left.status().completed, 0u);
+  EXPECT_EQ(p.left.status().cancelled, 1u) << "the owner hears of it";
+}
+
+TEST(Transfer, Refusals_reach_the_caller_by_name) {
+  const model source = mixed_model().fill(1);
+  pair p(cut{50});
+  model mine = mixed_model();
+  const auto refused = [&](tp::pull_request request) {
+    tp::land to(mine.destination());
+    transfer<> t(to, request, {}, p.right.end.next_id());
+    const auto done = p.pull(t);
+    EXPECT_FALSE(done);
+    return done ? tp::errc{} : done.error().code;
+  };
+  EXPECT_EQ(refused({{1, 2}}), tp::errc::unknown_reference);
+  p.left.publish(source);
+  EXPECT_EQ(refused({.ref = {1, 2}, .version = 5}), tp::errc::stale_version);
+  ASSERT_TRUE(p.left.references.withdraw({1, 2}));
+  EXPECT_EQ(refused({{1, 2}}), tp::errc::withdrawn);
+  EXPECT_TRUE(mine.untouched());
+  p.left.publish(source);
+  expect_exact(p, source, tp::fixed_bytes<256>{});  // the connection is as good as before
+}
+
+TEST(Transfer, Bytes_sent_count_the_payload) {
+  const model source = mixed_model().fill(1);
+  pair p(cut{61});
+  p.left.publish(source);
+  expect_exact(p, source, tp::bytes_up_to<4096>{101});
+  EXPECT_EQ(p.left.status().bytes_sent, source.schema().image_bytes);
+}
+
+// The parts of section 6 of the design: at most 2 KiB for each connection, 4 KiB for a recipient beyond its destination.
+static_assert(sizeof(endpoint) <= 2048 - 64, "an endpoint has to leave room for a driver's few words");
+static_assert(sizeof(transfer<>) + sizeof(tp::land) <= 4096 - 1024);
+static_assert(sizeof(transfer<tp::per_tensor<4096>, tp::chunk_and_image_digest>) + sizeof(tp::land) <= 4096);
+TEST(Transfer, A_recipient_and_its_connection_take_at_most_4_KiB) {
+  using connection = tp::endpoint<tp::capnp_framing, tp::default_limits, tp::no_owner, inbox>;
+  EXPECT_LE(sizeof(connection) + sizeof(transfer<>) + sizeof(tp::land), 4096u);
+  EXPECT_LE(sizeof(connection) + sizeof(transfer<tp::fixed_bytes<1024>, tp::unverified>) + sizeof(tp::land), 4096u);
+}
+
+}  // namespace
