@@ -8,9 +8,12 @@ set(tensorpull_core_files
   framing/payload_prefix.hpp
   framing/segment_table.hpp
   integrity/concept.hpp
-  transports/concept.hpp)
+  transports/concept.hpp
+  transports/pump.hpp)
 set(tensorpull_asio_files
+  transports/tcp_connection.hpp
   transports/tcp_host.hpp
+  transports/tcp_host_impl.hpp
   transports/tcp_owner.hpp)
 
 # Sets <result> to the absolute paths of the component's headers.
@@ -35,9 +38,6 @@ function(tensorpull_component_headers component result)
       list(APPEND paths "${root}/${file}")
     endif()
   endforeach()
-  if(component STREQUAL "tensorpull")
-    list(APPEND paths "${root}/framing/protocol.capnp")
-  endif()
   set(${result} ${paths} PARENT_SCOPE)
 endfunction()
 

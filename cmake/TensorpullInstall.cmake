@@ -9,6 +9,9 @@ foreach(component IN LISTS TENSORPULL_COMPONENTS)
   install(TARGETS ${target} EXPORT tensorpull-${component} FILE_SET HEADERS DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
   install(EXPORT tensorpull-${component} NAMESPACE tensorpull:: DESTINATION "${package_folder}")
 endforeach()
+if("tensorpull" IN_LIST TENSORPULL_COMPONENTS)
+  install(FILES include/tensorpull/framing/protocol.capnp DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/tensorpull/framing")
+endif()
 
 configure_package_config_file(cmake/tensorpullConfig.cmake.in "${PROJECT_BINARY_DIR}/tensorpullConfig.cmake"
   INSTALL_DESTINATION "${package_folder}"

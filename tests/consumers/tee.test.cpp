@@ -26,7 +26,10 @@ struct recorder {
   std::array<std::byte, 64> scratch{};
 
   tp::result<void> note(std::string_view what) {
-    if (calls.empty() || !calls.ends_with(what)) calls += (calls.empty() ? "" : " ") + std::string(what);
+    if (!calls.ends_with(what)) {
+      if (!calls.empty()) calls += ' ';
+      calls += what;
+    }
     if (fails_at == what) return tp::failure(errc::io);
     return {};
   }

@@ -419,6 +419,20 @@ TEST(WeightedAverage, OfAModelWithoutElementsNeedsAnUpdate) {
   EXPECT_TRUE(average.finish());
 }
 
+TEST(WeightedAverage, OfAModelThatIsTooLargeIsAnErrorValue) {
+  auto buffers = *chunk_buffers::make(64);
+  alignas(8) std::array<std::byte, 8> never_written{};
+  for (const std::uint64_t extent : {std::uint64_t{1} << 50, std::uint64_t{1} << 59, std::uint64_t{1} << 60}) {
+    const tp::mutable_tensor_view huge[] = {{"huge", tp::dtype::u8, {&extent, 1}, never_written.data(), {}}};
+    auto image = tp::dynamic_image::make(huge);
+    ASSERT_TRUE(image);
+    EXPECT_EQ(weighted_average<>::make(image->destination(), buffers).error().code, errc::out_of_memory);
+    EXPECT_EQ(staged_average::make(image->destination()).error().code, errc::out_of_memory);
+  }
+  model m = numeric_model();
+  EXPECT_EQ(weighted_average<>::make(m.destination(), buffers, {.max_partial_updates = ~std::size_t{0}}).error().code, errc::out_of_memory);
+}
+
 TEST(ChunkBuffers, RefusesNothingAndTooMuch) {
   EXPECT_EQ(chunk_buffers::make(0).error().code, errc::invalid_argument);
   EXPECT_EQ(chunk_buffers::make(64, 0).error().code, errc::invalid_argument);

@@ -211,6 +211,33 @@ TEST(HostileOwner, A_confirmation_that_is_not_ok_is_not_completed) {
   }
 }
 
+TEST(HostileOwner, Every_status_of_a_refusal_is_an_error_of_its_own) {
+  const std::pair<tp::status, errc> all[] = {
+      {tp::status::ok, errc::bad_request},  // a refusal that says ok is still a refusal
+      {tp::status::unknown_reference, errc::unknown_reference}, {tp::status::withdrawn, errc::withdrawn}, {tp::status::stale, errc::stale_version},
+      {tp::status::out_of_range, errc::out_of_range}, {tp::status::busy, errc::busy}, {tp::status::bad_request, errc::bad_request},
+      {tp::status::unsupported, errc::unsupported_request}, {tp::status::digest_mismatch, errc::digest_mismatch}, {tp::status::cancelled, errc::cancelled_by_peer},
+      {tp::status::already_final, errc::bad_request}, {static_cast<tp::status>(12), errc::unsupported_request}, {static_cast<tp::status>(65535), errc::unsupported_request},
+      {tp::status::schema_mismatch, errc::schema_mismatch}};
+  for (const auto& [s, code] : all)
+    for (const std::uint64_t victim : {0u, 1u, 4u}) {  // instead of the description, of the first chunk, and of a later one
+      std::uint64_t n = 0;
+      const tp::error e = caught([&, s = s](std::vector<std::byte>& f) {
+        if (n++ != victim) return;
+        tp::message m;
+        m.kind = kind::refused;
+        m.id = static_cast<std::uint32_t>(tp::detail::load_le64(f.data() + 16));
+        m.ref = {1, 2};
+        m.status = s;
+        m.delay_ms = 0xffffffff;
+        const frame r = encode(m);
+        f.assign(r.bytes().begin(), r.bytes().end());
+      });
+      EXPECT_EQ(e.code, code) << "status " << static_cast<int>(s) << " instead of frame " << victim;
+      EXPECT_EQ(e.at, victim == 4 && s != tp::status::schema_mismatch ? 3 * page : 0u * page);
+    }
+}
+
 TEST(HostileOwner, Random_damage_to_any_frame_never_harms) {
   const model source = mixed_model().fill(1);
   for (std::uint64_t seed = 0; seed < 400; ++seed) {

@@ -157,6 +157,17 @@ TEST_F(Owner, R6_reference_zero_and_near_misses_are_unknown_and_look_the_same) {
   EXPECT_EQ(counts().acquired, 0u);
 }
 
+TEST_F(Owner, R7_ten_thousand_guesses_find_nothing_and_change_nothing) {
+  publish();
+  generator g(77);
+  for (int i = 0; i < 10'000; ++i) {
+    const auto r = reply(alice, ask(static_cast<kind>(g.below(2) == 0 ? 1 : 2), {g(), g()}));
+    ASSERT_EQ(r.status, status::unknown_reference);
+  }
+  EXPECT_EQ(counts().acquired, 0u);
+  EXPECT_EQ(reply(alice, ask(kind::describe)).kind, kind::description);
+}
+
 TEST_F(Owner, R8_after_withdrawal_confirmations_and_pulls_are_refused) {
   publish();
   const auto nonce = pull_all(alice);

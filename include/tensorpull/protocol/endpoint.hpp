@@ -14,6 +14,7 @@ namespace tensorpull {
 
 /// The recipient role of an end that only owns.
 struct no_transfer {
+  static constexpr std::size_t read_piece_bytes = 64 * 1024;
   static constexpr bool next(message&) noexcept { return false; }
   static constexpr bool next_is_long() noexcept { return false; }
   static constexpr void fail(const error&) noexcept {}

@@ -200,7 +200,7 @@ class stream_output {
     const std::size_t done = skip > prefix::bytes ? skip - prefix::bytes : 0;
     std::size_t included = before, payload_left = done < r.length ? r.length - done : 0;
     if (payload_left > 0) {
-      const auto room = std::span(out.spans).subspan(out.span_count, write_plan::max_spans - out.span_count - 1);
+      const auto room = std::span(out.spans).subspan(out.span_count, write_plan::max_spans - out.span_count - 3);  // padding, control, parcel
       const gathered g = gather(image, r.offset + done, payload_left, room, scratch);
       for (std::size_t k = 0; k < g.pieces; ++k)  // what the pieces use of the scratch memory is taken
         if (room[k].data() >= scratch.data() && room[k].data() < scratch.data() + scratch.size())

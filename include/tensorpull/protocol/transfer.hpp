@@ -19,6 +19,8 @@ class transfer {
 
  public:
   using consumer_type = Consumer;
+  /// Bytes of payload that one call should read: small enough to be still in the cache when they are hashed.
+  static constexpr std::size_t read_piece_bytes = Integrity::whole || Integrity::per_chunk ? 256 * 1024 : 4 * 1024 * 1024;
 
   transfer(Consumer& to, pull_request request, Chunking chunking, std::uint32_t first_id) noexcept
       : to_(to), machine_(complete(request, to), chunking, first_id) {}

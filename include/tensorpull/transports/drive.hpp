@@ -76,7 +76,7 @@ result<receipt> drive(Endpoint& end, Transfer& t, Stream& stream, std::span<std:
       t.fail({errc::cancelled, 0, 0, {}});
       break;
     }
-    const auto did = pump_once(end, t, stream, scratch);
+    const auto did = pump_once(end, t, stream, scratch, wait_step);
     if (!did) {
       broken = did.error();
       t.fail(did.error());
@@ -88,7 +88,7 @@ result<receipt> drive(Endpoint& end, Transfer& t, Stream& stream, std::span<std:
       t.fail({errc::timed_out, 0, 0, {}});
       break;
     }
-    stream.wait(did->wants_read, did->wants_write, std::min(wait_step, deadline.left()));
+    if (!did->waited) stream.wait(did->wants_read, did->wants_write, std::min(wait_step, deadline.left()));
   }
   end.end_pull(t);
   if (!broken)

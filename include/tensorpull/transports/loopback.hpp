@@ -2,6 +2,7 @@
 // The embedded default, and the fastest way to test a model's schema.
 #pragma once
 
+#include <tensorpull/protocol/no_owner.hpp>
 #include <tensorpull/transports/drive.hpp>
 #include <tensorpull/transports/publisher.hpp>
 
@@ -84,7 +85,6 @@ struct loopback {
       static constexpr void on_application(const message&) noexcept {}
     } handler;
     using limits = typename Parts::limits;
-    constexpr std::size_t piece = Parts::integrity::whole || Parts::integrity::per_chunk ? detail::read_piece_bytes : std::size_t{1} << 30;
     no_owner none;
     no_transfer nothing;
     alignas(64) std::array<std::byte, 2 * limits::control_frame_bytes> memory;
@@ -93,6 +93,7 @@ struct loopback {
     endpoint<typename Parts::framing, limits, typename Owner::owner_type, deaf> owner_end(from.machine(), pool, handler);
     endpoint<typename Parts::framing, limits, no_owner, deaf> end(none, pool, handler);
     transfer<Consumer, typename Parts::chunking, typename Parts::integrity, limits> t(to, request, chunking, 1);
+    constexpr std::size_t piece = decltype(t)::read_piece_bytes;
     end.begin_pull();
     while (!t.ended()) {
       if (options.stop.stop_requested()) {

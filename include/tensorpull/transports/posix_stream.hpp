@@ -3,8 +3,10 @@
 
 #include <tensorpull/transports/concept.hpp>
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -62,9 +64,10 @@ class posix_stream {
  public:
   posix_stream() noexcept = default;
   explicit posix_stream(int fd) noexcept : fd_(fd) {}
-  posix_stream(posix_stream&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  posix_stream(posix_stream&& other) noexcept : fd_(std::exchange(other.fd_, -1)), receive_timeout_(other.receive_timeout_) {}
   posix_stream& operator=(posix_stream&& other) noexcept {
     std::swap(fd_, other.fd_);
+    std::swap(receive_timeout_, other.receive_timeout_);
     return *this;
   }
   ~posix_stream() {
@@ -77,6 +80,21 @@ class posix_stream {
   io_result read_some(std::span<const std::span<std::byte>> spans) noexcept { return detail::receive_some(fd_, spans); }
   io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept { return detail::send_some(fd_, spans); }
 
+  /// One system call where wait() and read_some() are two. The socket's own receive time-out ends the wait.
+  io_result read_or_wait(std::span<const std::span<std::byte>> spans, std::chrono::milliseconds timeout) noexcept {
+    timeout = std::max(timeout, std::chrono::milliseconds(1));  // 0 would mean for ever
+    if (timeout != receive_timeout_) {
+      const int flags = ::fcntl(fd_, F_GETFL);
+      if (flags < 0 || ((flags & O_NONBLOCK) != 0 && ::fcntl(fd_, F_SETFL, flags & ~O_NONBLOCK) != 0)) return read_some(spans);
+      const auto us = std::chrono::duration_cast<std::chrono::microseconds>(timeout);
+      const timeval t{static_cast<time_t>(us.count() / 1'000'000), static_cast<suseconds_t>(us.count() % 1'000'000)};
+      if (::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t) != 0) return read_some(spans);
+      receive_timeout_ = timeout;
+    }
+    detail::io_vector v(spans);
+    return detail::io_outcome(::recvmsg(fd_, v.header(), 0), true);
+  }
+
   io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
     pollfd p{fd_, static_cast<short>((read ? POLLIN : 0) | (write ? POLLOUT : 0)), 0};
     const int ms = static_cast<int>(std::clamp<std::chrono::milliseconds::rep>(timeout.count(), 0, 1 << 30));
@@ -87,6 +105,7 @@ class posix_stream {
 
  private:
   int fd_ = -1;
+  std::chrono::milliseconds receive_timeout_{-1};
 };
 
 static_assert(byte_stream<posix_stream>);

@@ -16,36 +16,67 @@ struct pumped {
   std::size_t sent = 0;
   bool wants_read = false;
   bool wants_write = false;
+  bool waited = false;         ///< the read itself waited for its time
+  bool write_blocked = false;  ///< the stream took less than it was offered
+  bool read_drained = false;   ///< the stream had less than was asked for
 };
 
-/// Bytes of payload that one call reads: small enough to be still in the cache when they are hashed.
-inline constexpr std::size_t read_piece_bytes = 256 * 1024;
 /// Bytes that one gather write collects before it stops to add replies.
 inline constexpr std::size_t write_piece_bytes = 256 * 1024;
 
-/// One write and one read, neither waits. connection_lost: the peer closed or the system says so.
+template <byte_stream Stream>
+io_result read_patiently(Stream& stream, std::span<const std::span<std::byte>> spans, std::chrono::milliseconds patience, bool& waited) noexcept {
+  if constexpr (requires { stream.read_or_wait(spans, patience); }) {
+    if (patience.count() > 0) {
+      waited = true;
+      return stream.read_or_wait(spans, patience);
+    }
+  }
+  return stream.read_some(spans);
+}
+
+/// One gather write, which does not wait. An answer that the stream took in part is written again later.
 template <class Endpoint, class Transfer, byte_stream Stream>
-result<pumped> pump_once(Endpoint& end, Transfer& t, Stream& stream, std::span<std::byte> scratch) noexcept {
-  pumped did;
+result<void> pump_write(Endpoint& end, Transfer& t, Stream& stream, std::span<std::byte> scratch, pumped& did) noexcept {
   write_plan plan;
-  if (const auto ok = end.plan_write(t, plan, scratch, write_piece_bytes); !ok) return failure(ok.error());
+  if (const auto ok = end.plan_write(t, plan, scratch, write_piece_bytes); !ok) return ok;
   if (plan.bytes > 0) {
     const io_result io = stream.write_some({plan.spans.data(), plan.span_count});
     did.sent = io.bytes;
-    if (const auto ok = end.written(t, plan, io.bytes); !ok) return failure(ok.error());
+    did.write_blocked = io.bytes < plan.bytes;
+    if (const auto ok = end.written(t, plan, io.bytes); !ok) return ok;
     if (io.status == io_status::failed) return failure(errc::connection_lost, 0, {}, io.system);
     // `closed` while writing: answers that arrived before may still be read, and reading says what happened
   }
   did.wants_write = !end.output_idle();  // a part of the plan, or answers that the plan had no room for
+  return {};
+}
+
+/// One scatter read. It does not wait, or for `patience` where the stream can do that in one call. connection_lost: the peer closed, or
+/// the system says so.
+template <class Endpoint, class Transfer, byte_stream Stream>
+result<void> pump_read(Endpoint& end, Transfer& t, Stream& stream, pumped& did, std::chrono::milliseconds patience = {}) noexcept {
   std::array<std::span<std::byte>, 32> spans;
-  if (const std::size_t n = end.plan_read(t, spans, read_piece_bytes); n > 0) {
-    did.wants_read = true;
-    const io_result io = stream.read_some({spans.data(), n});
-    did.received = io.bytes;
-    if (io.bytes > 0)
-      if (const auto ok = end.received(t, {spans.data(), n}, io.bytes); !ok) return failure(ok.error());
-    if (io.status == io_status::closed || io.status == io_status::failed) return failure(errc::connection_lost, 0, {}, io.system);
-  }
+  const std::size_t n = end.plan_read(t, spans, t.read_piece_bytes);
+  did.wants_read = n > 0;
+  if (n == 0) return {};
+  std::size_t asked = 0;
+  for (std::size_t i = 0; i < n; ++i) asked += spans[i].size();
+  const io_result io = read_patiently(stream, {spans.data(), n}, patience, did.waited);
+  did.received = io.bytes;
+  did.read_drained = io.bytes < asked;
+  if (io.bytes > 0)
+    if (const auto ok = end.received(t, {spans.data(), n}, io.bytes); !ok) return ok;
+  if (io.status == io_status::closed || io.status == io_status::failed) return failure(errc::connection_lost, 0, {}, io.system);
+  return {};
+}
+
+/// One write and one read. The read waits for `patience` only where nothing is left to write.
+template <class Endpoint, class Transfer, byte_stream Stream>
+result<pumped> pump_once(Endpoint& end, Transfer& t, Stream& stream, std::span<std::byte> scratch, std::chrono::milliseconds patience = {}) noexcept {
+  pumped did;
+  if (const auto ok = pump_write(end, t, stream, scratch, did); !ok) return failure(ok.error());
+  if (const auto ok = pump_read(end, t, stream, did, did.wants_write ? std::chrono::milliseconds(0) : patience); !ok) return failure(ok.error());
   return did;
 }
 

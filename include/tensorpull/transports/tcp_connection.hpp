@@ -113,6 +113,7 @@ class tcp_connection : public std::enable_shared_from_this<tcp_connection<Host>>
     fd_.async_wait(write ? fd_.wait_write : fd_.wait_read,
                    detail::in_memory(write ? write_memory_ : read_memory_, [self = this->shared_from_this(), write](const boost::system::error_code&) {
                      (write ? self->write_waits_ : self->read_waits_) = false;
+                     if (!write) self->readable_ = true;
                      self->move_bytes();
                    }));
   }
@@ -127,30 +128,35 @@ class tcp_connection : public std::enable_shared_from_this<tcp_connection<Host>>
       const auto moved = step();
       if (!moved) return shut(moved.error());
       did = *moved;
-      if (did.received + did.sent == 0) break;
       if (did.received > 0) greeted_.store(true, std::memory_order_relaxed);
       bytes_.fetch_add(did.received + did.sent, std::memory_order_relaxed);
       if (!transfer_ended()) return;
+      // what was read may have made something to write, so only a round without a read can be the last
+      if (did.received == 0 && (did.sent == 0 || (!readable_ && (did.write_blocked || end_.output_idle())))) break;
     }
     owing_.store(end_.mid_frame() || !end_.output_idle() || transfer_.has_value(), std::memory_order_relaxed);
-    const bool memory_missing = !did.wants_read && !closed_;
-    if (memory_missing) host_.starving(*this);
-    if (did.wants_read) wait(false);
-    if (did.wants_write) wait(true);
+    if (!did.wants_read) host_.starving(*this);  // no memory for what comes next
+    else wait(false);
+    if (!end_.output_idle()) wait(true);
   }
 
   result<detail::pumped> step() noexcept {
-    descriptor_stream stream{fd_.native_handle()};
     no_transfer none;
-    if constexpr (pulls) {
-      if (transfer_) {
-        if (const auto ok = end_.parse(*transfer_); !ok) return failure(ok.error());
-        return detail::pump_once(end_, *transfer_, stream, detail::thread_scratch());
-      }
-    }
-    if (end_.blocked())
-      if (const auto ok = end_.parse(none); !ok) return failure(ok.error());
-    return detail::pump_once(end_, none, stream, detail::thread_scratch());
+    if constexpr (pulls)
+      if (transfer_) return step(*transfer_);
+    return step(none);
+  }
+  template <class Transfer>
+  result<detail::pumped> step(Transfer& t) noexcept {
+    descriptor_stream stream{fd_.native_handle()};
+    detail::pumped did;
+    if (const auto ok = end_.parse(t); !ok) return failure(ok.error());
+    if (const auto ok = detail::pump_write(end_, t, stream, detail::thread_scratch(), did); !ok) return failure(ok.error());
+    did.wants_read = true;
+    if (!readable_) return did;  // the wait for it is under way
+    if (const auto ok = detail::pump_read(end_, t, stream, did); !ok) return failure(ok.error());
+    if (did.read_drained) readable_ = false;
+    return did;
   }
 
   /// Tells the handler of a transfer that ended. False: the connection was closed meanwhile.
@@ -232,7 +238,7 @@ class tcp_connection : public std::enable_shared_from_this<tcp_connection<Host>>
   std::atomic<bool> owing_{false};
   std::atomic<bool> greeted_{false}, posted_{false};
   std::shared_ptr<tcp_connection> self_;  // the host's share
-  bool connecting_, starving_ = false, read_waits_ = false, write_waits_ = false, closed_ = false;
+  bool connecting_, starving_ = false, read_waits_ = false, write_waits_ = false, closed_ = false, readable_ = true;
 };
 
 }  // namespace tensorpull

@@ -1,0 +1,16 @@
+// A chunk that does not fit one datagram.
+// EXPECT: tensorpull: the chunk does not fit one message of this transport: choose a smaller chunk
+// MAX_ERRORS: 1
+// MAX_LINES: 14
+#include <tensorpull/tensorpull.hpp>
+
+struct mlp {
+  float w[4][3], b[4];
+};
+BOOST_HANA_ADAPT_STRUCT(mlp, w, b);
+
+using namespace tensorpull;
+struct small_datagrams : loopback {
+  static constexpr std::uint64_t max_payload_bytes = 1152;
+};
+pipeline<raw_tensors<mlp>, fixed_bytes<64_KiB>, small_datagrams>::model_type model;

@@ -1,0 +1,13 @@
+// A chunk that is no multiple of 8.
+// EXPECT: tensorpull: fixed_bytes<N> needs a multiple of 8, since frames are padded to words of 8 bytes
+// MAX_ERRORS: 1
+// MAX_LINES: 14
+#include <tensorpull/tensorpull.hpp>
+
+struct mlp {
+  float w[4][3], b[4];
+};
+BOOST_HANA_ADAPT_STRUCT(mlp, w, b);
+
+using namespace tensorpull;
+pipeline<raw_tensors<mlp>, fixed_bytes<1001>, loopback>::model_type model;

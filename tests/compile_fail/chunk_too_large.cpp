@@ -1,0 +1,13 @@
+// A chunk above what one Cap'n Proto Data holds.
+// EXPECT: tensorpull: fixed_bytes<N> allows at most 536870904 bytes, the most that one Cap'n Proto frame carries
+// MAX_ERRORS: 1
+// MAX_LINES: 20
+#include <tensorpull/tensorpull.hpp>
+
+struct mlp {
+  float w[4][3], b[4];
+};
+BOOST_HANA_ADAPT_STRUCT(mlp, w, b);
+
+using namespace tensorpull;
+pipeline<raw_tensors<mlp>, fixed_bytes<512_MiB>, loopback>::model_type model;

@@ -1,0 +1,17 @@
+// An average without a check of each chunk.
+// EXPECT: tensorpull: this consumer cannot undo what it has taken, so the pipeline needs an integrity policy that checks each chunk
+// MAX_ERRORS: 1
+// MAX_LINES: 16
+#include <tensorpull/tensorpull.hpp>
+
+struct mlp {
+  float w[4][3], b[4];
+};
+BOOST_HANA_ADAPT_STRUCT(mlp, w, b);
+
+using namespace tensorpull;
+#include <tensorpull/consumers/weighted_average.hpp>
+
+using net = pipeline<raw_tensors<mlp>, fixed_bytes<1_KiB>, loopback>;
+
+result<receipt> pull(net::downloader& owner, weighted_average<>::update& to) { return net::pull(owner, reference{{1, 2}, 0, 0}, to); }

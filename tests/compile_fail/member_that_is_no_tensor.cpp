@@ -1,0 +1,21 @@
+// A member that is no tensor.
+// EXPECT: tensorpull: a member of the model is neither a scalar, an array of scalars nor an adapted struct
+// MAX_ERRORS: 1
+// MAX_LINES: 16
+#include <tensorpull/tensorpull.hpp>
+
+#include <string>
+
+struct labelled {
+  float w[4];
+  std::string label;
+};
+BOOST_HANA_ADAPT_STRUCT(labelled, w, label);
+
+using net = tensorpull::pipeline<tensorpull::raw_tensors<labelled>, tensorpull::whole, tensorpull::loopback>;
+
+int main() {
+  net::downloader owner;
+  labelled model;
+  return owner.add_tensors(model) ? 0 : 1;
+}

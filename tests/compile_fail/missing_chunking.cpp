@@ -1,0 +1,13 @@
+// A pipeline without a chunking policy.
+// EXPECT: tensorpull: a pipeline needs a chunking policy: add fixed_bytes<N>
+// MAX_ERRORS: 1
+// MAX_LINES: 12
+#include <tensorpull/tensorpull.hpp>
+
+struct mlp {
+  float w[4][3], b[4];
+};
+BOOST_HANA_ADAPT_STRUCT(mlp, w, b);
+
+using namespace tensorpull;
+pipeline<raw_tensors<mlp>, loopback>::downloader owner;

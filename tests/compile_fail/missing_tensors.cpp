@@ -1,0 +1,13 @@
+// A pipeline without a tensor policy.
+// EXPECT: tensorpull: a pipeline needs a tensor policy: add raw_tensors<Model> or tensor_list
+// MAX_ERRORS: 1
+// MAX_LINES: 12
+#include <tensorpull/tensorpull.hpp>
+
+struct mlp {
+  float w[4][3], b[4];
+};
+BOOST_HANA_ADAPT_STRUCT(mlp, w, b);
+
+using namespace tensorpull;
+pipeline<fixed_bytes<1_KiB>, loopback>::model_type model;

@@ -1,0 +1,20 @@
+// A pipeline without a transport policy, used on.
+// EXPECT: tensorpull: a pipeline needs a transport policy: add tcp or loopback
+// MAX_ERRORS: 1
+// MAX_LINES: 12
+#include <tensorpull/tensorpull.hpp>
+
+struct mlp {
+  float w[4][3], b[4];
+};
+BOOST_HANA_ADAPT_STRUCT(mlp, w, b);
+
+using namespace tensorpull;
+using net = pipeline<raw_tensors<mlp>, fixed_bytes<1_KiB>>;
+
+int main() {
+  mlp mine;
+  auto owner = net::downloader::open({});
+  auto done = net::download_tensors("127.0.0.1:1", ref_id{1, 2}, mine);
+  return done ? 0 : 1;
+}

@@ -1,0 +1,13 @@
+// A type that is no policy.
+// EXPECT: tensorpull: one of the types given to pipeline<...> is no policy
+// MAX_ERRORS: 1
+// MAX_LINES: 14
+#include <tensorpull/tensorpull.hpp>
+
+struct mlp {
+  float w[4][3], b[4];
+};
+BOOST_HANA_ADAPT_STRUCT(mlp, w, b);
+
+using namespace tensorpull;
+pipeline<raw_tensors<mlp>, fixed_bytes<1_KiB>, loopback, int>::downloader owner;

@@ -1,0 +1,13 @@
+// A maximum above what one Cap'n Proto Data holds.
+// EXPECT: tensorpull: per_tensor<Max> allows at most 536870904 bytes
+// MAX_ERRORS: 1
+// MAX_LINES: 20
+#include <tensorpull/tensorpull.hpp>
+
+struct mlp {
+  float w[4][3], b[4];
+};
+BOOST_HANA_ADAPT_STRUCT(mlp, w, b);
+
+using namespace tensorpull;
+pipeline<raw_tensors<mlp>, per_tensor<1_GiB>, loopback>::model_type model;

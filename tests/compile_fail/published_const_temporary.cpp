@@ -1,0 +1,15 @@
+// A constant model that is gone before it is pulled.
+// EXPECT: use of deleted function
+// MAX_ERRORS: 2
+// MAX_LINES: 24
+#include <tensorpull/tensorpull.hpp>
+
+struct mlp {
+  float w[4][3], b[4];
+};
+BOOST_HANA_ADAPT_STRUCT(mlp, w, b);
+
+using namespace tensorpull;
+mlp const make();
+
+auto publish(pipeline<raw_tensors<mlp>, fixed_bytes<1_KiB>, loopback>::downloader& owner) { return owner.add_tensors(make()); }

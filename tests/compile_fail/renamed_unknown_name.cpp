@@ -1,0 +1,13 @@
+// A change of a name that no tensor has.
+// EXPECT: tensorpull: renamed: an old name is neither the name of a tensor nor the leading components of one
+// MAX_ERRORS: 1
+// MAX_LINES: 20
+#include <tensorpull/tensorpull.hpp>
+
+struct mlp {
+  float w[4][3], b[4];
+};
+BOOST_HANA_ADAPT_STRUCT(mlp, w, b);
+
+using namespace tensorpull;
+const auto& schema = raw_tensors<renamed<mlp, from_to{"weight", "0.weight"}>>::schema();

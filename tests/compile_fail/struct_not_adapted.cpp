@@ -1,0 +1,16 @@
+// A struct that was not adapted.
+// EXPECT: tensorpull: a model is a struct adapted with BOOST_HANA_ADAPT_STRUCT
+// MAX_ERRORS: 1
+// MAX_LINES: 16
+#include <tensorpull/tensorpull.hpp>
+
+struct mlp {
+  float w[4][3], b[4];
+};
+
+using net = tensorpull::pipeline<tensorpull::raw_tensors<mlp>, tensorpull::whole, tensorpull::loopback>;
+
+int main() {
+  mlp mine;
+  return net::download_tensors(*new net::downloader, tensorpull::ref_id{1, 2}, mine) ? 0 : 1;
+}

@@ -1,0 +1,13 @@
+// Two chunking policies.
+// EXPECT: tensorpull: a pipeline has two chunking policies: keep one
+// MAX_ERRORS: 1
+// MAX_LINES: 12
+#include <tensorpull/tensorpull.hpp>
+
+struct mlp {
+  float w[4][3], b[4];
+};
+BOOST_HANA_ADAPT_STRUCT(mlp, w, b);
+
+using namespace tensorpull;
+pipeline<raw_tensors<mlp>, fixed_bytes<1_KiB>, whole, loopback>::model_type model;

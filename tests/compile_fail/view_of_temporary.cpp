@@ -1,0 +1,13 @@
+// A view of a model that is gone at once.
+// EXPECT: use of deleted function
+// MAX_ERRORS: 2
+// MAX_LINES: 14
+#include <tensorpull/tensorpull.hpp>
+
+struct mlp {
+  float w[4][3], b[4];
+};
+BOOST_HANA_ADAPT_STRUCT(mlp, w, b);
+
+using namespace tensorpull;
+const source_view view = raw_tensors<mlp>::source(mlp{});

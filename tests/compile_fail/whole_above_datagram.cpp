@@ -1,0 +1,20 @@
+// An image that does not fit one datagram, in one chunk.
+// EXPECT: tensorpull: the chunk does not fit one message of this transport: choose a smaller chunk
+// MAX_ERRORS: 1
+// MAX_LINES: 14
+#include <tensorpull/tensorpull.hpp>
+
+struct mlp {
+  float w[4][3], b[4];
+};
+BOOST_HANA_ADAPT_STRUCT(mlp, w, b);
+
+using namespace tensorpull;
+struct small_datagrams : loopback {
+  static constexpr std::uint64_t max_payload_bytes = 1152;
+};
+struct wide {
+  float w[400];
+};
+BOOST_HANA_ADAPT_STRUCT(wide, w);
+pipeline<raw_tensors<wide>, whole, small_datagrams>::model_type model;

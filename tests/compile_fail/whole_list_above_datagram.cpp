@@ -1,0 +1,16 @@
+// An image of unknown size in one datagram.
+// EXPECT: tensorpull: the chunk does not fit one message of this transport: choose a smaller chunk
+// MAX_ERRORS: 1
+// MAX_LINES: 14
+#include <tensorpull/tensorpull.hpp>
+
+struct mlp {
+  float w[4][3], b[4];
+};
+BOOST_HANA_ADAPT_STRUCT(mlp, w, b);
+
+using namespace tensorpull;
+struct small_datagrams : loopback {
+  static constexpr std::uint64_t max_payload_bytes = 1152;
+};
+using model_type = pipeline<tensor_list, whole, small_datagrams>::model_type;

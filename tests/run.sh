@@ -1,0 +1,153 @@
+#!/usr/bin/env bash
+# Everything that can be tested: builds and tests the library with each compiler and sanitizer, and for a microcontroller.
+# Installs what is missing. Everything that it makes is in build/.
+set -euo pipefail
+
+usage() {
+  cat <<'TEXT'
+usage: bash tests/run.sh [--quick | --all] [LEG...]
+
+Installs what is missing (apt-get, as root or with sudo), then runs these legs, or those that are named:
+
+  dev            g++: every test; headers alone; programs that must not compile; uses by other projects; Python's safetensors
+  clang          clang++: the same without other projects and Python
+  asan           g++ with the address and undefined-behaviour sanitizers
+  tsan           g++ with the thread sanitizer: protocol, transports, pipeline
+  no-exceptions  the component core without exceptions and RTTI
+  cortex-m3      the component core for a Cortex-M3
+  release        examples and benchmarks as users build them (with --all)
+  tsan-all       the thread sanitizer on every test (with --all)
+
+  --quick        dev only
+  --all          every leg, also the long ones
+  -h, --help     this text
+
+Stops at the first leg that fails. The last line has the sums of all legs. Status: 0 all passed, 1 something failed, 2 a wrong option.
+TEXT
+}
+
+say() { printf '== %s\n' "$*"; }
+fail() { printf 'run.sh: %s\n' "$*" >&2; exit 1; }
+
+root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
+build=$root/build
+known=(dev clang asan tsan no-exceptions cortex-m3 release tsan-all)
+legs=()
+for argument in "$@"; do
+  case $argument in
+    -h | --help) usage; exit 0 ;;
+    --quick) legs=(dev) ;;
+    --all) legs=("${known[@]}") ;;
+    *)
+      [[ " ${known[*]} " == *" $argument "* ]] || { usage >&2; exit 2; }
+      legs+=("$argument")
+      ;;
+  esac
+done
+((${#legs[@]})) || legs=(dev clang asan tsan no-exceptions cortex-m3)
+
+passed=0 failed=0 skipped=0
+clock() { date +%s; }
+minutes() { printf '%d:%02d' $(($1 / 60)) $(($1 % 60)); }
+
+# What a leg gives to the configuration besides its preset.
+options() {
+  case $1 in
+    dev)
+      local python=/usr/bin/python3
+      [[ -x $python ]] && printf '%s\n' "-DPython3_EXECUTABLE=$python"
+      printf '%s\n' "-DTENSORPULL_PYTHON_ENVIRONMENT=$build/python"
+      ;;
+    clang)
+      local compiler=clang++
+      command -v "$compiler" >/dev/null || compiler=clang++-14
+      printf '%s\n' "-DCMAKE_CXX_COMPILER=$compiler" \
+        "-DTENSORPULL_TEST_GROUPS=core;image;tensors;chunking;framing;integrity;consumers;protocol;transports;pipeline;examples;headers;compile_fail"
+      ;;
+    tsan-all)
+      printf '%s\n' "-DTENSORPULL_TEST_GROUPS=core;image;tensors;chunking;framing;integrity;consumers;protocol;transports;pipeline;examples"
+      ;;
+  esac
+}
+
+attribute() { sed -n "/<testsuite/,/>/s/.*[[:space:]]$2=\"\\([0-9]*\\)\".*/\\1/p" "$1" | head -n 1; }
+
+# Runs step $2 (the rest of the line) of leg $1, its output to the log; says what went wrong.
+step() {
+  local leg=$1 what=$2
+  shift 2
+  "$@" >>"$log" 2>&1 && return
+  grep -nE 'error|FAILED|undefined reference' "$log" | head -n 20 >&2 || true
+  tail -n 40 "$log" >&2
+  failed=$((failed + 1))
+  say "$leg: $what failed; the whole output is in ${log#"$root"/}" >&2
+  return 1
+}
+
+run_leg() {
+  local leg=$1 preset=${1%-all} folder=$build/$1 began built tests
+  began=$(clock)
+  log=$build/logs/$leg.log
+  : >"$log"
+  local extra=()
+  mapfile -t extra < <(options "$leg")
+  local targets=(all)
+  [[ $preset == @(tsan|asan|release) ]] || targets+=(all_verify_interface_header_sets)
+
+  say "$leg: building"
+  step "$leg" "the configuration" cmake -S "$root" --preset "$preset" -B "$folder" -DTENSORPULL_STRICT_TEST_LISTS=ON "${extra[@]}" || return
+  step "$leg" "the build" cmake --build "$folder" --parallel "$jobs" --target "${targets[@]}" || return
+  built=$(clock)
+  if [[ $leg == release ]]; then
+    say "$leg: built in $(minutes $((built - began)))"
+    return
+  fi
+
+  # The thread sanitizer of g++ 12 does not start where the kernel spreads addresses widely.
+  local wrap=()
+  [[ $preset != tsan ]] || ! setarch -R true 2>/dev/null || wrap=(setarch -R)
+  local report=$folder/report.xml status=0
+  "${wrap[@]}" ctest --test-dir "$folder" --parallel "$jobs" --output-on-failure --no-tests=error --output-junit "$report" >"$folder/tests.log" 2>&1 || status=$?
+  cat "$folder/tests.log" >>"$log"
+  tests=$(attribute "$report" tests)
+  local bad off
+  bad=$(attribute "$report" failures)
+  off=$(($(attribute "$report" skipped) + $(attribute "$report" disabled)))
+  passed=$((passed + tests - bad - off))
+  failed=$((failed + bad))
+  skipped=$((skipped + off))
+  if ((status != 0)); then
+    grep -vE '^ *[0-9]+/[0-9]+ Test .*Passed|^ +Start ' "$folder/tests.log" | tail -n 200 >&2 || true
+    ((bad > 0)) || failed=$((failed + 1))
+    say "$leg: tests failed; the whole output is in ${log#"$root"/}" >&2
+    return 1
+  fi
+  say "$leg: $((tests - off)) passed; build $(minutes $((built - began))), tests $(minutes $(($(clock) - built)))"
+}
+
+# The line that machines read.
+sums() {
+  echo "$passed passed, $failed failed$( ((skipped == 0)) || echo ", $skipped skipped")"
+}
+
+mkdir -p -- "$build/logs"
+source "$root/tests/packages.sh"
+install_packages "$build/logs/apt.log"
+
+jobs=$(nproc)
+unset CXXFLAGS CPPFLAGS LDFLAGS
+if command -v ccache >/dev/null; then
+  # Another clone of the same sources finds the same objects.
+  export CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
+fi
+
+start=$(clock)
+for leg in "${legs[@]}"; do
+  if ! run_leg "$leg"; then
+    sums
+    exit 1
+  fi
+done
+say "all legs in $(minutes $(($(clock) - start)))"
+sums
+((failed == 0))
