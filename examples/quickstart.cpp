@@ -37,3 +37,5 @@ int main() {
 }
 
 // Output:
+// completed: 407344 bytes in 7 chunks, digest b13dc63db4b0ea6f
+// w2[7][7] = 1

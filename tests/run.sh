@@ -77,8 +77,8 @@ step() {
   local leg=$1 what=$2
   shift 2
   "$@" >>"$log" 2>&1 && return
-  grep -nE 'error|FAILED|undefined reference' "$log" | head -n 20 >&2 || true
-  tail -n 40 "$log" >&2
+  grep -E 'error: |^FAILED|CMake Error|undefined reference' "$log" | head -n 20 >&2 || true
+  tail -n 30 "$log" >&2
   failed=$((failed + 1))
   say "$leg: $what failed; the whole output is in ${log#"$root"/}" >&2
   return 1
@@ -96,7 +96,7 @@ run_leg() {
 
   say "$leg: building"
   step "$leg" "the configuration" cmake -S "$root" --preset "$preset" -B "$folder" -DTENSORPULL_STRICT_TEST_LISTS=ON "${extra[@]}" || return
-  step "$leg" "the build" cmake --build "$folder" --parallel "$jobs" --target "${targets[@]}" || return
+  step "$leg" "the build" cmake --build "$folder" --parallel "$jobs" --target "${targets[@]}" -- -k 0 || return
   built=$(clock)
   if [[ $leg == release ]]; then
     say "$leg: built in $(minutes $((built - began)))"

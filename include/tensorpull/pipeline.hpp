@@ -46,7 +46,7 @@ struct pipeline {
                                detail::policy_t<detail::in_transport, detail::missing_transport, Policies...>,
                                detail::policy_t<detail::in_framing, basic_capnp_framing<limits>, Policies...>,
                                detail::policy_t<detail::in_integrity, image_digest, Policies...>, limits>;
-  static_assert(parts::chunking::max_chunk_bytes <= parts::transport::max_payload_bytes,
+  static_assert(detail::longest_chunk<typename parts::chunking, typename parts::tensors>() <= parts::transport::max_payload_bytes,
                 "tensorpull: the chunk does not fit one message of this transport: choose a smaller chunk");
 
   using model_type = typename parts::tensors::model_type;
@@ -58,8 +58,8 @@ struct pipeline {
   using session = typename parts::transport::template session<parts>;
 
   /// Many connections in both roles on one event loop, where the transport has such a driver. `Consumer`: what connections pull into.
-  template <class Handler, class Consumer>
-  using host = typename parts::transport::template host<parts, Handler, Consumer>;
+  template <class Handler, class Consumer, class Transport = typename parts::transport>
+  using host = typename Transport::template host<parts, Handler, Consumer>;
 
   /// The recipient's side: lands in a model's own memory. Borrows the model.
   class consumer : public land {

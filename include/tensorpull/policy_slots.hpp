@@ -3,8 +3,10 @@
 
 #include <tensorpull/chunking/fixed_bytes.hpp>
 #include <tensorpull/core/limits.hpp>
+#include <tensorpull/core/result.hpp>
 #include <tensorpull/image/view.hpp>
 #include <tensorpull/integrity/policies.hpp>
+#include <tensorpull/protocol/receipt.hpp>
 
 #include <boost/hana/at.hpp>
 #include <boost/hana/basic_tuple.hpp>
@@ -13,6 +15,9 @@
 #include <boost/hana/tuple.hpp>
 #include <boost/hana/type.hpp>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <type_traits>
 
 namespace tensorpull::detail {
@@ -55,12 +60,24 @@ struct missing_transport {
   using downloader = missing_transport;
   template <class>
   using session = missing_transport;
+  template <class Parts, class... Arguments>
+  static result<receipt> pull(Arguments&&...) noexcept;
 };
 struct missing_chunking : fixed_bytes<default_chunk_bytes> {};
+
+/// The longest chunk that can occur; `whole` sends the image as one, whose length is known for a static model only.
+template <class Chunking, class Tensors>
+constexpr std::uint64_t longest_chunk() noexcept {
+  if constexpr (Chunking::max_chunk_bytes != 0) return std::min(Chunking::max_chunk_bytes, max_payload_bytes);  // more was refused already
+  else if constexpr (Tensors::is_static) return Tensors::schema().image_bytes;
+  else return max_payload_bytes;
+}
 
 /// The checks that every pipeline passes, one sentence each.
 template <class... P>
 struct slot_checks {
+  // a policy's own requirements fail here, and not inside the requires-expressions below, which clang would take for "is no policy"
+  enum : std::size_t { bytes = (std::size_t{0} + ... + sizeof(P)) };
   static_assert(((in_tensors<P>::value || in_chunking<P>::value || in_transport<P>::value || in_framing<P>::value || in_integrity<P>::value || in_limits<P>::value) && ...),
                 "tensorpull: one of the types given to pipeline<...> is no policy: a policy names is_tensor_policy, is_chunking_policy, is_transport_policy, "
                 "is_framing_policy, is_integrity_policy or is_limits_policy");

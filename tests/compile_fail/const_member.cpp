@@ -1,7 +1,7 @@
 // A member that a transfer could not write.
 // EXPECT: tensorpull: a member of the model is neither a scalar, an array of scalars nor an adapted struct, or it is const
 // MAX_ERRORS: 1
-// MAX_LINES: 16
+// MAX_LINES: 24
 #include <tensorpull/tensorpull.hpp>
 
 struct fixed {

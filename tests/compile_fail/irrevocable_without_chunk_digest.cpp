@@ -1,7 +1,7 @@
 // An average without a check of each chunk.
 // EXPECT: tensorpull: this consumer cannot undo what it has taken, so the pipeline needs an integrity policy that checks each chunk
 // MAX_ERRORS: 1
-// MAX_LINES: 16
+// MAX_LINES: 24
 #include <tensorpull/tensorpull.hpp>
 
 struct mlp {

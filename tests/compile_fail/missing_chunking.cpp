@@ -1,7 +1,7 @@
 // A pipeline without a chunking policy.
 // EXPECT: tensorpull: a pipeline needs a chunking policy: add fixed_bytes<N>
 // MAX_ERRORS: 1
-// MAX_LINES: 12
+// MAX_LINES: 24
 #include <tensorpull/tensorpull.hpp>
 
 struct mlp {

@@ -1,7 +1,7 @@
 // A pipeline without a tensor policy.
 // EXPECT: tensorpull: a pipeline needs a tensor policy: add raw_tensors<Model> or tensor_list
 // MAX_ERRORS: 1
-// MAX_LINES: 12
+// MAX_LINES: 24
 #include <tensorpull/tensorpull.hpp>
 
 struct mlp {

@@ -1,7 +1,7 @@
 // A pipeline without a transport policy, used on.
 // EXPECT: tensorpull: a pipeline needs a transport policy: add tcp or loopback
-// MAX_ERRORS: 1
-// MAX_LINES: 12
+// MAX_ERRORS: 2
+// MAX_LINES: 24
 #include <tensorpull/tensorpull.hpp>
 
 struct mlp {

@@ -1,7 +1,7 @@
 // A type that is no policy.
 // EXPECT: tensorpull: one of the types given to pipeline<...> is no policy
 // MAX_ERRORS: 1
-// MAX_LINES: 14
+// MAX_LINES: 24
 #include <tensorpull/tensorpull.hpp>
 
 struct mlp {

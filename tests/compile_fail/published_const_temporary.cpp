@@ -1,5 +1,5 @@
 // A constant model that is gone before it is pulled.
-// EXPECT: use of deleted function
+// EXPECT: deleted
 // MAX_ERRORS: 2
 // MAX_LINES: 24
 #include <tensorpull/tensorpull.hpp>

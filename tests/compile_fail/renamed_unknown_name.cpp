@@ -1,7 +1,7 @@
 // A change of a name that no tensor has.
 // EXPECT: tensorpull: renamed: an old name is neither the name of a tensor nor the leading components of one
 // MAX_ERRORS: 1
-// MAX_LINES: 20
+// MAX_LINES: 24
 #include <tensorpull/tensorpull.hpp>
 
 struct mlp {

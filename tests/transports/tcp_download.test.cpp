@@ -1,0 +1,156 @@
+// One-shot downloads over real sockets: connect, pull, close.
+#include "network.hpp"
+
+#include <tensorpull/consumers/digest.hpp>
+
+namespace {
+
+using namespace test;
+
+template <class Chunking, class Integrity>
+void expect_download(Chunking cut, tp::outcome outcome, std::uint64_t chunks) {
+  using net = tp::pipeline<tp::raw_tensors<mlp>, Chunking, Integrity, tp::tcp>;
+  const auto source = random_model<mlp>(1);
+  const auto mine = blank<mlp>();
+  auto owner = net::downloader::open({});
+  ASSERT_TRUE(owner);
+  const auto ref = owner->add_tensors(*source, {.recipients = 1});
+  ASSERT_TRUE(ref);
+  serving server(*owner);
+  const auto done = net::download_tensors(local(owner->port()), *ref, *mine, {.per_request_timeout = 60s}, cut);
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  server.stop();
+  EXPECT_TRUE(same(*source, *mine));
+  EXPECT_EQ(done->outcome, outcome);
+  EXPECT_EQ(done->chunks, chunks);
+  EXPECT_EQ(done->bytes, tp::raw_tensors<mlp>::schema().image_bytes);
+  EXPECT_EQ(done->version, ref->version);
+  const auto status = owner->status_of(*ref);
+  ASSERT_TRUE(status);
+  EXPECT_EQ(status->acquired, 1u);
+  EXPECT_EQ(status->completed, outcome == tp::outcome::completed ? 1u : 0u);
+  EXPECT_EQ(status->final(), 1u);
+  EXPECT_EQ(status->bytes_sent, done->bytes);
+  EXPECT_TRUE(owner->settled(*ref));
+}
+
+constexpr std::uint64_t image_bytes = tp::raw_tensors<mlp>::schema().image_bytes;
+constexpr std::uint64_t chunks_of(std::uint64_t n) { return (image_bytes + n - 1) / n; }
+
+TEST(TcpDownload, EveryIntegrityPolicy) {
+  expect_download<tp::fixed_bytes<64_KiB>, tp::image_digest>({}, tp::outcome::completed, chunks_of(64_KiB));
+  expect_download<tp::fixed_bytes<64_KiB>, tp::chunk_and_image_digest>({}, tp::outcome::completed, chunks_of(64_KiB));
+  expect_download<tp::fixed_bytes<64_KiB>, tp::chunk_digest>({}, tp::outcome::completed_unverified, chunks_of(64_KiB));
+  expect_download<tp::fixed_bytes<64_KiB>, tp::unverified>({}, tp::outcome::completed_unverified, chunks_of(64_KiB));
+}
+TEST(TcpDownload, EveryChunking) {
+  expect_download<tp::whole, tp::image_digest>({}, tp::outcome::completed, 1);
+  expect_download<tp::per_tensor<2_MiB>, tp::image_digest>({}, tp::outcome::completed, 5);
+  expect_download<tp::bytes_up_to<1_MiB>, tp::image_digest>({999}, tp::outcome::completed, chunks_of(999));
+  expect_download<tp::fixed_bytes<1000>, tp::image_digest>({}, tp::outcome::completed, chunks_of(1000));
+}
+
+using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::tcp>;
+
+TEST(TcpDownload, AnotherModelIsRefusedBeforeAnythingLands) {
+  using other = tp::pipeline<tp::raw_tensors<tiny>, tp::fixed_bytes<64_KiB>, tp::tcp>;
+  const auto source = random_model<mlp>(1);
+  auto owner = net::downloader::open({});
+  const auto ref = owner->add_tensors(*source, {.recipients = 1});
+  serving server(*owner);
+  const auto mine = random_model<tiny>(2), before = random_model<tiny>(2);
+  const auto done = other::download_tensors(local(owner->port()), ref->id, *mine);
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error(), tp::errc::schema_mismatch);
+  EXPECT_EQ(done.error().at, 0u);
+  EXPECT_FALSE(done.error().name.empty());
+  EXPECT_TRUE(done.error().name.view() == "step" || done.error().name.view() == "w") << done.error().name.view();
+  EXPECT_TRUE(same(*mine, *before));
+  server.stop();
+  EXPECT_EQ(owner->status_of(*ref)->completed, 0u);
+}
+TEST(TcpDownload, ReferencesThatAreNotThere) {
+  const auto source = random_model<mlp>(1);
+  const auto mine = blank<mlp>();
+  auto owner = net::downloader::open({});
+  const auto gone = owner->add_tensors(*source), ref = owner->add_tensors(*source);
+  ASSERT_TRUE(owner->withdraw(*gone));
+  EXPECT_EQ(owner->withdraw(*gone).error(), tp::errc::unknown_reference);
+  serving server(*owner);
+  const std::string where = local(owner->port());
+  EXPECT_EQ(net::download_tensors(where, tp::ref_id{1, 2}, *mine).error(), tp::errc::unknown_reference);
+  EXPECT_EQ(net::download_tensors(where, *gone, *mine).error(), tp::errc::withdrawn);
+  EXPECT_EQ(net::download_tensors(where, ref->id, *mine, {.version = 5}).error(), tp::errc::stale_version);
+  EXPECT_TRUE(same(*mine, *blank<mlp>()));
+  EXPECT_TRUE(net::download_tensors(where, *ref, *mine));
+}
+TEST(TcpDownload, IntoAnyConsumer) {
+  const auto source = random_model<mlp>(1);
+  auto owner = net::downloader::open({});
+  const auto ref = owner->add_tensors(*source);
+  serving server(*owner);
+  tp::digest to;
+  ASSERT_TRUE(net::pull(local(owner->port()), *ref, to));
+  EXPECT_EQ(to.value(), ref->version);
+}
+TEST(TcpDownload, SomeTensorsByName) {
+  const auto source = random_model<mlp>(1);
+  auto owner = net::downloader::open({});
+  const auto ref = owner->add_tensors(*source);
+  serving server(*owner);
+  std::int64_t step = 0;
+  const std::array views{tp::mutable_tensor_view{"step", tp::dtype::i64, {}, reinterpret_cast<std::byte*>(&step)}};
+  auto mine = tp::dynamic_image::make(std::span<const tp::mutable_tensor_view>(views));
+  using part = tp::pipeline<tp::tensor_list, tp::fixed_bytes<64_KiB>, tp::tcp>;
+  const std::array<std::string_view, 1> names{"step"};
+  const auto done = part::download_tensors(local(owner->port()), ref->id, *mine, {.tensors = names});
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_EQ(done->outcome, tp::outcome::completed);
+  EXPECT_EQ(done->bytes, 8u);
+  EXPECT_EQ(step, source->step);
+}
+TEST(TcpDownload, AKeptModelIsReleasedWhenItIsSettled) {
+  using small_net = tp::pipeline<tp::raw_tensors<tiny>, tp::whole, tp::tcp>;
+  auto owner = small_net::downloader::open({});
+  std::shared_ptr<const tiny> kept = random_model<tiny>(1);
+  const std::weak_ptr<const tiny> watched = kept;
+  const auto ref = owner->add_tensors(std::move(kept), {.recipients = 1});
+  const auto moved = owner->add_tensors(tiny{}, {.recipients = 1});
+  ASSERT_TRUE(ref && moved);
+  serving server(*owner);
+  tiny mine;
+  ASSERT_TRUE(small_net::download_tensors(local(owner->port()), *ref, mine));
+  for (int i = 0; i < 200 && !watched.expired(); ++i) std::this_thread::sleep_for(50ms);
+  EXPECT_TRUE(watched.expired());
+}
+TEST(TcpDownload, AddressesThatAreNone) {
+  for (const char* text : {"", "localhost", "127.0.0.1:x", "127.0.0.1:70000", "[::1", "no such host:1"}) {
+    const auto mine = blank<mlp>();
+    const auto done = net::download_tensors(text, tp::ref_id{1, 2}, *mine);
+    ASSERT_FALSE(done) << text;
+    EXPECT_EQ(done.error(), tp::errc::bad_address) << text;
+    EXPECT_EQ(net::downloader::open({.listen = text}).error(), tp::errc::bad_address) << text;
+  }
+}
+TEST(TcpDownload, NobodyListens) {
+  std::uint16_t port = 0;
+  {
+    raw_listener gone;
+    port = gone.port();
+  }
+  const auto mine = blank<mlp>();
+  const auto done = net::download_tensors(local(port), tp::ref_id{1, 2}, *mine);
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error(), tp::errc::connection_failed);
+  EXPECT_EQ(done.error().system, ECONNREFUSED);
+  EXPECT_EQ(net::session::connect(local(port)).error(), tp::errc::connection_failed);
+}
+TEST(TcpDownload, AnAddressInUse) {
+  auto owner = net::downloader::open({});
+  const auto second = net::downloader::open({.listen = local(owner->port())});
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error(), tp::errc::connection_failed);
+  EXPECT_EQ(second.error().system, EADDRINUSE);
+}
+
+}  // namespace
