@@ -73,6 +73,8 @@ class endpoint {
 
   /// A frame of the peer's waits here for memory, or for its answers to be taken.
   bool blocked() const noexcept { return blocked_; }
+  /// What has arrived waits in the buffer for memory: call parse() when some became free.
+  bool stalled() const noexcept { return blocked_ || (landing_ > 0 && !input_.empty()); }
   /// The peer has begun a frame and not finished it.
   bool mid_frame() const noexcept { return landing_ > 0 || discard_ > 0 || large_ != nullptr || !input_.empty(); }
 

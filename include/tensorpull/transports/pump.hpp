@@ -56,6 +56,8 @@ result<void> pump_write(Endpoint& end, Transfer& t, Stream& stream, std::span<st
 /// the system says so.
 template <class Endpoint, class Transfer, byte_stream Stream>
 result<void> pump_read(Endpoint& end, Transfer& t, Stream& stream, pumped& did, std::chrono::milliseconds patience = {}) noexcept {
+  // what waits in the buffer may find memory now, or room for its answers
+  if (const auto ok = end.parse(t); !ok) return ok;
   std::array<std::span<std::byte>, 32> spans;
   const std::size_t n = end.plan_read(t, spans, t.read_piece_bytes);
   did.wants_read = n > 0;

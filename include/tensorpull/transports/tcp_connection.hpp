@@ -135,8 +135,8 @@ class tcp_connection : public std::enable_shared_from_this<tcp_connection<Host>>
       if (did.received == 0 && (did.sent == 0 || (!readable_ && (did.write_blocked || end_.output_idle())))) break;
     }
     owing_.store(end_.mid_frame() || !end_.output_idle() || transfer_.has_value(), std::memory_order_relaxed);
-    if (!did.wants_read) host_.starving(*this);  // no memory for what comes next
-    else wait(false);
+    if (!did.wants_read || end_.stalled()) host_.starving(*this);  // no memory for what comes next
+    if (did.wants_read) wait(false);
     if (!end_.output_idle()) wait(true);
   }
 
@@ -150,10 +150,12 @@ class tcp_connection : public std::enable_shared_from_this<tcp_connection<Host>>
   result<detail::pumped> step(Transfer& t) noexcept {
     descriptor_stream stream{fd_.native_handle()};
     detail::pumped did;
-    if (const auto ok = end_.parse(t); !ok) return failure(ok.error());
     if (const auto ok = detail::pump_write(end_, t, stream, detail::thread_scratch(), did); !ok) return failure(ok.error());
     did.wants_read = true;
-    if (!readable_) return did;  // the wait for it is under way
+    if (!readable_) {  // the wait for it is under way; memory may have become free meanwhile
+      if (const auto ok = end_.parse(t); !ok) return failure(ok.error());
+      return did;
+    }
     if (const auto ok = detail::pump_read(end_, t, stream, did); !ok) return failure(ok.error());
     if (did.read_drained) readable_ = false;
     return did;
