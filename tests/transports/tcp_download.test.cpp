@@ -69,6 +69,31 @@ TEST(TcpDownload, AnotherModelIsRefusedBeforeAnythingLands) {
   server.stop();
   EXPECT_EQ(owner->status_of(*ref)->completed, 0u);
 }
+struct stack_of_layers {
+  tiny layers[60];
+};
+struct other_layers {
+  tiny layers[59];
+  std::int32_t last;
+};
+}  // namespace
+BOOST_HANA_ADAPT_STRUCT(stack_of_layers, layers);
+BOOST_HANA_ADAPT_STRUCT(other_layers, layers, last);
+namespace {
+TEST(TcpDownload, ADifferenceFarDownTheSchemaIsNamed) {
+  using here = tp::pipeline<tp::raw_tensors<stack_of_layers>, tp::fixed_bytes<64_KiB>, tp::tcp>;
+  using there = tp::pipeline<tp::raw_tensors<other_layers>, tp::fixed_bytes<64_KiB>, tp::tcp>;
+  const auto source = random_model<stack_of_layers>(1);
+  auto owner = here::downloader::open({});
+  const auto ref = owner->add_tensors(*source);
+  serving server(*owner);
+  const auto mine = blank<other_layers>();
+  const auto done = there::download_tensors(local(owner->port()), ref->id, *mine, {.per_request_timeout = 20s});
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error(), tp::errc::schema_mismatch);
+  EXPECT_FALSE(done.error().name.empty());
+  EXPECT_TRUE(same(*mine, *blank<other_layers>()));
+}
 TEST(TcpDownload, ReferencesThatAreNotThere) {
   const auto source = random_model<mlp>(1);
   const auto mine = blank<mlp>();

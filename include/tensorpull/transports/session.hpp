@@ -146,7 +146,8 @@ class until_settled {
   reference ref_;
 };
 
-/// One pull over one stream: no owner role, no buffers, nothing on the heap; all state is under 4 KiB of stack.
+/// One pull over one stream: no owner role, no buffers, nothing on the heap; all state is under 8 KiB of stack, half of it a buffer
+/// for control frames above 512 bytes.
 template <class Parts, byte_stream Stream, consumer Consumer>
 result<receipt> pull_once(Stream& stream, const reference& ref, Consumer& to, const pull_options& options = {}, typename Parts::chunking chunking = {}) noexcept {
   struct deaf {
@@ -154,7 +155,9 @@ result<receipt> pull_once(Stream& stream, const reference& ref, Consumer& to, co
     static constexpr void on_application(const message&) noexcept {}
   } handler;
   no_owner none;
-  buffer_pool<> pool;
+  // for the names of a subset, and for the other schema's pages where the schemas differ
+  alignas(8) std::array<std::byte, Parts::limits::control_frame_bytes> memory;
+  buffer_pool<> pool(memory, memory.size());
   std::array<std::byte, 0> scratch;
   pull_request request{ref.id, options.version != 0 ? options.version : ref.version, 0, nullptr, options.tensors, options.window, false};
   endpoint<typename Parts::framing, typename Parts::limits, no_owner, deaf> end(none, pool, handler);

@@ -1,0 +1,164 @@
+// Both roles over one connection: a device's round, and two ends that send at each other.
+#include "network.hpp"
+
+namespace {
+
+using namespace test;
+using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::tcp>;
+
+constexpr std::uint32_t task_kind = 1, result_kind = 2;
+
+/// The server of a round: gives each device that connects the task, pulls the update that it offers.
+struct aggregator {
+  using host_type = net::host<aggregator, net::consumer>;
+  using connection = host_type::connection;
+
+  explicit aggregator(const mlp& model) : global(model) {}
+  void connected(connection& c) { (void)c.send(task_kind, {&task, 1}, {}); }
+  void message(connection& c, const tp::message& m) {
+    kind = m.application;
+    body.assign(m.body.begin(), m.body.end());
+    if (m.references.size() == 1) (void)c.pull(m.references[0], {}, update);
+  }
+  void pulled(connection&, const tp::result<tp::receipt>& r) { ++pulls, ok = r.has_value() && r->outcome == tp::outcome::completed; }
+  void closed(connection&, const tp::error&) { ++closes; }
+
+  const mlp& global;
+  mlp update{};
+  tp::reference task{};
+  std::uint32_t kind = 0;
+  std::vector<std::byte> body;
+  int pulls = 0, closes = 0;
+  bool ok = false;
+};
+
+TEST(TcpSession, AWholeRoundOverOneConnection) {
+  const auto global = random_model<mlp>(1), trained = random_model<mlp>(2);
+  const auto server = std::make_unique<aggregator>(*global);
+  boost::asio::io_context io(1);
+  aggregator::host_type host(io, *server);
+  const auto port = host.listen("127.0.0.1:0");
+  ASSERT_TRUE(port);
+  const auto task = host.published().add_tensors(*global, {.recipients = 1});
+  ASSERT_TRUE(task);
+  server->task = *task;
+
+  std::jthread device([&] {
+    auto peer = net::session::connect(local(*port));
+    ASSERT_TRUE(peer);
+    const auto got = peer->receive(60s);
+    ASSERT_TRUE(got) << to_string(got.error().code);
+    EXPECT_EQ(got->kind, task_kind);
+    ASSERT_EQ(got->references.size(), 1u);
+    const auto mine = blank<mlp>();
+    ASSERT_TRUE(peer->download_tensors(got->references[0], *mine));
+    EXPECT_TRUE(same(*mine, *global));
+    *mine = *trained;
+    const auto up = peer->add_tensors(*mine, {.recipients = 1});
+    ASSERT_TRUE(up);
+    const std::array samples{std::byte{42}};
+    ASSERT_TRUE(peer->send(result_kind, {&*up, 1}, samples));
+    const auto served = peer->serve(tp::until_settled(*up), 60s);
+    EXPECT_TRUE(served) << to_string(served.error().code);
+    EXPECT_EQ(peer->status_of(*up)->completed, 1u);
+  });
+  const auto end = std::chrono::steady_clock::now() + 60s;
+  while (server->closes == 0 && std::chrono::steady_clock::now() < end) io.run_one_for(50ms);
+  device.join();
+  EXPECT_EQ(server->pulls, 1);
+  EXPECT_TRUE(server->ok);
+  EXPECT_EQ(server->kind, result_kind);
+  ASSERT_EQ(server->body.size(), 1u);
+  EXPECT_TRUE(same(server->update, *trained));
+  EXPECT_TRUE(host.published().settled(*task));
+  EXPECT_EQ(host.connections(), 0u);
+}
+
+TEST(TcpSession, BothEndsPullAtOnceInChunksThatFillEveryBuffer) {
+  using big = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<2_MiB>, tp::tcp>;
+  raw_listener listener;
+  auto left = big::session::connect(local(listener.port()));
+  ASSERT_TRUE(left);
+  auto accepted = listener.accept();
+  auto right = big::session::over(std::move(accepted.stream()));
+  ASSERT_TRUE(right);
+  const auto a = random_model<large>(1), b = random_model<large>(2);
+  const auto ref_a = left->add_tensors(*a, {.recipients = 1}), ref_b = right->add_tensors(*b, {.recipients = 1});
+  ASSERT_TRUE(ref_a && ref_b);
+  const auto round = [](big::session& s, const tp::reference& theirs, const tp::reference& ours, const large& expected) {
+    const auto mine = blank<large>();
+    const auto done = s.download_tensors(theirs, *mine, {.per_request_timeout = 60s});
+    ASSERT_TRUE(done) << to_string(done.error().code);
+    EXPECT_TRUE(same(*mine, expected));
+    EXPECT_EQ(done->chunks, 7u);
+    const auto served = s.serve(tp::until_settled(ours), 60s);
+    EXPECT_TRUE(served || s.settled(ours)) << to_string(served.error().code);
+  };
+  std::jthread other([&] { round(*right, *ref_a, *ref_b, *a); });
+  round(*left, *ref_b, *ref_a, *b);
+}
+
+TEST(TcpSession, MessagesOfEverySize) {
+  raw_listener listener;
+  auto left = net::session::connect(local(listener.port()));
+  auto accepted = listener.accept();
+  auto right = net::session::over(std::move(accepted.stream()));
+  ASSERT_TRUE(left && right);
+  for (const std::size_t n : {0u, 1u, 400u, 512u, 4096u, 65535u, 65536u}) {
+    const auto body = generator(n).bytes(n);
+    const std::array refs{tp::reference{{1, n}, 3, 4}, tp::reference{{5, 6}, 7, 8}};
+    ASSERT_TRUE(left->send(static_cast<std::uint32_t>(n), refs, body, 20s));
+    const auto got = right->receive(20s);
+    ASSERT_TRUE(got) << n << to_string(got.error().code);
+    EXPECT_EQ(got->kind, n);
+    EXPECT_TRUE(std::equal(got->references.begin(), got->references.end(), refs.begin(), refs.end()));
+    EXPECT_TRUE(std::equal(got->body.begin(), got->body.end(), body.begin(), body.end()));
+  }
+  EXPECT_EQ(left->send(1, {}, std::vector<std::byte>(65537)).error(), tp::errc::does_not_fit);
+  EXPECT_EQ(left->send(1, std::vector<tp::reference>(9), {}).error(), tp::errc::does_not_fit);
+  EXPECT_TRUE(left->send(9, {}, {})) << "a refused message changes nothing";
+  EXPECT_EQ(right->receive(20s)->kind, 9u);
+}
+
+TEST(TcpSession, WaitingEndsByTimeAbortAndLoss) {
+  raw_listener listener;
+  auto left = net::session::connect(local(listener.port()));
+  auto accepted = listener.accept();
+  EXPECT_EQ(left->receive(60ms).error(), tp::errc::timed_out);
+  EXPECT_EQ(left->receive(0ms).error(), tp::errc::timed_out);
+  std::stop_source stop;
+  std::jthread later([&] {
+    std::this_thread::sleep_for(50ms);
+    stop.request_stop();
+  });
+  EXPECT_EQ(left->receive(600s, stop.get_token()).error(), tp::errc::cancelled);
+  EXPECT_EQ(left->serve([](const auto&) { return false; }, 600s, stop.get_token()).error(), tp::errc::cancelled);
+  accepted.reset();
+  EXPECT_EQ(left->receive(60s).error(), tp::errc::connection_lost);
+  const auto mine = blank<mlp>();
+  EXPECT_EQ(left->download_tensors({{1, 2}, 0, 0}, *mine).error(), tp::errc::connection_lost) << "a broken session stays broken";
+  EXPECT_EQ(left->send(1, {}, {}).error(), tp::errc::connection_lost);
+}
+
+TEST(TcpSession, ManyTransfersOverOneConnection) {
+  using small_net = tp::pipeline<tp::raw_tensors<tiny>, tp::fixed_bytes<64>, tp::tcp>;
+  auto owner = small_net::downloader::open({});
+  const auto source = random_model<tiny>(1);
+  const auto ref = owner->add_tensors(*source, {.recipients = 0});
+  serving server(*owner);
+  auto peer = small_net::session::connect(local(owner->port()));
+  ASSERT_TRUE(peer);
+  for (int i = 0; i < 50; ++i) {
+    tiny mine{};
+    if (i % 3 == 2) {
+      EXPECT_EQ(peer->download_tensors({{7, 7}, 0, 0}, mine).error(), tp::errc::unknown_reference);
+      continue;
+    }
+    ASSERT_TRUE(peer->download_tensors(*ref, mine, {.window = static_cast<std::uint32_t>(i)})) << i;
+    EXPECT_TRUE(same(mine, *source));
+  }
+  server.stop();
+  EXPECT_EQ(owner->status_of(*ref)->completed, 34u);
+}
+
+}  // namespace
