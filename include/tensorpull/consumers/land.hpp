@@ -11,7 +11,7 @@
 namespace tensorpull {
 
 /// Landing in place. Borrows the destination; its contents are unspecified from the first landed byte until finish().
-/// The image's header is not kept: its bytes pass through 1 KiB of this object.
+/// The image's header is not kept: its bytes pass through 256 bytes of this object.
 class land {
  public:
   static constexpr bool irrevocable = false;
@@ -47,7 +47,7 @@ class land {
  private:
   destination_view to_;
   std::uint64_t data_start_ = 0;
-  std::array<std::byte, 1024> header_;
+  std::array<std::byte, 256> header_;
 };
 
 static_assert(consumer<land>);

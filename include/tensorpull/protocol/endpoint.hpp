@@ -2,31 +2,16 @@
 // references and pull others. Drivers (a blocking socket, an event loop, a simulation, two ends in one process) move the bytes.
 #pragma once
 
-#include <tensorpull/consumers/concept.hpp>
 #include <tensorpull/framing/segment_table.hpp>
+#include <tensorpull/protocol/answering.hpp>
 #include <tensorpull/protocol/frame_buffer.hpp>
-#include <tensorpull/protocol/stream_output.hpp>
+#include <tensorpull/protocol/long_frame.hpp>
+#include <tensorpull/protocol/no_transfer.hpp>
 
 #include <algorithm>
 #include <utility>
 
 namespace tensorpull {
-
-/// The recipient role of an end that only owns.
-struct no_transfer {
-  static constexpr std::size_t read_piece_bytes = 64 * 1024;
-  static constexpr bool next(message&) noexcept { return false; }
-  static constexpr bool next_is_long() noexcept { return false; }
-  static constexpr void fail(const error&) noexcept {}
-  static constexpr void on(const message&) noexcept {}
-  static constexpr bool on_chunk(const message&) noexcept { return false; }
-  static constexpr prepared prepare(std::span<std::span<std::byte>>, std::uint64_t) noexcept { return {}; }
-  static constexpr void landed(std::span<const std::byte>) noexcept {}
-  static constexpr std::uint64_t chunk_left() noexcept { return 0; }
-  static constexpr bool awaiting_chunk() noexcept { return false; }
-  static constexpr bool ended() noexcept { return true; }
-  static constexpr std::uint32_t next_id() noexcept { return 1; }
-};
 
 /// `Handler` has on_application(const message&), called from received(), and ready(): whether it can take one now. Size: under 2 KiB.
 template <framing Framing, class Limits, class Owner, class Handler>
@@ -35,17 +20,14 @@ class endpoint {
   using pool_type = buffer_pool<typename Owner::lock_type>;
   static constexpr std::size_t input_bytes = 512;
 
-  endpoint(Owner& owner, pool_type& pool, Handler& handler) noexcept : owner_(&owner), pool_(pool), handler_(handler) {}
-  endpoint(const endpoint&) = delete;
-  endpoint& operator=(const endpoint&) = delete;
+  endpoint(Owner& owner, pool_type& pool, Handler& handler) noexcept : answers_(owner, pool), pool_(pool), handler_(handler) {}
+  endpoint(endpoint&&) = delete;
   ~endpoint() { closed(); }
 
   /// Frees what the connection held at the owner and in the pool, and lets go of both. Called by the destructor.
   void closed() noexcept {
-    if (owner_ == nullptr) return;
-    std::exchange(owner_, nullptr)->forget(serves_);
-    output_.drop_parcel(pool_);
-    if (large_ != nullptr) pool_.release(std::exchange(large_, nullptr));
+    answers_.close();
+    long_.end(pool_);
   }
 
   /// From now on answers may come; call it before a transfer is driven for the first time. One transfer at a time.
@@ -61,25 +43,17 @@ class endpoint {
 
   /// busy: the message before has not been sent yet, or the pool is empty. does_not_fit: too long.
   result<void> send_application(std::uint32_t kind, std::span<const reference> references, std::span<const std::byte> body) noexcept {
-    if (body.size() > Limits::application_body_bytes || references.size() > Limits::application_references) return failure(errc::does_not_fit, body.size());
-    message m;
-    m.kind = message_kind::application;
-    m.application = kind;
-    m.references = references;
-    m.body = body;
-    return output_.push_parcel(m, pool_);
+    return answers_.output.push_application(kind, references, body, pool_);
   }
-  bool send_control(const message& m) noexcept { return output_.push_control(m); }
+  bool send_control(const message& m) noexcept { return answers_.output.push_control(m); }
 
-  /// A frame of the peer's waits here for memory, or for its answers to be taken.
-  bool blocked() const noexcept { return blocked_; }
   /// What has arrived waits in the buffer for memory: call parse() when some became free.
   bool stalled() const noexcept { return blocked_ || (landing_ > 0 && !input_.empty()); }
   /// The peer has begun a frame and not finished it.
-  bool mid_frame() const noexcept { return landing_ > 0 || discard_ > 0 || large_ != nullptr || !input_.empty(); }
+  bool mid_frame() const noexcept { return landing_ > 0 || discard_ > 0 || long_.begun() || !input_.empty(); }
 
   /// Everything has been handed to the transport.
-  bool output_idle() const noexcept { return output_.idle(); }
+  bool output_idle() const noexcept { return answers_.output.idle(); }
 
   /// Collects what to write; nothing in the plan: nothing to write now.
   template <class Transfer>
@@ -87,19 +61,19 @@ class endpoint {
     if (blocked_)
       if (const auto ok = parse(t); !ok) return ok;
     message m;
-    while (!output_.control_full() && (!t.next_is_long() || (output_.parcel_free() && pool_.available() > 0)) && t.next(m)) {
+    while (!answers_.output.control_full() && (!t.next_is_long() || (answers_.output.parcel_free() && pool_.available() > 0)) && t.next(m)) {
       if (m.kind == message_kind::locate) {
         // more names than one control frame carries: the transfer fails, the connection goes on
-        if (const auto ok = output_.push_parcel(m, pool_, Limits::control_frame_bytes); !ok) t.fail(ok.error());
+        if (const auto ok = answers_.output.push_parcel(m, pool_, Limits::control_frame_bytes); !ok) t.fail(ok.error());
       } else {
-        output_.push_control(m);
+        answers_.output.push_control(m);
       }
     }
-    return output_.plan(plan, *owner_, scratch, most);
+    return answers_.plan(plan, scratch, most);
   }
   template <class Transfer>
   result<void> written(Transfer& t, const write_plan& plan, std::size_t n) noexcept {
-    output_.sent(plan, n, *owner_, pool_);
+    answers_.sent(plan, n);
     return blocked_ && n > 0 ? parse(t) : result<void>{};
   }
 
@@ -109,9 +83,9 @@ class endpoint {
   std::size_t plan_read(Transfer& t, std::span<std::span<std::byte>> out, std::size_t most) noexcept {
     std::size_t n = 0;
     drop_if_ended(t);
-    if (large_ != nullptr) {
-      if (large_have_ == large_size_) return 0;  // whole, and waiting to be taken; an empty span would read like the end of the stream
-      out[0] = {large_ + large_have_, large_size_ - large_have_};
+    if (long_.begun()) {
+      if (long_.whole()) return 0;  // waiting to be taken; an empty span would read like the end of the stream
+      out[0] = long_.room();
       return 1;
     }
     if (landing_ > 0 && input_.empty()) {
@@ -119,35 +93,26 @@ class endpoint {
       if (p.bytes == 0) return 0;
       n = p.pieces;
       if (p.bytes < landing_ || !t.awaiting_chunk()) return n;
-      // the padding and the next prefix, in the same call
-      const std::size_t padding = static_cast<std::size_t>((8 - (phase_ + landing_) % 8) % 8);
-      const auto rest = input_.space(static_cast<std::size_t>((phase_ + landing_) % 8), padding + detail::payload_prefix::bytes);
-      out[n++] = rest;
+      const auto end = static_cast<std::size_t>((phase_ + landing_) % 8);
+      out[n++] = input_.space(end, (8 - end) % 8 + prefix::bytes);  // the padding and the next prefix, in the same call
       return n;
     }
     if (blocked_ && input_.full()) return 0;
-    const auto rest = input_.space(phase_ % 8, input_bytes);
-    if (!rest.empty()) out[n++] = rest;
-    return n;
+    out[0] = input_.space(phase_ % 8, input_bytes);
+    return out[0].empty() ? 0 : 1;
   }
 
   /// n bytes arrived in the spans of the last plan_read(). An error: close the connection; the peer broke the protocol.
   template <class Transfer>
   result<void> received(Transfer& t, std::span<const std::span<std::byte>> spans, std::size_t n) noexcept {
     phase_ = static_cast<std::uint8_t>((phase_ + n) % 8);
-    if (large_ != nullptr) {
-      large_have_ += n;
-      return parse(t);
-    }
     for (const auto& s : spans) {
       const std::size_t here = std::min(n, s.size());
       if (here == 0) break;
       n -= here;
-      if (landing_ > 0 && input_.empty()) {
-        land(t, s.first(here));
-      } else {
-        input_.filled_more(here);
-      }
+      if (long_.begun()) long_.filled_more(here);
+      else if (landing_ > 0 && input_.empty()) land(t, s.first(here));
+      else input_.filled_more(here);
     }
     return parse(t);
   }
@@ -158,11 +123,10 @@ class endpoint {
     blocked_ = false;
     while (!blocked_) {
       drop_if_ended(t);
-      if (large_ != nullptr) {
-        if (large_have_ < large_size_) return {};
-        const auto ok = accept(t, {large_, large_size_});
-        if (!ok) return ok;
-        if (!blocked_) pool_.release(std::exchange(large_, nullptr));
+      if (long_.begun()) {
+        if (!long_.whole()) return {};
+        if (const auto ok = accept(t, long_.bytes()); !ok) return ok;
+        if (!blocked_) long_.end(pool_);
         continue;
       }
       const auto have = input_.filled();
@@ -170,11 +134,7 @@ class endpoint {
         if (have.empty()) return {};
         if (!land_from_input(t, have)) return blocked_ = true, result<void>{};
       } else if (discard_ > 0 || padding_ > 0) {
-        std::uint64_t& left = discard_ > 0 ? discard_ : padding_;
-        const auto here = std::min<std::uint64_t>(have.size(), left);
-        input_.consume(static_cast<std::size_t>(here));
-        left -= here;
-        if (left > 0) return {};
+        if (!skip(discard_ > 0 ? discard_ : padding_)) return {};
       } else {
         const auto more = parse_frame(t, have);
         if (!more) return failure(more.error());
@@ -186,7 +146,6 @@ class endpoint {
 
  private:
   using prefix = detail::payload_prefix;
-  static constexpr std::size_t most_payload_frame = static_cast<std::size_t>(prefix::frame_bytes(max_payload_bytes));
   static constexpr std::size_t largest_frame = Limits::application_body_bytes + Limits::application_references * 32 + 256;
 
   /// One frame at the head of the buffer. False: more bytes are needed.
@@ -194,7 +153,8 @@ class endpoint {
   result<bool> parse_frame(Transfer& t, std::span<const std::byte> have) noexcept {
     if (have.size() < 24) {
       // a short frame cannot be told from the head of a long one; its length can
-      const auto size = detail::measure_frame(have, pulls_ ? most_payload_frame : largest_frame, Limits::control_frame_segments);
+      const auto most = pulls_ ? static_cast<std::size_t>(prefix::frame_bytes(max_payload_bytes)) : largest_frame;
+      const auto size = detail::measure_frame(have, most, Limits::control_frame_segments);
       if (!size) return failure(size.error());
       if (!*size || have.size() < **size) return false;
     } else if (prefix::announces_payload(have)) {
@@ -211,19 +171,14 @@ class endpoint {
     if (!size) return failure(size.error());
     if (!*size) return false;
     if (have.size() >= **size) {
-      const auto ok = accept(t, have.first(**size));
-      if (!ok) return failure(ok.error());
+      if (const auto ok = accept(t, have.first(**size)); !ok) return failure(ok.error());
       if (!blocked_) input_.consume(**size);
-      return true;
+    } else {
+      if (**size + 8 <= input_bytes) return false;
+      if (**size > pool_.buffer_bytes()) return failure(errc::too_large, **size);
+      blocked_ = !long_.begin(pool_, **size, have);
+      if (!blocked_) input_.consume(have.size());
     }
-    if (**size + 8 <= input_bytes) return false;
-    if (**size > pool_.buffer_bytes()) return failure(errc::too_large, **size);
-    large_ = pool_.acquire();
-    if (large_ == nullptr) return blocked_ = true, true;
-    large_size_ = **size;
-    large_have_ = have.size();
-    std::memcpy(large_, have.data(), have.size());
-    input_.consume(have.size());
     return true;
   }
 
@@ -243,20 +198,10 @@ class endpoint {
     if (m.kind == message_kind::application) {
       if (!handler_.ready()) return blocked_ = true, result<void>{};
       handler_.on_application(m);
-    } else if (m.kind == message_kind::locate) {
-      if (!output_.parcel_free() || output_.replies_full()) return blocked_ = true, result<void>{};
-      if (pool_.available() == 0) {  // waiting for a buffer while holding one could wait for ever
-        output_.push({message_kind::refused, status::busy, m.id, 0, 0, 0, m.ref, m.version, 0, 0, 0});
-        return {};
-      }
-      std::array<byte_range, Limits::control_frame_bytes / 32> ranges;
-      message answer;
-      owner_->locate(serves_, m, ranges, answer);
-      return output_.push_answer(answer, pool_);
     } else if (is_request(m.kind)) {
-      if (output_.replies_full()) return blocked_ = true, result<void>{};
-      pending_reply r;
-      if (owner_->handle(serves_, m, r)) output_.push(r);
+      const auto answered = answers_.take(m);
+      if (!answered) return failure(answered.error());
+      blocked_ = !*answered;
     } else if (m.kind == message_kind::nothing || !pulls_) {
       return failure(errc::unexpected_message, static_cast<std::uint64_t>(m.kind));
     } else {
@@ -269,6 +214,11 @@ class endpoint {
   void land(Transfer& t, std::span<const std::byte> bytes) noexcept {
     t.landed(bytes);
     landing_ -= bytes.size();
+  }
+  bool skip(std::uint64_t& left) noexcept {
+    const auto here = std::min<std::uint64_t>(input_.filled().size(), left);
+    input_.consume(static_cast<std::size_t>(here));
+    return (left -= here) == 0;
   }
   /// The payload's first bytes came together with its prefix: they are copied. False: the consumer has no memory now.
   template <class Transfer>
@@ -285,14 +235,11 @@ class endpoint {
     return true;
   }
 
-  Owner* owner_;  // null once closed() was called: what it points to may be gone
+  detail::answering<Framing, Limits, Owner> answers_;
   pool_type& pool_;
   Handler& handler_;
-  [[no_unique_address]] typename Owner::link serves_{};
-  stream_output<Framing, Limits, Owner> output_{};
   detail::frame_buffer<input_bytes> input_{};
-  std::byte* large_ = nullptr;
-  std::size_t large_size_ = 0, large_have_ = 0;
+  detail::long_frame<pool_type> long_{};
   std::uint64_t landing_ = 0, discard_ = 0, padding_ = 0;
   std::uint32_t next_id_ = 1;
   std::uint8_t phase_ = 0;

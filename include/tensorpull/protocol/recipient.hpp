@@ -6,6 +6,7 @@
 #include <tensorpull/core/checked.hpp>
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/protocol/messages.hpp>
+#include <tensorpull/protocol/pull_request.hpp>
 #include <tensorpull/protocol/receipt.hpp>
 #include <tensorpull/protocol/schema_comparison.hpp>
 
@@ -13,17 +14,6 @@
 #include <array>
 
 namespace tensorpull {
-
-/// What a recipient asks for and expects.
-struct pull_request {
-  ref_id ref{};
-  std::uint64_t version = 0;                      ///< 0: whatever is published now
-  std::uint64_t fingerprint = 0;                  ///< 0: any schema
-  const image_schema* schema = nullptr;           ///< own schema: to cut by tensors and to name the first difference; borrowed
-  std::span<const std::string_view> subset{};     ///< names of the tensors wanted, all of `schema`'s; empty: the whole image; borrowed
-  std::uint32_t window = 4;                       ///< requests in flight; the owner may allow fewer
-  bool chunk_digests = false;
-};
 
 /// What an accepted message means to the one who drives the machine.
 enum class recipient_event : std::uint8_t { nothing, described, chunk, ignored_chunk, confirmed };
@@ -113,7 +103,6 @@ class recipient {
   void settle() noexcept { phase_ = phase::settled; }
 
   bool describing() const noexcept { return phase_ == phase::start || phase_ == phase::describing; }
-  bool settled() const noexcept { return phase_ == phase::settled; }
   bool awaiting_chunk() const noexcept { return in_flight_ > 0; }
   /// Bytes received up to the last accepted chunk, that chunk included.
   std::uint64_t received() const noexcept { return received_; }
@@ -196,8 +185,9 @@ class recipient {
     if (phase_ == phase::comparing || phase_ == phase::settled || in_flight_ == 0) return recipient_event::ignored_chunk;
     if (m.id != expected_id_) return m.id < expected_id_ ? result<recipient_event>(recipient_event::ignored_chunk) : failure(errc::wrong_payload, received_);
     if (phase_ != phase::pulling) return failure(errc::unexpected_message, received_);
+    if (m.version != version_) return failure(errc::stale_version, received_);
     const std::uint64_t wanted = length_at(expected_, ranges_[expected_range_].end);
-    if (m.version != version_ || m.offset != expected_ || m.nonce != nonce_ || m.length != wanted) return failure(errc::wrong_payload, received_);
+    if (m.offset != expected_ || m.nonce != nonce_ || m.length != wanted) return failure(errc::wrong_payload, received_);
     advance(expected_, expected_range_, wanted);
     received_ += wanted;
     --in_flight_;

@@ -15,6 +15,9 @@ struct serve {
   std::uint64_t nonce = 0;
   std::uint64_t subset_digest = 0;
   std::uint64_t subset_end = 0;
+  /// How this recipient was counted when it ended before: one that asks again replaces its count, it does not add one.
+  enum class count : std::uint8_t { none, completed, completed_unverified, failed, cancelled };
+  count counted = count::none;
   bool subset = false;
   bool provisional = false;
   bool final = false;
@@ -39,10 +42,12 @@ class serve_table {
       if (room == nullptr && (!s.open() || gone(s))) room = &s;
     }
     if (room == nullptr) return nullptr;
+    const auto counted = room->generation == generation && room->slot == slot ? room->counted : serve::count::none;
     *room = {};
+    room->counted = counted;
     room->slot = slot;
     room->generation = generation;
-    room->nonce = make_nonce();
+    room->nonce = make_nonce(counted != serve::count::none);
     return room;
   }
 

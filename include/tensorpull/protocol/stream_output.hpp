@@ -79,6 +79,17 @@ class stream_output {
     return ok;
   }
 
+  /// An application message: busy as above; does_not_fit: body or references above the limits.
+  result<void> push_application(std::uint32_t kind, std::span<const reference> references, std::span<const std::byte> body, pool_type& pool) noexcept {
+    if (body.size() > Limits::application_body_bytes || references.size() > Limits::application_references) return failure(errc::does_not_fit, body.size());
+    message m;
+    m.kind = message_kind::application;
+    m.application = kind;
+    m.references = references;
+    m.body = body;
+    return push_parcel(m, pool);
+  }
+
   /// Collects what is to be sent, at most `most` bytes and a bit. `scratch` (64 KiB) holds prefixes, header text and packed elements until
   /// sent(). connection_lost: a chunk was half sent when it was withdrawn, so the stream cannot go on.
   result<void> plan(write_plan& out, Owner& owner, std::span<std::byte> scratch, std::size_t most) noexcept {

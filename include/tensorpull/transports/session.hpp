@@ -76,7 +76,7 @@ class session {
   result<application_message> receive(std::chrono::milliseconds timeout = std::chrono::seconds(600), const std::stop_token& stop = {}) noexcept {
     s_->box.clear();
     no_transfer none;
-    if (s_->end.blocked())
+    if (s_->end.stalled())
       if (const auto ok = s_->end.parse(none); !ok) return broke(ok.error());
     if (const auto ok = run_until([&] { return s_->box.full(); }, timeout, stop); !ok) return failure(ok.error());
     return s_->box.message();
@@ -85,7 +85,10 @@ class session {
   /// Answers the other end until `until(session)` is true.
   template <class Until>
   result<void> serve(Until until, std::chrono::milliseconds timeout = std::chrono::seconds(600), const std::stop_token& stop = {}) {
-    return run_until([&] { return until(std::as_const(*this)); }, timeout, stop);
+    const auto held = run_until([&] { return until(std::as_const(*this)); }, timeout, stop);
+    // the answer to what made it true has not left yet, and the caller may close now
+    if (held) (void)run_until([&] { return s_->end.output_idle(); }, timeout, stop);
+    return held;
   }
 
  private:

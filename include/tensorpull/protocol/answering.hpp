@@ -1,0 +1,59 @@
+// The owner's role at one end of a connection: which of its references the peer uses, and the answers that wait to be sent.
+#pragma once
+
+#include <tensorpull/protocol/stream_output.hpp>
+
+#include <array>
+#include <utility>
+
+namespace tensorpull::detail {
+
+template <framing Framing, class Limits, class Owner>
+class answering {
+ public:
+  using pool_type = buffer_pool<typename Owner::lock_type>;
+
+  answering(Owner& owner, pool_type& pool) noexcept : owner_(&owner), pool_(pool) {}
+
+  /// Lets go of the owner and the pool: both may be gone afterwards.
+  void close() noexcept {
+    if (owner_ == nullptr) return;
+    std::exchange(owner_, nullptr)->forget(serves_);
+    output.drop_parcel(pool_);
+  }
+
+  /// Answers a request. False: there is no room for the answer yet, ask again after something was sent.
+  result<bool> take(const message& m) noexcept {
+    if (output.replies_full() || (m.kind == message_kind::locate && !output.parcel_free())) return false;
+    if (m.kind == message_kind::locate) {
+      if (const auto ok = locate(m); !ok) return failure(ok.error());
+      return true;
+    }
+    pending_reply r;
+    if (owner_->handle(serves_, m, r)) output.push(r);
+    return true;
+  }
+
+  result<void> plan(write_plan& p, std::span<std::byte> scratch, std::size_t most) noexcept { return output.plan(p, *owner_, scratch, most); }
+  void sent(const write_plan& p, std::size_t n) noexcept { output.sent(p, n, *owner_, pool_); }
+
+  stream_output<Framing, Limits, Owner> output{};
+
+ private:
+  result<void> locate(const message& m) noexcept {
+    if (pool_.available() == 0) {  // waiting for a buffer while holding one could wait for ever
+      output.push({message_kind::refused, status::busy, m.id, 0, 0, 0, m.ref, m.version, 0, 0, 0});
+      return {};
+    }
+    std::array<byte_range, Limits::control_frame_bytes / 32> ranges;
+    message answer;
+    owner_->locate(serves_, m, ranges, answer);
+    return output.push_answer(answer, pool_);
+  }
+
+  Owner* owner_;  // null once close() was called
+  pool_type& pool_;
+  [[no_unique_address]] typename Owner::link serves_{};
+};
+
+}  // namespace tensorpull::detail

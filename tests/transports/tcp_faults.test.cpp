@@ -1,0 +1,230 @@
+// Peers that vanish, say nothing, say the wrong thing, or are slow.
+#include "network.hpp"
+
+namespace {
+
+using namespace test;
+using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::tcp>;
+
+tp::host_options impatient() {
+  tp::host_options o;
+  o.budgets.accept = o.budgets.stall = 200ms;
+  return o;
+}
+
+/// An owner of one random model that runs on a thread of its own.
+struct good_owner {
+  std::unique_ptr<mlp> source = random_model<mlp>(1);
+  tp::result<net::downloader> owner;
+  tp::reference ref{};
+  std::optional<serving> server;
+
+  explicit good_owner(const tp::host_options& options = {}) : owner(net::downloader::open({.host = options})) {
+    ref = *owner->add_tensors(*source);
+    server.emplace(*owner);
+  }
+  std::string where() const { return local(owner->port()); }
+  void expect_download() const {
+    const auto mine = blank<mlp>();
+    const auto done = net::download_tensors(where(), ref, *mine, {.per_request_timeout = 60s});
+    ASSERT_TRUE(done) << to_string(done.error().code);
+    EXPECT_TRUE(same(*mine, *source));
+  }
+  /// Waits until no connection is left; then asks on this thread.
+  std::size_t connections_left() {
+    for (int i = 0; i < 100; ++i) {
+      server->stop();
+      if (owner->connections() == 0) break;
+      server.emplace(*owner);
+      std::this_thread::sleep_for(50ms);
+    }
+    server->stop();
+    return owner->connections();
+  }
+};
+
+/// Carries everything to the owner and back, and cuts the connection after `most` bytes of answers.
+void relay(raw_listener& listener, std::uint16_t to, std::size_t most, bool by_reset) {
+  raw_peer client = listener.accept(), owner(to);
+  std::vector<std::byte> piece(4096);
+  const std::array<std::span<std::byte>, 1> in{piece};
+  for (std::size_t carried = 0;;) {
+    const auto asked = client.stream().read_some(in);
+    if (asked.status == tp::io_status::closed) return;
+    if (asked.bytes > 0 && !owner.say(std::span(piece).first(asked.bytes))) return;
+    const auto answered = owner.stream().read_some(in);
+    const std::size_t n = std::min(answered.bytes, most - carried);
+    if (n > 0 && !client.say(std::span(piece).first(n))) return;
+    if ((carried += n) == most) break;
+    if (asked.bytes + answered.bytes == 0) client.stream().wait(true, false, 1ms);
+  }
+  if (by_reset) client.reset();
+}
+
+TEST(TcpFaults, T4_ConnectionsCutAfterAnyByteAreLost) {
+  const good_owner g;
+  raw_listener listener;
+  generator random(4);
+  for (int i = 0; i < 20; ++i) {
+    const std::size_t most = i < 5 ? std::array<std::size_t, 5>{0, 1, 100, 200, 66'000}[static_cast<std::size_t>(i)] : static_cast<std::size_t>(random.below(400'000));
+    std::jthread middle([&] { relay(listener, g.owner->port(), most, i % 2 == 0); });
+    const auto mine = blank<mlp>();
+    const auto done = net::download_tensors(local(listener.port()), g.ref, *mine, {.per_request_timeout = 60s});
+    ASSERT_FALSE(done) << most;
+    EXPECT_EQ(done.error(), tp::errc::connection_lost) << most;
+    EXPECT_LE(done.error().at, most);
+    if (i % 2 == 1) EXPECT_GE(done.error().at + 2000, most) << "all that came before an orderly end has landed";
+    if (done.error().at == 0) EXPECT_TRUE(same(*mine, *blank<mlp>()));
+  }
+  g.expect_download();
+}
+TEST(TcpFaults, APeerThatNeverAnswersTimesOut) {
+  raw_listener deaf;
+  const auto mine = blank<mlp>();
+  for (const auto budget : {0ms, 1ms, 200ms}) {
+    const auto done = net::download_tensors(local(deaf.port()), tp::ref_id{1, 2}, *mine, {.per_request_timeout = budget});
+    ASSERT_FALSE(done);
+    EXPECT_EQ(done.error(), tp::errc::timed_out);
+    EXPECT_EQ(done.error().at, 0u);
+  }
+}
+TEST(TcpFaults, T7_TheLongestBudgetDoesNotOverflow) {
+  const good_owner g;
+  const auto mine = blank<mlp>();
+  EXPECT_TRUE(net::download_tensors(g.where(), g.ref, *mine, {.per_request_timeout = std::chrono::milliseconds::max()}));
+}
+
+/// Asks to stop once so many bytes have landed.
+struct stopping : tp::land {
+  std::stop_source* source;
+  std::uint64_t at;
+  stopping(mlp& m, std::stop_source& s, std::uint64_t a) : tp::land(tp::raw_tensors<mlp>::destination(m)), source(&s), at(a) {}
+  tp::result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
+    if (offset + bytes.size() >= at) source->request_stop();
+    return tp::land::commit(offset, bytes);
+  }
+};
+TEST(TcpFaults, AbortBeforeWhileWaitingAndBetweenChunks) {
+  good_owner g;
+  const auto mine = blank<mlp>();
+  std::stop_source at_once;
+  at_once.request_stop();
+  const auto none = net::download_tensors(g.where(), g.ref, *mine, {.stop = at_once.get_token()});
+  EXPECT_EQ(none.error(), tp::errc::cancelled);
+  EXPECT_TRUE(same(*mine, *blank<mlp>()));
+
+  raw_listener deaf;
+  std::stop_source later;
+  std::jthread timer([&] {
+    std::this_thread::sleep_for(100ms);
+    later.request_stop();
+  });
+  EXPECT_EQ(net::download_tensors(local(deaf.port()), g.ref, *mine, {.stop = later.get_token()}).error(), tp::errc::cancelled);
+
+  std::stop_source half;
+  stopping to(*mine, half, 200'000);
+  const auto cut = net::pull(g.where(), g.ref, to, {.stop = half.get_token()});
+  ASSERT_FALSE(cut);
+  EXPECT_EQ(cut.error(), tp::errc::cancelled);
+  EXPECT_GE(cut.error().at, 200'000u);
+  EXPECT_LT(cut.error().at, sizeof(mlp));
+  EXPECT_EQ(g.connections_left(), 0u);
+  EXPECT_EQ(g.owner->status_of(g.ref)->completed, 0u);
+}
+
+TEST(TcpFaults, F16_GarbageIsClosedAndCostsNobodyElse) {
+  good_owner g(impatient());
+  const std::string zeros(64 * 1024, '\0');
+  std::size_t before = 0;
+  {
+    const std::string tls("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11);
+    before = descriptors();
+    for (const std::string_view text : {std::string_view("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), std::string_view(zeros), std::string_view(tls),
+                                        std::string_view("SSH-2.0-OpenSSH_9.2\r\n"), std::string_view("\xff\xff\xff\xff\xff\xff\xff\xff", 8)}) {
+      raw_peer peer(g.owner->port());
+      (void)peer.say(text);
+      EXPECT_TRUE(peer.hear_end()) << text.substr(0, 10);
+      g.expect_download();
+    }
+  }
+  EXPECT_EQ(g.connections_left(), 0u);
+  EXPECT_EQ(descriptors(), before);
+}
+TEST(TcpFaults, F6_ARequestCutAnywhereThenSilenceIsClosed) {
+  good_owner g(impatient());
+  tp::message m;
+  m.kind = tp::message_kind::describe;
+  m.id = 1;
+  m.ref = g.ref.id;
+  alignas(8) std::array<std::byte, 512> frame{};
+  const auto n = tp::capnp_framing::encode(m, frame);
+  ASSERT_TRUE(n);
+  const std::size_t before = descriptors();
+  {
+    std::vector<raw_peer> peers;
+    for (std::size_t k = 0; k < *n; k += 3) {
+      peers.emplace_back(g.owner->port());
+      EXPECT_TRUE(peers.back().say(std::span(frame).first(k)));
+    }
+    g.expect_download();
+    for (auto& p : peers) EXPECT_TRUE(p.hear_end());
+  }
+  EXPECT_EQ(g.connections_left(), 0u);
+  EXPECT_EQ(descriptors(), before);
+}
+TEST(TcpFaults, T5_AHalfCloseAfterARequestLeaksNothing) {
+  good_owner g;
+  tp::message m;
+  m.kind = tp::message_kind::pull;
+  m.id = 1;
+  m.ref = g.ref.id;
+  m.length = 64 * 1024;
+  alignas(8) std::array<std::byte, 512> frame{};
+  const auto n = tp::capnp_framing::encode(m, frame);
+  {
+    raw_peer peer(g.owner->port());
+    EXPECT_TRUE(peer.say(std::span(frame).first(*n)));
+    peer.half_close();
+    EXPECT_TRUE(peer.hear_end());
+  }
+  g.expect_download();
+  EXPECT_EQ(g.connections_left(), 0u);
+}
+TEST(TcpFaults, T2_ConnectionsThatSayNothingAreClosed) {
+  good_owner g(impatient());
+  std::vector<raw_peer> peers;
+  for (int i = 0; i < 100; ++i) peers.emplace_back(g.owner->port());
+  g.expect_download();
+  for (auto& p : peers) EXPECT_TRUE(p.hear_end());
+  EXPECT_EQ(g.connections_left(), 0u);
+}
+TEST(TcpFaults, MoreConnectionsThanAllowedWaitForOneToEnd) {
+  tp::host_options options;
+  options.max_connections = 2;
+  good_owner g(options);
+  std::optional<raw_peer> first(g.owner->port()), second(g.owner->port());
+  const auto mine = blank<mlp>();
+  std::this_thread::sleep_for(100ms);
+  EXPECT_EQ(net::download_tensors(g.where(), g.ref, *mine, {.per_request_timeout = 300ms}).error(), tp::errc::timed_out);
+  first.reset();
+  g.expect_download();
+}
+TEST(TcpFaults, ASlowReaderDelaysNobody) {
+  struct sleepy : tp::land {
+    using tp::land::land;
+    tp::result<void> chunk(std::uint64_t, std::uint64_t) noexcept {
+      std::this_thread::sleep_for(30ms);
+      return {};
+    }
+  };
+  const good_owner g;
+  std::jthread slow([&] {
+    const auto mine = blank<mlp>();
+    sleepy to(tp::raw_tensors<mlp>::destination(*mine));
+    EXPECT_TRUE(net::pull(g.where(), g.ref, to));
+    EXPECT_TRUE(same(*mine, *g.source));
+  });
+  for (int i = 0; i < 20; ++i) g.expect_download();
+}
+
+}  // namespace
