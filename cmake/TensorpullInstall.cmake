@@ -21,6 +21,7 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/tensorpullConfigVersion.
 install(FILES
   "${PROJECT_BINARY_DIR}/tensorpullConfig.cmake"
   "${PROJECT_BINARY_DIR}/tensorpullConfigVersion.cmake"
+  cmake/FindTensorpullCapnProto.cmake
   cmake/FindTensorpullXxhash.cmake
   cmake/TensorpullDependencies.cmake
   cmake/TensorpullProtocol.cmake

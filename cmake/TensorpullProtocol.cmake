@@ -9,7 +9,7 @@ function(tensorpull_generate_protocol include output)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${schema}")
 
   file(SHA256 "${schema}" digest)
-  set(wanted "${digest} ${CapnProto_VERSION} ${CAPNP_EXECUTABLE} ${CAPNPC_CXX_EXECUTABLE}")
+  set(wanted "${digest} ${TensorpullCapnProto_VERSION} ${CAPNP_EXECUTABLE} ${CAPNPC_CXX_EXECUTABLE}")
   if(EXISTS "${header}" AND EXISTS "${stamp}")
     file(READ "${stamp}" present)
     if(present STREQUAL wanted)
@@ -17,11 +17,9 @@ function(tensorpull_generate_protocol include output)
     endif()
   endif()
 
-  get_target_property(imports CapnProto::capnp INTERFACE_INCLUDE_DIRECTORIES)
-  list(TRANSFORM imports PREPEND "-I")
   file(MAKE_DIRECTORY "${output}/tensorpull/framing")
   execute_process(
-    COMMAND "${CAPNP_EXECUTABLE}" compile ${imports} --src-prefix=tensorpull/framing
+    COMMAND "${CAPNP_EXECUTABLE}" compile "-I${TensorpullCapnProto_INCLUDE_DIR}" --src-prefix=tensorpull/framing
             "-o${CAPNPC_CXX_EXECUTABLE}:${output}/tensorpull/framing" tensorpull/framing/protocol.capnp
     WORKING_DIRECTORY "${include}"
     RESULT_VARIABLE status
@@ -32,11 +30,11 @@ function(tensorpull_generate_protocol include output)
   file(REMOVE "${output}/tensorpull/framing/protocol.capnp.c++")
   file(STRINGS "${header}" version_check REGEX "CAPNP_VERSION != [0-9]+")
   string(REGEX MATCH "[0-9]+" tool_version "${version_check}")
-  string(REGEX MATCH "^([0-9]+)\\.([0-9]+)\\.([0-9]+)" unused "${CapnProto_VERSION}")
+  string(REGEX MATCH "^([0-9]+)\\.([0-9]+)\\.([0-9]+)" unused "${TensorpullCapnProto_VERSION}")
   math(EXPR library_version "${CMAKE_MATCH_1} * 1000000 + ${CMAKE_MATCH_2} * 1000 + ${CMAKE_MATCH_3}")
   if(tool_version AND NOT tool_version EQUAL library_version)
     message(FATAL_ERROR "tensorpull: ${CAPNP_EXECUTABLE} is of version ${tool_version}, but the Cap'n Proto library found is "
-                        "${CapnProto_VERSION}; set CAPNP_EXECUTABLE and CAPNPC_CXX_EXECUTABLE to that library's tools")
+                        "${TensorpullCapnProto_VERSION}; set CAPNP_EXECUTABLE and CAPNPC_CXX_EXECUTABLE to that library's tools")
   endif()
   file(WRITE "${stamp}" "${wanted}")
 endfunction()

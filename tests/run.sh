@@ -77,8 +77,7 @@ step() {
   local leg=$1 what=$2
   shift 2
   "$@" >>"$log" 2>&1 && return
-  grep -E 'error: |^FAILED|CMake Error|undefined reference' "$log" | head -n 20 >&2 || true
-  tail -n 30 "$log" >&2
+  grep -E -A 3 'error: |^FAILED|CMake Error|undefined reference' "$log" | grep -vE '^\[[0-9]+/' | cut -c 1-300 | head -n 60 >&2 || tail -n 30 "$log" >&2
   failed=$((failed + 1))
   say "$leg: $what failed; the whole output is in ${log#"$root"/}" >&2
   return 1

@@ -285,7 +285,7 @@ TEST(Endpoint, A_long_frame_waits_for_a_buffer_and_goes_on_when_one_is_free) {
     ASSERT_TRUE(p.left.end.send_application(1, {}, text));
     p.run(idle, idle, [] { return false; });
     EXPECT_EQ(p.right.box.count, 0u);
-    EXPECT_TRUE(p.right.end.blocked());
+    EXPECT_TRUE(p.right.end.stalled());
     EXPECT_FALSE(p.right_error);
     p.right.pool.release(kept[0]);
     EXPECT_TRUE(p.run(idle, idle, [&] { return p.right.box.count == 1; }));

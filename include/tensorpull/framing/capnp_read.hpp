@@ -8,6 +8,7 @@
 #include <tensorpull/framing/protocol.capnp.h>
 
 #include <array>
+#include <new>
 
 namespace tensorpull::detail {
 
@@ -49,7 +50,7 @@ result<void> read_rows(wire::SchemaPage::Reader p, message& m, Storage& lists) {
     const auto shape = tensors[i].getShape();
     if (shape.size() > lists.dims.size() - dims) return failure(errc::too_large, shape.size());
     for (unsigned k = 0; k < shape.size(); ++k) lists.dims[dims + k] = shape[k];
-    std::construct_at(&lists.rows[i], schema_row{as_view(tensors[i].getName()), as_view(tensors[i].getDtype()), {lists.dims.data() + dims, shape.size()}});
+    ::new (static_cast<void*>(&lists.rows[i])) schema_row{as_view(tensors[i].getName()), as_view(tensors[i].getDtype()), {lists.dims.data() + dims, shape.size()}};
     dims += shape.size();
   }
   m.rows = {lists.rows.data(), tensors.size()};
@@ -62,7 +63,7 @@ result<void> read_application(wire::Application::Reader a, message& m, Storage& 
   const auto refs = a.getReferences();
   if (refs.size() > lists.references.size()) return failure(errc::too_large, refs.size());
   for (unsigned i = 0; i < refs.size(); ++i)
-    std::construct_at(&lists.references[i], reference{{refs[i].getRefHigh(), refs[i].getRefLow()}, refs[i].getVersion(), refs[i].getFingerprint()});
+    ::new (static_cast<void*>(&lists.references[i])) reference{{refs[i].getRefHigh(), refs[i].getRefLow()}, refs[i].getVersion(), refs[i].getFingerprint()};
   m.references = {lists.references.data(), refs.size()};
   const auto body = a.getBody();
   if (body.size() > Storage::most_body_bytes) return failure(errc::too_large, body.size());
@@ -156,7 +157,7 @@ result<void> read_frame(wire::Frame::Reader f, message& m, Storage& lists) {
       read_ref_version(l, m);
       const auto names = l.getNames();
       if (names.size() > lists.names.size()) return failure(errc::too_large, names.size());
-      for (unsigned i = 0; i < names.size(); ++i) std::construct_at(&lists.names[i], as_view(names[i]));
+      for (unsigned i = 0; i < names.size(); ++i) ::new (static_cast<void*>(&lists.names[i])) std::string_view(as_view(names[i]));
       m.names = {lists.names.data(), names.size()};
       return {};
     }
@@ -168,7 +169,7 @@ result<void> read_frame(wire::Frame::Reader f, message& m, Storage& lists) {
       m.fingerprint = l.getFingerprint();
       const auto ranges = l.getRanges();
       if (ranges.size() > lists.ranges.size()) return failure(errc::too_large, ranges.size());
-      for (unsigned i = 0; i < ranges.size(); ++i) std::construct_at(&lists.ranges[i], byte_range{ranges[i].getBegin(), ranges[i].getEnd()});
+      for (unsigned i = 0; i < ranges.size(); ++i) ::new (static_cast<void*>(&lists.ranges[i])) byte_range{ranges[i].getBegin(), ranges[i].getEnd()};
       m.ranges = {lists.ranges.data(), ranges.size()};
       return {};
     }

@@ -5,7 +5,7 @@
 #include <tensorpull/protocol/receipt.hpp>
 #include <tensorpull/transports/pump.hpp>
 
-#include <chrono>
+#include <tensorpull/transports/chrono.hpp>
 #include <optional>
 #include <stop_token>
 #include <string_view>

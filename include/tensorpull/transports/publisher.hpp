@@ -3,11 +3,10 @@
 
 #include <tensorpull/protocol/owner.hpp>
 #include <tensorpull/transports/entropy.hpp>
+#include <tensorpull/transports/kept_source.hpp>
 
 #include <array>
-#include <memory>
-#include <new>
-#include <optional>
+#include <concepts>
 #include <type_traits>
 #include <utility>
 
@@ -28,22 +27,30 @@ class publisher {
   /// Publishes a model that the caller keeps: it must not change until it is settled or withdrawn.
   /// Cost: one pass over the bytes for the digest (none where the integrity policy has no digest of the whole).
   /// Errors: table_full; what the tensor policy finds (unsupported_layout, ...).
-  result<reference> add_tensors(const model_type& model, publish_options options = {}) noexcept { return add(model, options, nullptr); }
-  /// Publishes a model that is kept, and released when the reference is settled or withdrawn.
-  result<reference> add_tensors(std::shared_ptr<const model_type> model, publish_options options = {}) noexcept {
-    const model_type& borrowed = *model;
-    return add(borrowed, options, std::move(model));
-  }
-  /// The same for a model that is handed over (`add_tensors(std::move(model))`): it is moved to the heap.
+  result<reference> add_tensors(const model_type& model, publish_options options = {}) noexcept { return publish(tensors::source(model), options, {}); }
+  /// Publishes a model that is handed over (`add_tensors(std::move(model))`): it is kept, and released when the reference is settled or
+  /// withdrawn. Also out_of_memory.
   template <class Model>
-    requires(std::is_same_v<Model, model_type> && !std::is_lvalue_reference_v<Model>)
+    requires(std::is_same_v<Model, model_type>)
   result<reference> add_tensors(Model&& model, publish_options options = {}) {
-    return add_tensors(std::make_shared<const model_type>(std::forward<Model>(model)), options);
+    detail::kept_source keep;
+    const auto* const kept = keep.keep(std::forward<Model>(model));
+    if (kept == nullptr) return failure(errc::out_of_memory);
+    return publish(tensors::source(*kept), options, std::move(keep));
+  }
+  /// The same for a pointer that owns a model (std::shared_ptr, std::unique_ptr, model_ptr).
+  template <class Pointer>
+    requires(!std::is_pointer_v<Pointer> && requires(const Pointer& p) { { *p } -> std::convertible_to<const model_type&>; })
+  result<reference> add_tensors(Pointer pointer, publish_options options = {}) {
+    const model_type& model = *pointer;
+    detail::kept_source keep;
+    if (keep.keep(std::move(pointer)) == nullptr) return failure(errc::out_of_memory);
+    return publish(tensors::source(model), options, std::move(keep));
   }
   /// A constant temporary can be neither kept nor borrowed.
   result<reference> add_tensors(const model_type&&, publish_options = {}) = delete;
   /// Publishes any image; the memory behind the view is the caller's.
-  result<reference> add_image(const source_view& image, publish_options options = {}) noexcept { return publish(image, options, nullptr); }
+  result<reference> add_image(const source_view& image, publish_options options = {}) noexcept { return publish(image, options, {}); }
 
   /// After this returns nothing reads the model any more; recipients are told `withdrawn`.
   result<void> withdraw(const reference& ref) noexcept {
@@ -57,8 +64,9 @@ class publisher {
 
   /// Withdraws and releases what was handed over and is settled. Drivers call it from time to time.
   void release_settled() noexcept {
+    const hold_lock hold(lock_);
     for (auto& k : kept_)
-      if (k.source != nullptr && owner_.settled(k.id)) {
+      if (k.source && owner_.settled(k.id)) {
         (void)owner_.withdraw(k.id);
         k = {};
       }
@@ -67,16 +75,12 @@ class publisher {
   owner_type& machine() noexcept { return owner_; }
 
  private:
-  struct kept {
+  struct kept_model {
     ref_id id{};
-    std::shared_ptr<const void> source;
+    detail::kept_source source;
   };
 
-  result<reference> add(const model_type& model, const publish_options& options, std::shared_ptr<const void> keep) noexcept {
-    return publish(tensors::source(model), options, std::move(keep));
-  }
-
-  result<reference> publish(const source_view& image, publish_options options, std::shared_ptr<const void> keep) noexcept {
+  result<reference> publish(const source_view& image, publish_options options, detail::kept_source keep) noexcept {
     const system_entropy random;
     std::uint64_t version = 0;
     if constexpr (Parts::integrity::whole) version = image_version<typename Parts::owner_hash>(image);
@@ -85,22 +89,26 @@ class publisher {
     const auto id = owner_.publish(image, version, Parts::integrity::whole, options.id, options.recipients);
     if (!id) return failure(id.error());
     release(*id);
-    if (keep != nullptr)
+    if (keep) {
+      const hold_lock hold(lock_);
       for (auto& k : kept_)
-        if (k.source == nullptr) {
+        if (!k.source) {
           k = {*id, std::move(keep)};
           break;
         }
+    }
     return reference{*id, version, image.schema->fingerprint};
   }
   void release(ref_id id) noexcept {
+    const hold_lock hold(lock_);
     for (auto& k : kept_)
-      if (k.source != nullptr && k.id == id) k = {};
+      if (k.source && k.id == id) k = {};
   }
 
   std::array<publication, Parts::limits::references> slots_{};
-  std::array<kept, Parts::limits::references> kept_{};
+  std::array<kept_model, Parts::limits::references> kept_{};
   owner_type owner_;
+  [[no_unique_address]] Lock lock_{};  // of kept_; taken before the owner's
 };
 
 }  // namespace tensorpull

@@ -9,7 +9,7 @@
 #include <tensorpull/transports/inbox.hpp>
 #include <tensorpull/transports/publisher.hpp>
 
-#include <cstdlib>
+#include <memory>
 #include <new>
 
 namespace tensorpull {

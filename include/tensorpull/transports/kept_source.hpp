@@ -1,0 +1,41 @@
+// A model, or a pointer to one, that an owner keeps as long as it publishes it, whatever its type is.
+#pragma once
+
+#include <new>
+#include <type_traits>
+#include <utility>
+
+namespace tensorpull::detail {
+
+/// Owns one object of any type; two words. (std::shared_ptr<void> does the same and costs a quarter of a second to include.)
+class kept_source {
+ public:
+  kept_source() noexcept = default;
+  kept_source(kept_source&& other) noexcept : object_(std::exchange(other.object_, nullptr)), destroy_(other.destroy_) {}
+  kept_source& operator=(kept_source&& other) noexcept {
+    std::swap(object_, other.object_);
+    std::swap(destroy_, other.destroy_);
+    return *this;
+  }
+  ~kept_source() {
+    if (object_ != nullptr) destroy_(object_);
+  }
+
+  /// Moves (or copies) `value` to the heap; nullptr without memory. The address stays the same however the owner is moved.
+  template <class T>
+  std::remove_cvref_t<T>* keep(T&& value) {
+    using type = std::remove_cvref_t<T>;
+    auto* const object = new (std::nothrow) type(std::forward<T>(value));
+    *this = {};
+    object_ = object;
+    destroy_ = [](void* p) noexcept { delete static_cast<type*>(p); };
+    return object;
+  }
+  explicit operator bool() const noexcept { return object_ != nullptr; }
+
+ private:
+  void* object_ = nullptr;
+  void (*destroy_)(void*) noexcept = nullptr;
+};
+
+}  // namespace tensorpull::detail

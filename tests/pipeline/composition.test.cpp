@@ -1,0 +1,135 @@
+// Policies in any order, their defaults, the memory bound, and what models which slot.
+#include <tensorpull/consumers/weighted_average.hpp>
+#include <tensorpull/tensorpull.hpp>
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+namespace tests {
+struct mlp {
+  float w[4][3], b[4];
+};
+struct renamed_twin {
+  float weight[4][3], bias[4];
+};
+struct encoder_decoder {
+  mlp encoder, decoder;
+  std::int32_t step;
+};
+struct only_decoder {
+  mlp decoder;
+};
+}  // namespace tests
+BOOST_HANA_ADAPT_STRUCT(tests::mlp, w, b);
+BOOST_HANA_ADAPT_STRUCT(tests::renamed_twin, weight, bias);
+BOOST_HANA_ADAPT_STRUCT(tests::encoder_decoder, encoder, decoder, step);
+BOOST_HANA_ADAPT_STRUCT(tests::only_decoder, decoder);
+
+namespace {
+
+using namespace tensorpull;
+using tests::mlp;
+
+struct few : default_limits {
+  static constexpr std::size_t references = 2;
+};
+
+using one = pipeline<raw_tensors<mlp>, fixed_bytes<64>, loopback, chunk_digest, few, basic_capnp_framing<few>>;
+using two = pipeline<basic_capnp_framing<few>, few, chunk_digest, loopback, fixed_bytes<64>, raw_tensors<mlp>>;
+static_assert(std::is_same_v<one::parts, two::parts>);
+static_assert(std::is_same_v<one::downloader, two::downloader>);
+
+using plain = pipeline<loopback, raw_tensors<mlp>, fixed_bytes<64>>;
+static_assert(std::is_same_v<plain::parts::integrity, image_digest> && std::is_same_v<plain::limits, default_limits>);
+static_assert(std::is_same_v<plain::parts::framing, capnp_framing>);
+static_assert(std::is_same_v<pipeline<few, loopback, whole, tensor_list>::parts::framing, basic_capnp_framing<few>>, "the default framing keeps the limits");
+
+static_assert(pipeline<raw_tensors<mlp>, fixed_bytes<2_MiB>, tcp>::memory.recipient <= 4096);
+static_assert(pipeline<raw_tensors<mlp>, fixed_bytes<2_MiB>, tcp, chunk_and_image_digest>::memory.recipient <= 4096);
+static_assert(pipeline<raw_tensors<mlp>, per_tensor<2_MiB>, loopback>::memory.recipient <= 4096);
+static_assert(pipeline<raw_tensors<mlp>, fixed_bytes<2_MiB>, tcp>::memory.owner_per_recipient <= 2048 + tcp::connection_bytes);
+static_assert(pipeline<raw_tensors<mlp>, whole, tcp>::memory.slice == 64 * 1024);
+
+struct nothing {};
+struct wrong_chunk : fixed_bytes<64> {
+  static constexpr int max_chunk_bytes = 64;
+};
+struct no_digest {
+  using is_integrity_policy = void;
+  static constexpr bool whole = true;
+};
+struct endless_transport {
+  using is_transport_policy = void;
+};
+static_assert(chunking_strategy<fixed_bytes<8>> && chunking_strategy<bytes_up_to<9>> && chunking_strategy<per_tensor<1>> && chunking_strategy<whole>);
+static_assert(!chunking_strategy<nothing> && !chunking_strategy<loopback> && !chunking_strategy<wrong_chunk>);
+static_assert(integrity_policy<unverified> && integrity_policy<chunk_digest> && !integrity_policy<no_digest> && !integrity_policy<nothing>);
+static_assert(transport<tcp> && transport<tcp_on_threads> && transport<loopback> && !transport<endless_transport> && !transport<nothing>);
+static_assert(framing<capnp_framing> && framing<basic_capnp_framing<few>> && !framing<nothing>);
+static_assert(byte_stream<posix_stream> && !byte_stream<nothing> && !datagram_link<posix_stream> && !memory_link<posix_stream>);
+static_assert(consumer<plain::consumer> && consumer<land> && !consumer<nothing> && !consumer<mlp>);
+
+template <class Net, class Model>
+result<receipt> carry(const Model& source, Model& mine) {
+  const auto owner = std::make_unique<typename Net::downloader>();
+  const auto ref = owner->add_tensors(source, {.recipients = 1});
+  if (!ref) return failure(ref.error());
+  return Net::download_tensors(*owner, *ref, mine);
+}
+
+TEST(Composition, EveryOrderCarriesTheSame) {
+  const mlp source{{{1, 2, 3}, {4, 5, 6}}, {7, 8, 9, 10}};
+  mlp a{}, b{};
+  const auto first = carry<one>(source, a), second = carry<two>(source, b);
+  ASSERT_TRUE(first && second);
+  EXPECT_EQ(first->outcome, outcome::completed_unverified);
+  EXPECT_EQ(first->chunks, second->chunks);
+  EXPECT_EQ(a.b[3], 10);
+  EXPECT_EQ(b.w[1][2], 6);
+}
+TEST(Composition, LimitsAreThePolicys) {
+  const auto owner = std::make_unique<one::downloader>();
+  const mlp source{};
+  ASSERT_TRUE(owner->add_tensors(source));
+  ASSERT_TRUE(owner->add_tensors(source));
+  EXPECT_EQ(owner->add_tensors(source).error(), errc::table_full);
+}
+TEST(Composition, RenamedModelsMeetUnderTheNewNames) {
+  using theirs = pipeline<raw_tensors<renamed<tests::renamed_twin, from_to{"weight", "w"}, from_to{"bias", "b"}>>, whole, loopback>;
+  const auto owner = std::make_unique<plain::downloader>();
+  const mlp source{{{1, 2, 3}}, {4}};
+  const auto ref = owner->add_tensors(source);
+  ASSERT_TRUE(ref);
+  tests::renamed_twin mine{};
+  const auto done = theirs::download_tensors(*owner, *ref, mine);
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_EQ(mine.weight[0][2], 3);
+  EXPECT_EQ(mine.bias[0], 4);
+}
+TEST(Composition, APartOfALargerModelByName) {
+  using whole_model = pipeline<raw_tensors<tests::encoder_decoder>, fixed_bytes<64>, loopback>;
+  using part = pipeline<raw_tensors<tests::only_decoder>, fixed_bytes<24>, loopback>;
+  const auto owner = std::make_unique<whole_model::downloader>();
+  tests::encoder_decoder source{};
+  source.decoder.w[3][2] = 5;
+  source.decoder.b[1] = 6;
+  const auto ref = owner->add_tensors(source, {.recipients = 1});
+  ASSERT_TRUE(ref);
+  tests::only_decoder mine{};
+  std::array<std::string_view, 2> names{"decoder.b", "decoder.w"};
+  const auto done = part::download_tensors(*owner, ref->id, mine, {.tensors = names});
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_EQ(done->outcome, outcome::completed);
+  EXPECT_EQ(done->bytes, sizeof(mlp));
+  EXPECT_EQ(mine.decoder.w[3][2], 5);
+  EXPECT_EQ(mine.decoder.b[1], 6);
+  EXPECT_TRUE(owner->settled(*ref));
+
+  const std::array<std::string_view, 2> wrong{"decoder.b", "no.such"};
+  const auto refused = part::download_tensors(*owner, ref->id, mine, {.tensors = wrong});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().name.view(), "no.such");
+}
+
+}  // namespace

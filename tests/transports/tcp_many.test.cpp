@@ -1,0 +1,199 @@
+// Many recipients on one owner: their memory, threads and descriptors; several threads; who may be destroyed when.
+#include "network.hpp"
+#include "support/allocation_counter.hpp"
+
+#include <sys/resource.h>
+
+namespace {
+
+using namespace test;
+using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::tcp>;
+
+static_assert(sizeof(tp::tcp_connection<tp::tcp_host<net::parts>>) <= 2048 + tp::tcp::connection_bytes);
+static_assert(net::memory.owner_per_recipient <= 2048 + tp::tcp::connection_bytes);
+static_assert(net::memory.recipient <= 4096);
+
+/// A crowd of recipients on an event loop of their own thread's; each pulls into a digest.
+struct crowd {
+  struct check : tp::land {
+    explicit check(mlp& m) noexcept : tp::land(tp::raw_tensors<mlp>::destination(m)) {}
+  };
+  using host_type = net::host<crowd, check>;
+  using connection = host_type::connection;
+
+  boost::asio::io_context io{1};
+  tp::reference ref{};
+  mlp& mine;  // all land in the same memory: what each received is checked by its digest
+  host_type host;
+  std::size_t wanted = 0, done = 0, completed = 0, closed_count = 0;
+  std::size_t most_connected = 0;
+
+  explicit crowd(mlp& m) : mine(m), host(io, *this, {.max_connections = 1}) {}
+  void connected(connection& c) { (void)c.pull(ref, {}, mine); }
+  void message(connection&, const tp::message&) {}
+  void pulled(connection& c, const tp::result<tp::receipt>& r) {
+    most_connected = std::max(most_connected, host.connections());
+    ++done, completed += r.has_value() && r->outcome == tp::outcome::completed;
+    if (done == wanted) io.stop();
+    (void)c;  // stays connected, so that all are there at once
+  }
+  void closed(connection&, const tp::error&) { ++closed_count; }
+
+  void pull_all(std::uint16_t port, const tp::reference& r, std::size_t n) {
+    ref = r;
+    wanted = n, done = completed = 0;
+    for (std::size_t i = 0; i < n; ++i) ASSERT_TRUE(host.connect(local(port)));
+    io.restart();
+    io.run_for(120s);
+    EXPECT_EQ(completed, n);
+    EXPECT_EQ(most_connected, n);
+  }
+};
+
+void expect_recipients(std::size_t n) {
+  rlimit files{};
+  ::getrlimit(RLIMIT_NOFILE, &files);
+  files.rlim_cur = files.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &files);
+  if (files.rlim_cur < 2 * n + 100) GTEST_SKIP() << "the limit on descriptors is " << files.rlim_cur;
+  const std::size_t files_before = descriptors();
+  {
+    const auto source = random_model<mlp>(1), mine = blank<mlp>();
+    auto owner = net::downloader::open({});
+    const auto ref = *owner->add_tensors(*source, {.recipients = static_cast<std::uint32_t>(n)});
+    const std::size_t threads_before = threads();
+    serving server(*owner);
+    {
+      crowd all(*mine);
+      all.pull_all(owner->port(), ref, n);
+      EXPECT_LE(threads(), threads_before + 1);
+      EXPECT_TRUE(same(*mine, *source));
+      EXPECT_GE(descriptors(), 2 * n);
+    }
+    server.stop();
+    EXPECT_TRUE(owner->settled(ref));
+    EXPECT_EQ(owner->status_of(ref)->completed, n);
+  }
+  EXPECT_EQ(descriptors(), files_before);
+}
+TEST(TcpMany, TwoHundredRecipientsAtOnce) { expect_recipients(200); }
+TEST(TcpMany, AThousandRecipientsAtOnce) { expect_recipients(1000); }
+
+TEST(TcpMany, ThreadsServeSixteenRecipientsAndC2_WithdrawInTheMiddleIsSafe) {
+  using threaded = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<4096>, tp::tcp_on_threads>;
+  auto source = random_model<mlp>(1);
+  auto owner = threaded::downloader::open({});
+  ASSERT_TRUE(owner);
+  const auto ref = *owner->add_tensors(*source);
+  serving server(*owner, 3);
+  std::atomic<int> completed{0}, refused{0}, other{0};
+  {
+    std::vector<std::jthread> recipients;
+    for (int i = 0; i < 16; ++i)
+      recipients.emplace_back([&] {
+        const auto mine = blank<mlp>();
+        for (;;) {
+          const auto done = threaded::download_tensors(local(owner->port()), ref, *mine, {.per_request_timeout = 60s});
+          if (done) ++completed;
+          else if (done.error() == tp::errc::withdrawn) return (void)++refused;
+          else return (void)++other;
+        }
+      });
+    for (int i = 0; i < 1000 && completed < 16; ++i) std::this_thread::sleep_for(10ms);
+    ASSERT_TRUE(owner->withdraw(ref));
+    std::memset(source.get(), 0xee, sizeof *source);  // nothing reads it any more
+    source.reset();
+  }
+  EXPECT_GE(completed, 16);
+  EXPECT_EQ(refused, 16);
+  EXPECT_EQ(other, 0);
+}
+
+/// Pulls several times over one connection; counts what was allocated from the first chunk to the last.
+template <class Net>
+std::uint64_t allocations_while_pulling(const mlp& source, int transfers) {
+  auto owner = Net::downloader::open({});
+  const auto ref = *owner->add_tensors(source);
+  serving server(*owner);
+  auto peer = Net::session::connect(local(owner->port()));
+  const auto mine = blank<mlp>();
+  EXPECT_TRUE(peer->download_tensors(ref, *mine));  // warm: kj's thread-local, the event loop's records
+  const std::size_t threads_before = threads();
+  const allocation_watch watch;
+  for (int i = 0; i < transfers; ++i) EXPECT_TRUE(peer->download_tensors(ref, *mine));
+  const std::uint64_t n = watch.count();
+  EXPECT_EQ(threads(), threads_before);
+  return n;
+}
+TEST(TcpMany, NoChunkAllocatesOnEitherSide) {
+  const auto source = random_model<mlp>(1);
+  using small_chunks = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<400>, tp::chunk_and_image_digest, tp::tcp>;
+  // reading /proc in between allocates, the same each time
+  const auto few = allocations_while_pulling<net>(*source, 1), many = allocations_while_pulling<small_chunks>(*source, 5);
+  EXPECT_EQ(few, many) << "7 chunks against 5,000";
+}
+
+TEST(TcpMany, AHostMayGoWhileConnectionsAreOpen) {
+  const auto source = random_model<mlp>(1);
+  std::vector<raw_peer> peers;
+  tp::detail::silent_handler handler;
+  using host_type = tp::tcp_host<net::parts>;
+  {
+    boost::asio::io_context io(1);
+    {
+      host_type host(io, handler);
+      const auto port = *host.listen("127.0.0.1:0");
+      ASSERT_TRUE(host.published().add_tensors(*source));
+      for (int i = 0; i < 5; ++i) peers.emplace_back(port);
+      io.run_for(100ms);
+      EXPECT_EQ(host.connections(), 5u);
+    }
+    for (auto& p : peers) EXPECT_TRUE(p.hear_end());
+    io.run_for(300ms);  // what still waited finds nothing to do
+  }
+  peers.clear();
+  boost::asio::io_context io(1);
+  std::optional<host_type> host(std::in_place, io, handler);
+  const auto port = *host->listen("127.0.0.1:0");
+  peers.emplace_back(port);
+  io.run_for(100ms);
+  host->stop();
+  io.run_for(10s);
+  EXPECT_EQ(host->connections(), 0u);
+  EXPECT_TRUE(peers.front().hear_end());
+}
+
+TEST(TcpMany, RoundsOfChangingSizesLeaveNothingBehind) {
+  const auto source = random_model<mlp>(1), mine = blank<mlp>();
+  generator random(3);
+  std::size_t files = 0, tasks = 0;
+  tp::host_options options;
+  options.reserved_connections = 64;
+  auto owner = net::downloader::open({.host = options});
+  ASSERT_TRUE(owner);
+  for (int round = 0; round < 45; ++round) {
+    const std::size_t n = 10 + static_cast<std::size_t>(random.below(31));
+    const auto ref = *owner->add_tensors(*source, {.recipients = static_cast<std::uint32_t>(n)});
+    serving server(*owner);
+    {
+      crowd all(*mine);
+      all.pull_all(owner->port(), ref, n);
+    }
+    for (int i = 0; i < 100; ++i) {  // until the owner has seen all of them leave
+      server.stop();
+      if (owner->connections() == 0) break;
+      server = serving(*owner);
+      std::this_thread::sleep_for(20ms);
+    }
+    EXPECT_EQ(owner->connections(), 0u);
+    EXPECT_TRUE(owner->settled(ref));
+    ASSERT_TRUE(owner->withdraw(ref));
+    if (round == 6) files = descriptors(), tasks = threads();
+    if (round > 6) {
+      EXPECT_EQ(descriptors(), files) << round;
+      EXPECT_EQ(threads(), tasks) << round;
+    }
+  }
+}
+
+}  // namespace
