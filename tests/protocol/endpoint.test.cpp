@@ -59,7 +59,7 @@ TEST(Endpoint, F1_to_F5_and_F16_close_the_connection_whatever_the_cut) {
       {word(std::uint64_t{1} << 32, 0), errc::unexpected_message},  // a message that says nothing
   };
   for (const auto& [w, code] : cases)
-    for (const std::size_t every : {1, 5, 8, 1000}) EXPECT_EQ(fed(std::as_bytes(std::span(w)), every), code) << std::hex << w[0];
+    for (const std::size_t every : {1u, 5u, 8u, 1000u}) EXPECT_EQ(fed(std::as_bytes(std::span(w)), every), code) << std::hex << w[0];
   EXPECT_EQ(fed(std::vector<std::byte>(65536)), errc::bad_frame);
 }
 

@@ -11,7 +11,6 @@ void expect_exact(pair& p, const model& source, Chunking chunking, tp::pull_requ
   model mine = mixed_model(shift);
   tp::land to(mine.destination());
   transfer<Chunking, Integrity> t(to, request, chunking, p.right.end.next_id());
-  const auto before = p.left.status();
   const auto done = p.pull(t);
   ASSERT_TRUE(done) << to_string(done.error().code);
   EXPECT_TRUE(mine.same_tensors(source));
@@ -21,9 +20,10 @@ void expect_exact(pair& p, const model& source, Chunking chunking, tp::pull_requ
   EXPECT_EQ(done->fingerprint, source.schema().fingerprint);
   const auto after = p.left.status();
   EXPECT_EQ(done->outcome, Integrity::whole ? tp::outcome::completed : tp::outcome::completed_unverified);
-  EXPECT_EQ(after.completed - before.completed, Integrity::whole ? 1u : 0u);
-  EXPECT_EQ(after.completed_unverified - before.completed_unverified, Integrity::whole ? 0u : 1u);
-  EXPECT_EQ(after.final() - before.final(), 1u);
+  // one connection is one recipient: it counts once, as it ended last
+  EXPECT_EQ(after.completed, Integrity::whole ? 1u : 0u);
+  EXPECT_EQ(after.completed_unverified, Integrity::whole ? 0u : 1u);
+  EXPECT_EQ(after.final(), 1u);
   EXPECT_EQ(done->digest, Integrity::whole ? version_of(source) : 0u);
 }
 

@@ -60,6 +60,17 @@ constexpr auto sort_names() noexcept {
   return sorted;
 }
 
+// Named, so that a constant of such a type is one object in the whole program: with an unnamed type g++ makes it local to each file,
+// and under -fsanitize=address a model that two files use does not link.
+template <std::size_t N>
+struct entry_list {
+  tensor_entry at[N == 0 ? 1 : N]{};
+};
+template <std::size_t Bytes>
+struct packed_words {
+  std::uint64_t words[Bytes / 8 + 1]{};
+};
+
 /// Everything about the image of the tensors in Names: a constant static_names in the order of the model's members.
 template <const auto& Names>
 struct static_image {
@@ -75,7 +86,7 @@ struct static_image {
   }();
 
   static constexpr auto entries = [] {
-    struct { tensor_entry at[count == 0 ? 1 : count]; } list{};
+    entry_list<count> list;
     std::uint64_t end = 0;
     for (std::size_t i = 0; i < count; ++i) {
       const static_leaf& leaf = Names.leaves[order.at[i]];
@@ -93,7 +104,7 @@ struct static_image {
     return n;
   }();
   static constexpr auto hashed = [] {
-    struct { std::uint64_t words[hashed_bytes / 8 + 1]; } packed{};
+    packed_words<hashed_bytes> packed;
     word_packer packer(packed.words);
     for (std::size_t i = 0; i < count; ++i) {
       const auto& key = keys.keys[order.at[i]];

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <tensorpull/protocol/no_owner.hpp>
+#include <tensorpull/protocol/transfer.hpp>
 #include <tensorpull/transports/drive.hpp>
 #include <tensorpull/transports/publisher.hpp>
 
