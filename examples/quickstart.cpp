@@ -3,6 +3,7 @@
 #include <tensorpull/transports/tcp_owner.hpp>
 
 #include <cstdio>
+#include <string>
 #include <thread>
 
 struct Mlp {

@@ -21,6 +21,28 @@ struct unexpected {
 
 namespace detail {
 [[noreturn]] inline void bad_result_access() noexcept { __builtin_trap(); }
+
+/// A value that may be missing, for types that can be made and copied at no cost: std::optional does the same for any type with ten times
+/// the functions for the compiler to write.
+template <class T>
+class plain_slot {
+ public:
+  constexpr plain_slot() noexcept = default;
+  template <class... U>
+  constexpr explicit plain_slot(std::in_place_t, U&&... u) : value_(std::forward<U>(u)...), has_(true) {}
+  constexpr bool has_value() const noexcept { return has_; }
+  constexpr explicit operator bool() const noexcept { return has_; }
+  constexpr T& operator*() noexcept { return value_; }
+  constexpr const T& operator*() const noexcept { return value_; }
+  constexpr T* operator->() noexcept { return &value_; }
+  constexpr const T* operator->() const noexcept { return &value_; }
+
+ private:
+  T value_{};
+  bool has_ = false;
+};
+template <class T>
+using result_slot = std::conditional_t<std::is_trivially_copyable_v<T> && std::is_nothrow_default_constructible_v<T>, plain_slot<T>, std::optional<T>>;
 }  // namespace detail
 
 /// Holds a T or an error. Reading the alternative that is not there ends the program (a trap), never throws.
@@ -78,7 +100,7 @@ class [[nodiscard]] result {
     if (!value_) detail::bad_result_access();
   }
   // Not a union: std::optional costs 0.04 s to include, the std::construct_at that a constexpr union needs 0.3 s, in every file.
-  std::optional<T> value_;
+  detail::result_slot<T> value_;
   tensorpull::error error_{};
 };
 

@@ -7,6 +7,7 @@
 
 #include <boost/asio/steady_timer.hpp>
 
+#include <atomic>
 #include <deque>
 #include <mutex>
 #include <thread>
@@ -57,7 +58,7 @@ class tcp_host {
   /// Borrows both; allocates the message buffers. Throws std::bad_alloc if it cannot (it is made at start).
   tcp_host(boost::asio::io_context& io, Handler& handler, const host_options& options = {})
       : io_(io), handler_(handler), options_(options), memory_(options.message_buffers * frame_bytes / 64 + 1),
-        pool_({reinterpret_cast<std::byte*>(memory_.data()), options.message_buffers * frame_bytes}, frame_bytes), acceptor_(executor_for()), timer_(executor_for()) {
+        pool_({reinterpret_cast<std::byte*>(memory_.data()), options.message_buffers * frame_bytes}, frame_bytes), acceptor_(executor_for()), timer_(acceptor_.get_executor()) {
     reserve(options.reserved_connections);
     tick();
   }
@@ -148,7 +149,7 @@ class tcp_host {
   std::shared_ptr<anchor> anchor_ = std::make_shared<anchor>(this);
   [[no_unique_address]] lock_type lock_{};
   connection *first_ = nullptr, *starving_first_ = nullptr, *starving_last_ = nullptr;
-  std::size_t count_ = 0;
+  std::atomic<std::size_t> count_{0};
   bool stopping_ = false, accept_waits_ = false;
 };
 

@@ -138,8 +138,10 @@ void tcp_host<P, H, C, T>::ticked() noexcept {
 template <class P, class H, class C, bool T>
 void tcp_host<P, H, C, T>::release(connection& c) noexcept {
   std::shared_ptr<connection> share;
+  bool was_full = false;
   {
     const hold_lock hold(lock_);
+    was_full = count_ >= options_.max_connections;
     (c.previous_ != nullptr ? c.previous_->next_ : first_) = c.next_;
     if (c.next_ != nullptr) c.next_->previous_ = c.previous_;
     if (c.starving_) {
@@ -151,7 +153,10 @@ void tcp_host<P, H, C, T>::release(connection& c) noexcept {
     --count_;
     share = std::move(c.self_);
   }
-  if (anchor_->host != nullptr) await_accept();
+  if (was_full && anchor_->host != nullptr)  // the listener belongs to its own executor
+    boost::asio::post(acceptor_.get_executor(), [a = anchor_] {
+      if (a->host != nullptr) a->host->await_accept();
+    });
 }
 
 template <class P, class H, class C, bool T>
