@@ -29,7 +29,7 @@ struct pipeline_parts {
 
 /// What a pipeline takes beside the model itself, in bytes; see `pipeline::memory`.
 struct memory_bound {
-  std::size_t recipient;           ///< landing in place: connection, transfer, digest, consumer
+  std::size_t recipient;           ///< landing in place: connection, transfer, digest, consumer, a page
   std::size_t owner_per_recipient; ///< connection and what the transport adds to it
   std::size_t owner_per_reference; ///< one slot; a static model has no table, a dynamic one has its own
   std::size_t slice;               ///< for each thread of an owner
@@ -97,7 +97,7 @@ struct pipeline {
  public:
   /// For static_assert in a program that has to fit.
   static constexpr memory_bound memory{
-      sizeof(endpoint<typename parts::framing, limits, no_owner, deaf>) + sizeof(transfer<consumer>) + sizeof(consumer),
+      sizeof(endpoint<typename parts::framing, limits, no_owner, deaf>) + sizeof(transfer<consumer>) + sizeof(consumer) + limits::page_bytes,
       sizeof(endpoint<typename parts::framing, limits, owner_type, deaf>) + parts::transport::connection_bytes,
       sizeof(publication),
       64 * 1024,

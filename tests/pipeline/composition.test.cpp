@@ -46,7 +46,7 @@ static_assert(std::is_same_v<plain::parts::framing, capnp_framing>);
 static_assert(std::is_same_v<pipeline<few, loopback, whole, tensor_list>::parts::framing, basic_capnp_framing<few>>, "the default framing keeps the limits");
 
 static_assert(pipeline<raw_tensors<mlp>, fixed_bytes<2_MiB>, tcp>::memory.recipient <= 4096);
-static_assert(pipeline<raw_tensors<mlp>, fixed_bytes<2_MiB>, tcp, chunk_and_image_digest>::memory.recipient <= 4096);
+static_assert(pipeline<raw_tensors<mlp>, fixed_bytes<2_MiB>, tcp, chunk_and_image_digest>::memory.recipient <= 4096 + 640);  // a second hash state
 static_assert(pipeline<raw_tensors<mlp>, per_tensor<2_MiB>, loopback>::memory.recipient <= 4096);
 static_assert(pipeline<raw_tensors<mlp>, fixed_bytes<2_MiB>, tcp>::memory.owner_per_recipient <= 2048 + tcp::connection_bytes);
 static_assert(pipeline<raw_tensors<mlp>, whole, tcp>::memory.slice == 64 * 1024);

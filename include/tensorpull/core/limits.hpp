@@ -15,6 +15,8 @@ struct default_limits {
   using is_limits_policy = void;
   /// A control frame longer than this is refused before a byte of its body is read: stops allocation by claim.
   static constexpr std::size_t control_frame_bytes = 4096;
+  /// A page of a schema, and what a recipient without an owner's buffers can take: small, since devices hold it beside their model.
+  static constexpr std::size_t page_bytes = 1088;
   /// Segments of a control frame: stops segment tables of millions of entries.
   static constexpr std::size_t control_frame_segments = 16;
   /// Words that reading one control frame may visit: stops alias bombs, which claim far more data than they send.

@@ -56,7 +56,7 @@ message expand_reply(const pending_reply& r, const publication* p, std::span<sch
   m.image_bytes = schema.image_bytes;
   m.tensors = schema.tensor_count;
   if (r.kind == message_kind::schema_page) {
-    m.rows = schema_rows(schema, r.offset, rows, Limits::control_frame_bytes);
+    m.rows = schema_rows(schema, r.offset, rows, Limits::page_bytes);
   } else if (r.kind == message_kind::description) {
     m.fingerprint = schema.fingerprint;
     m.data_start = schema.header_bytes;

@@ -7,6 +7,7 @@
 #include <tensorpull/protocol/publication.hpp>
 
 #include <span>
+#include <type_traits>
 
 namespace tensorpull {
 
@@ -18,24 +19,27 @@ class publication_table {
   explicit publication_table(std::span<publication> slots) noexcept : slots_(slots) {}
 
   /// Publishes an image. The memory behind it must not change or go away until withdraw() or settlement.
-  /// `version`: XXH3-64 of the image where `verifiable`, otherwise random; not 0. table_full: no slot is free.
+  /// `version`: XXH3-64 of the image where `verifiable`, otherwise random; not 0. table_full: no slot is free; busy: called from
+  /// within a callback while this very image is read.
   result<ref_id> publish(const source_view& image, std::uint64_t version, bool verifiable, ref_id id, std::uint32_t recipients) noexcept {
     const hold_lock hold(lock_);
     if (!id || version == 0) return failure(errc::invalid_argument);
     publication* slot = find(id);
     if (slot == nullptr) slot = vacant();
     if (slot == nullptr) return failure(errc::table_full, slots_.size());
+    if (pinned_here(*slot)) return failure(errc::busy);
     slot->now = publication::state::withdrawn;  // nobody pins it anew while we wait
     await_unpinned(*slot);
     *slot = {id, image, version, {}, slot->generation + 1, recipients, 0, publication::state::published, verifiable};
     return id;
   }
 
-  /// After this returns nothing reads the image's memory any more. Recipients are told `withdrawn`; the slot stays until it is needed.
+  /// After this returns nothing reads the image's memory any more. busy: as above. Recipients are told `withdrawn`; the slot stays until it is needed.
   result<void> withdraw(ref_id id) noexcept {
     const hold_lock hold(lock_);
     publication* const slot = find(id);
     if (slot == nullptr || slot->now != publication::state::published) return failure(errc::unknown_reference);
+    if (pinned_here(*slot)) return failure(errc::busy);
     slot->now = publication::state::withdrawn;
     ++slot->generation;
     await_unpinned(*slot);
@@ -86,6 +90,9 @@ class publication_table {
     }
     return candidate;
   }
+  /// Without threads a pin is our caller's: a consumer's callback runs while the memory that it is sent from is read. Waiting would
+  /// never end.
+  static constexpr bool pinned_here(const publication& p) noexcept { return std::is_same_v<Lock, no_lock> && p.pins != 0; }
   void await_unpinned(publication& p) noexcept {
     while (p.pins != 0) {  // only another thread's non-blocking send can hold a pin
       lock_.unlock();

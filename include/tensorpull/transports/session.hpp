@@ -159,7 +159,7 @@ result<receipt> pull_once(Stream& stream, const reference& ref, Consumer& to, co
   } handler;
   no_owner none;
   // for the names of a subset, and for the other schema's pages where the schemas differ
-  alignas(8) std::array<std::byte, Parts::limits::control_frame_bytes> memory;
+  alignas(8) std::array<std::byte, Parts::limits::page_bytes> memory;
   buffer_pool<> pool(memory, memory.size());
   std::array<std::byte, 0> scratch;
   pull_request request{ref.id, options.version != 0 ? options.version : ref.version, 0, nullptr, options.tensors, options.window, false};

@@ -52,7 +52,7 @@ class tcp_connection : public std::enable_shared_from_this<tcp_connection<Host>>
   static constexpr bool pulls = !std::is_same_v<consumer_type, no_consumer>;
 
  public:
-  tcp_connection(Host& host, executor on, int fd, bool connecting) noexcept
+  tcp_connection(Host& host, executor on, int fd, bool connecting)
       : host_(host), fd_(on, fd), end_(host.machine(), host.pool(), *this), connecting_(connecting) {}
 
   /// The application's own mark: whatever it wants to find again.

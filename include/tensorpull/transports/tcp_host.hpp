@@ -81,14 +81,11 @@ class tcp_host {
   /// Connections that exist, and how many there were.
   std::size_t connections() const noexcept { return count_; }
 
-  /// Stops listening and closes all connections from the event loop; afterwards the io_context runs out of work.
+  /// Stops listening and closes all connections, from the event loop, which then runs out of work. May be called on any thread.
   void stop() noexcept {
-    stopping_ = true;
-    boost::system::error_code ignored;
-    acceptor_.close(ignored);
-    timer_.cancel();
-    const hold_lock hold(lock_);
-    for (connection* c = first_; c != nullptr; c = c->next_) c->end_later({errc::cancelled, 0, 0, {}});
+    boost::asio::post(acceptor_.get_executor(), [a = anchor_] {
+      if (a->host != nullptr) a->host->stop_here();
+    });
   }
 
  private:
@@ -131,6 +128,14 @@ class tcp_host {
   connection* make(int fd, bool connecting, std::uint64_t tag) noexcept;
   void accept_more() noexcept;
   void await_accept() noexcept;
+  void stop_here() noexcept {
+    stopping_ = true;
+    boost::system::error_code ignored;
+    acceptor_.close(ignored);
+    timer_.cancel();
+    const hold_lock hold(lock_);
+    for (connection* c = first_; c != nullptr; c = c->next_) c->end_later({errc::cancelled, 0, 0, {}});
+  }
   void reserve(std::size_t count);
   void tick() noexcept;
   void ticked() noexcept;
