@@ -126,6 +126,7 @@ class server {
 };
 
 int run(const options& chosen) {
+  if (chosen.fixed == 0 && chosen.participants.empty()) throw std::runtime_error("say how many take part: --participants FILE or --fixed N");
   const auto schedule = chosen.fixed != 0 ? std::vector<std::size_t>{chosen.fixed} : load_participants(chosen.participants);
   std::size_t most = 0;
   for (const std::size_t n : schedule) most = std::max(most, std::min<std::size_t>(n, chosen.clients));

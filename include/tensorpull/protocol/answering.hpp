@@ -24,14 +24,18 @@ class answering {
 
   /// Answers a request. False: there is no room for the answer yet, ask again after something was sent.
   result<bool> take(const message& m) noexcept {
-    if (output.replies_full() || (m.kind == message_kind::locate && !output.parcel_free())) return false;
-    if (m.kind == message_kind::locate) {
-      if (const auto ok = locate(m); !ok) return failure(ok.error());
+    if constexpr (!Owner::owns) {
+      return true;  // who owns nothing says nothing
+    } else {
+      if (output.replies_full() || (m.kind == message_kind::locate && !output.parcel_free())) return false;
+      if (m.kind == message_kind::locate) {
+        if (const auto ok = locate(m); !ok) return failure(ok.error());
+        return true;
+      }
+      pending_reply r;
+      if (owner_->handle(serves_, m, r)) output.push(r);
       return true;
     }
-    pending_reply r;
-    if (owner_->handle(serves_, m, r)) output.push(r);
-    return true;
   }
 
   result<void> plan(write_plan& p, std::span<std::byte> scratch, std::size_t most) noexcept { return output.plan(p, *owner_, scratch, most); }

@@ -7,6 +7,7 @@ namespace tensorpull {
 
 struct no_owner {
   struct link {};
+  static constexpr bool owns = false;
   using lock_type = no_lock;
   static constexpr std::size_t waiting_replies = 1;
 

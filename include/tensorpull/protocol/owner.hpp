@@ -30,6 +30,7 @@ class owner : public publication_table<Lock> {
 
  public:
   using link = serve_table<Limits>;
+  static constexpr bool owns = true;
   /// Answers that one connection may have waiting: a full window, and what is refused or confirmed meanwhile.
   static constexpr std::size_t waiting_replies = Limits::pipelined_requests + 2;
 

@@ -172,24 +172,28 @@ class stream_output {
 
   /// Adds the i-th waiting reply. False: the plan is full, or ends within this frame.
   result<bool> add_reply(write_plan& out, Owner& owner, std::span<std::byte>& scratch, std::size_t i) noexcept {
-    if (scratch.size() < frame_room + 16) return false;
-    scratch = scratch.subspan((8 - reinterpret_cast<std::uintptr_t>(scratch.data()) % 8) % 8);  // header text of odd length lies before
-    pending_reply& r = replies_[(reply_first_ + i) % reply_capacity];
-    const std::size_t skip = i == 0 ? reply_sent_ : 0;
-    const bool of_slot = r.kind == message_kind::chunk || r.kind == message_kind::description || r.kind == message_kind::schema_page;
-    const source_view* const image = of_slot ? owner.pin(r) : nullptr;
-    if (of_slot && image == nullptr) {
-      if (skip > 0) return failure(errc::connection_lost);  // the rest of a frame that cannot be produced any more
-      owner.refuse_gone(r);
+    if constexpr (!Owner::owns) {
+      return false;
+    } else {
+      if (scratch.size() < frame_room + 16) return false;
+      scratch = scratch.subspan((8 - reinterpret_cast<std::uintptr_t>(scratch.data()) % 8) % 8);  // header text of odd length lies before
+      pending_reply& r = replies_[(reply_first_ + i) % reply_capacity];
+      const std::size_t skip = i == 0 ? reply_sent_ : 0;
+      const bool of_slot = r.kind == message_kind::chunk || r.kind == message_kind::description || r.kind == message_kind::schema_page;
+      const source_view* const image = of_slot ? owner.pin(r) : nullptr;
+      if (of_slot && image == nullptr) {
+        if (skip > 0) return failure(errc::connection_lost);  // the rest of a frame that cannot be produced any more
+        owner.refuse_gone(r);
+      }
+      if (image != nullptr && r.kind == message_kind::chunk) return add_chunk(out, r, *image, scratch, skip);
+      std::array<schema_row, Limits::control_frame_bytes / 64> rows;
+      const auto n = Framing::encode(owner.expand(r, rows), scratch.first(frame_room));
+      const std::size_t length = n ? *n : 0;
+      add(out, scratch.subspan(skip, length - skip));
+      scratch = scratch.subspan(length);
+      push_item(out, {write_plan::source::reply, image != nullptr, true, length - skip});
+      return true;
     }
-    if (image != nullptr && r.kind == message_kind::chunk) return add_chunk(out, r, *image, scratch, skip);
-    std::array<schema_row, Limits::control_frame_bytes / 64> rows;
-    const auto n = Framing::encode(owner.expand(r, rows), scratch.first(frame_room));
-    const std::size_t length = n ? *n : 0;
-    add(out, scratch.subspan(skip, length - skip));
-    scratch = scratch.subspan(length);
-    push_item(out, {write_plan::source::reply, image != nullptr, true, length - skip});
-    return true;
   }
 
   bool add_chunk(write_plan& out, const pending_reply& r, const source_view& image, std::span<std::byte>& scratch, std::size_t skip) noexcept {

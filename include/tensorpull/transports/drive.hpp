@@ -92,10 +92,8 @@ result<receipt> drive(Endpoint& end, Transfer& t, Stream& stream, std::span<std:
   }
   end.end_pull(t);
   if (!broken)
-    if (const auto bye = t.farewell(); bye && end.send_control(*bye)) {
-      no_transfer none;
-      (void)pump_once(end, none, stream, scratch);  // the owner hears of it if the connection takes it at once
-    }
+    if (const auto bye = t.farewell(); bye && end.send_control(*bye))
+      (void)pump_once(end, t, stream, scratch);  // the owner hears of it if the connection takes it at once
   return t.outcome();
 }
 
