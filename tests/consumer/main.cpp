@@ -1,18 +1,16 @@
-// A user's program: a message becomes a frame and a message again. The same headers are in other_file.cpp.
-#include <tensorpull/framing/capnp_framing.hpp>
+// A user's program: a model moves in one process. The umbrella is included in both of its files.
+#include "model.hpp"
 
 #include <cstdio>
-
-std::size_t frame_bytes(const tensorpull::message& m);
+#include <cstring>
+#include <memory>
 
 int main() {
-  tensorpull::message pull, read;
-  pull.kind = tensorpull::message_kind::pull;
-  pull.offset = 4096;
-  alignas(8) std::byte frame[4096];
-  const auto bytes = tensorpull::capnp_framing::encode(pull, frame);
-  tensorpull::capnp_framing::decode_storage lists;
-  if (!bytes || !tensorpull::capnp_framing::decode({frame, *bytes}, read, lists)) return 1;
-  std::printf("%zu bytes, offset %llu\n", *bytes, static_cast<unsigned long long>(read.offset));
-  return read.offset == pull.offset && frame_bytes(pull) == *bytes ? 0 : 1;
+  mlp mine{}, theirs{}, again{};
+  for (std::size_t i = 0; i < theirs.bias.size(); ++i) theirs.bias[i] = static_cast<float>(i);
+  const auto owner = std::make_unique<net::downloader>();
+  const auto ref = owner->add_tensors(theirs, {.recipients = 2});
+  if (!ref || !pull(*owner, *ref, mine) || !net::download_tensors(*owner, *ref, again)) return 1;
+  std::printf("bias[7] = %g\n", static_cast<double>(mine.bias[7]));
+  return owner->settled(*ref) && std::memcmp(&mine, &theirs, sizeof mine) == 0 && std::memcmp(&again, &theirs, sizeof again) == 0 ? 0 : 1;
 }

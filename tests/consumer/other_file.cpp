@@ -1,6 +1,3 @@
-#include <tensorpull/framing/capnp_framing.hpp>
+#include "model.hpp"
 
-std::size_t frame_bytes(const tensorpull::message& m) {
-  alignas(8) std::byte frame[4096];
-  return tensorpull::capnp_framing::encode(m, frame).value_or(0);
-}
+bool pull(net::downloader& from, const tensorpull::reference& ref, mlp& to) { return net::download_tensors(from, ref, to).has_value(); }
