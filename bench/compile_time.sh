@@ -36,7 +36,7 @@ using net = tensorpull::pipeline<tensorpull::raw_tensors<model>, tensorpull::fix
 bool f(const model& m) { auto o = net::downloader::open(); return o && o->add_tensors(m).has_value(); }
 EOF
 
-flags=(-std=c++20 -O1 -Iinclude -isystem "$build/tensorpull-generated/include" -c -o /dev/null)
+flags=(-std=c++20 -Iinclude -isystem "$build/tensorpull-generated/include" -c -o /dev/null)
 compilers=(g++)
 for c in clang++ clang++-14; do command -v "$c" > /dev/null && compilers+=("$c") && break; done
 for round in $(seq 0 "$rounds"); do
@@ -49,7 +49,7 @@ for round in $(seq 0 "$rounds"); do
     done
   done
 done
-echo "400 tensors, -O1, seconds to compile, $rounds rounds: median (min to max), and the median's difference to an empty file"
+echo "400 tensors, without optimisation, seconds to compile, $rounds rounds: median (min to max), and the median's difference to an empty file"
 for compiler in "${compilers[@]}"; do
   empty=$(sort -n "$work/$compiler.empty.ms" | sed -n "$((rounds / 2 + 1))p")
   for file in empty loopback tcp owner; do
