@@ -30,13 +30,15 @@ class land {
 
   prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
     if (length == 0 || out.empty()) return {};
+    std::size_t text = 0;
     if (offset < data_start_) {
-      const auto n = static_cast<std::size_t>(std::min<std::uint64_t>({length, data_start_ - offset, header_.size()}));
-      out[0] = {header_.data(), n};
-      return {1, n};
+      text = static_cast<std::size_t>(std::min<std::uint64_t>({length, data_start_ - offset, header_.size()}));
+      out[0] = {header_.data(), text};
+      if (text == length || offset + text < data_start_) return {1, text};
+      out = out.subspan(1);
     }
-    const auto s = scatter(to_, to_.schema->header_bytes + (offset - data_start_), length, out);
-    return {s.pieces, s.bytes};
+    const auto s = scatter(to_, to_.schema->header_bytes + (offset + text - data_start_), length - text, out);
+    return {s.pieces + (text > 0 ? 1 : 0), s.bytes + text};
   }
 
   result<void> commit(std::uint64_t, std::span<const std::byte>) noexcept { return {}; }

@@ -48,7 +48,7 @@ class endpoint {
   bool send_control(const message& m) noexcept { return answers_.output.push_control(m); }
 
   /// What has arrived waits in the buffer for memory: call parse() when some became free.
-  bool stalled() const noexcept { return blocked_ || (landing_ > 0 && !input_.empty()); }
+  bool stalled() const noexcept { return blocked_; }
   /// The peer has begun a frame and not finished it.
   bool mid_frame() const noexcept { return landing_ > 0 || discard_ > 0 || long_.begun() || !input_.empty(); }
 
@@ -98,7 +98,7 @@ class endpoint {
       return n;
     }
     if (blocked_ && input_.full()) return 0;
-    out[0] = input_.space(phase_ % 8, input_bytes);
+    out[0] = input_.space(phase_ % 8, input_wanted(t));
     return out[0].empty() ? 0 : 1;
   }
 
@@ -132,7 +132,7 @@ class endpoint {
       const auto have = input_.filled();
       if (landing_ > 0) {
         if (have.empty()) return {};
-        if (!land_from_input(t, have)) return blocked_ = true, result<void>{};
+        return failure(errc::unexpected_message, static_cast<std::uint64_t>(message_kind::chunk));  // sent before it was asked for
       } else if (discard_ > 0 || padding_ > 0) {
         if (!skip(discard_ > 0 ? discard_ : padding_)) return {};
       } else {
@@ -146,7 +146,22 @@ class endpoint {
 
  private:
   using prefix = detail::payload_prefix;
+  /// No valid layout of a description is shorter: segment table, root pointer, a word of Frame, its pointer, eight words of Description.
+  static constexpr std::size_t smallest_description = 12 * 8;
   static constexpr std::size_t largest_frame = Limits::application_body_bytes + Limits::application_references * 32 + 256;
+
+  /// Bytes to read into the buffer. While a chunk is awaited: at most up to the end of its prefix, so that payload only ever goes from the
+  /// transport to the consumer's memory (which the system checks: a destination that may not be written is an error and no crash).
+  template <class Transfer>
+  std::size_t input_wanted(const Transfer& t) const noexcept {
+    if (!t.awaiting_chunk()) return input_bytes;
+    const auto have = input_.filled();
+    std::uint64_t head = discard_ + padding_ + (t.described() ? 0 : smallest_description);  // an owner that has not described has sent no chunk
+    if (have.size() >= 24 && !prefix::announces_payload(have))
+      if (const auto size = detail::measure_frame(have, largest_frame, Limits::control_frame_segments); size && *size) head = **size;
+    const auto whole = std::min<std::uint64_t>(head + prefix::bytes, input_bytes);
+    return have.size() < whole ? static_cast<std::size_t>(whole) - have.size() : 0;
+  }
 
   /// One frame at the head of the buffer. False: more bytes are needed.
   template <class Transfer>
@@ -220,21 +235,6 @@ class endpoint {
     input_.consume(static_cast<std::size_t>(here));
     return (left -= here) == 0;
   }
-  /// The payload's first bytes came together with its prefix: they are copied. False: the consumer has no memory now.
-  template <class Transfer>
-  bool land_from_input(Transfer& t, std::span<const std::byte> have) noexcept {
-    std::array<std::span<std::byte>, 8> to;
-    const prepared p = t.prepare(to, std::min<std::uint64_t>(have.size(), landing_));
-    if (p.bytes == 0) return false;
-    for (std::size_t i = 0; i < p.pieces; ++i) {
-      std::memcpy(to[i].data(), have.data(), to[i].size());
-      have = have.subspan(to[i].size());
-      land(t, to[i]);
-      input_.consume(to[i].size());
-    }
-    return true;
-  }
-
   detail::answering<Framing, Limits, Owner> answers_;
   pool_type& pool_;
   Handler& handler_;

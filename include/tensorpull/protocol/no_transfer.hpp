@@ -22,6 +22,7 @@ struct no_transfer {
   static constexpr void landed(std::span<const std::byte>) noexcept {}
   static constexpr std::uint64_t chunk_left() noexcept { return 0; }
   static constexpr bool awaiting_chunk() noexcept { return false; }
+  static constexpr bool described() noexcept { return false; }
   static constexpr bool ended() noexcept { return true; }
   static constexpr std::uint32_t next_id() noexcept { return 1; }
 };

@@ -76,6 +76,7 @@ class transfer {
 
   std::uint64_t chunk_left() const noexcept { return ended_ ? 0 : chunk_left_; }
   bool awaiting_chunk() const noexcept { return !ended_ && machine_.awaiting_chunk(); }
+  bool described() const noexcept { return !machine_.describing(); }
   std::uint64_t landed_bytes() const noexcept { return landed_; }
   std::uint64_t total_bytes() const noexcept { return machine_.description().image_bytes; }
   bool ended() const noexcept { return ended_; }

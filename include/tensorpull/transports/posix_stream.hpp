@@ -44,8 +44,9 @@ inline io_result io_outcome(ssize_t n, bool zero_is_end) noexcept {
   if (n == 0) return {zero_is_end ? io_status::closed : io_status::would_block, 0, 0};
   const int e = errno;
   if (e == EAGAIN || e == EWOULDBLOCK || e == EINTR) return {io_status::would_block, 0, 0};
-  if (e == EPIPE || e == ECONNRESET) return {io_status::closed, e, 0};
-  return {io_status::failed, e, 0};
+  // what this end did to itself: memory that may not be written or read, too little of it, a descriptor that is none
+  const bool ours = e == EFAULT || e == EINVAL || e == EBADF || e == ENOTSOCK || e == ENOMEM || e == ENOBUFS;
+  return {ours ? io_status::failed : io_status::closed, e, 0};
 }
 
 inline io_result receive_some(int fd, std::span<const std::span<std::byte>> spans) noexcept {

@@ -45,7 +45,7 @@ result<void> pump_write(Endpoint& end, Transfer& t, Stream& stream, std::span<st
     did.sent = io.bytes;
     did.write_blocked = io.bytes < plan.bytes;
     if (const auto ok = end.written(t, plan, io.bytes); !ok) return ok;
-    if (io.status == io_status::failed) return failure(errc::connection_lost, 0, {}, io.system);
+    if (io.status == io_status::failed) return failure(errc::io, 0, {}, io.system);
     // `closed` while writing: answers that arrived before may still be read, and reading says what happened
   }
   did.wants_write = !end.output_idle();  // a part of the plan, or answers that the plan had no room for
@@ -53,7 +53,7 @@ result<void> pump_write(Endpoint& end, Transfer& t, Stream& stream, std::span<st
 }
 
 /// One scatter read. It does not wait, or for `patience` where the stream can do that in one call. connection_lost: the peer closed, or
-/// the system says so.
+/// the network says so; io: the destination may not be written, or another fault of this end.
 template <class Endpoint, class Transfer, byte_stream Stream>
 result<void> pump_read(Endpoint& end, Transfer& t, Stream& stream, pumped& did, std::chrono::milliseconds patience = {}) noexcept {
   // what waits in the buffer may find memory now, or room for its answers
@@ -69,7 +69,8 @@ result<void> pump_read(Endpoint& end, Transfer& t, Stream& stream, pumped& did, 
   did.read_drained = io.bytes < asked;
   if (io.bytes > 0)
     if (const auto ok = end.received(t, {spans.data(), n}, io.bytes); !ok) return ok;
-  if (io.status == io_status::closed || io.status == io_status::failed) return failure(errc::connection_lost, 0, {}, io.system);
+  if (io.status == io_status::failed) return failure(errc::io, 0, {}, io.system);
+  if (io.status == io_status::closed) return failure(errc::connection_lost, 0, {}, io.system);
   return {};
 }
 
