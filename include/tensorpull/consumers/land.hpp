@@ -2,10 +2,10 @@
 #pragma once
 
 #include <tensorpull/consumers/concept.hpp>
+#include <tensorpull/core/min_max.hpp>
 #include <tensorpull/image/scatter.hpp>
 #include <tensorpull/image/view.hpp>
 
-#include <algorithm>
 #include <array>
 
 namespace tensorpull {
@@ -31,7 +31,7 @@ class land {
   prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
     if (length == 0 || out.empty()) return {};
     if (offset < data_start_) {
-      const auto n = static_cast<std::size_t>(std::min<std::uint64_t>({length, data_start_ - offset, header_.size()}));
+      const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(std::min(length, data_start_ - offset), header_.size()));
       out[0] = {header_.data(), n};
       return {1, n};
     }

@@ -4,6 +4,7 @@
 
 #include <tensorpull/core/checked.hpp>
 #include <tensorpull/core/limits.hpp>
+#include <tensorpull/core/min_max.hpp>
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/image/gather.hpp>
 #include <tensorpull/integrity/concept.hpp>
@@ -14,7 +15,6 @@
 #include <tensorpull/protocol/serve_table.hpp>
 #include <tensorpull/protocol/subset.hpp>
 
-#include <algorithm>
 #include <array>
 #include <span>
 
@@ -142,7 +142,7 @@ class owner : public publication_table<Lock> {
     if (left == 0) return out.kind = message_kind::end, true;
     if (m.length == 0) return refuse(out, status::bad_request);
     out.kind = message_kind::chunk;
-    out.length = static_cast<std::uint32_t>(std::min({std::uint64_t{m.length}, left, Limits::chunk_cap_bytes, max_payload_bytes}));
+    out.length = static_cast<std::uint32_t>(std::min(std::min<std::uint64_t>(m.length, left), std::min(Limits::chunk_cap_bytes, max_payload_bytes)));
     const std::uint64_t end = m.offset + out.length;
     if (end == schema.image_bytes || (entry.subset && end >= entry.subset_end)) entry.provisional = true;
     if (m.flag) out.digest = range_digest<Hash>(slot.image, m.offset, out.length);

@@ -4,13 +4,13 @@
 
 #include <tensorpull/chunking/concept.hpp>
 #include <tensorpull/core/checked.hpp>
+#include <tensorpull/core/min_max.hpp>
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/protocol/messages.hpp>
 #include <tensorpull/protocol/pull_request.hpp>
 #include <tensorpull/protocol/receipt.hpp>
 #include <tensorpull/protocol/schema_comparison.hpp>
 
-#include <algorithm>
 #include <array>
 
 namespace tensorpull {
@@ -127,7 +127,7 @@ class recipient {
   }
   /// Length of the chunk at an image offset within a range that ends at `end`.
   std::uint64_t length_at(std::uint64_t offset, std::uint64_t end) const noexcept {
-    return std::min({chunking_.next(offset, context_), end - offset, chunk_cap_});
+    return std::min(chunking_.next(offset, context_), std::min(end - offset, chunk_cap_));
   }
   void advance(std::uint64_t& offset, std::size_t& range, std::uint64_t length) const noexcept {
     offset += length;
@@ -145,7 +145,7 @@ class recipient {
     expected_digest_ = m.version;
     context_ = {m.image_bytes, m.data_start, request_.schema};
     chunk_cap_ = std::min<std::uint64_t>(m.length, max_payload_bytes);
-    window_ = std::clamp<std::uint32_t>(request_.window, 1, std::clamp<std::uint32_t>(m.window, 1, Limits::window));
+    window_ = std::max<std::uint32_t>(1, std::min(request_.window, std::min<std::uint32_t>(m.window, Limits::window)));
     if (!request_.subset.empty()) return recipient_event::nothing;
     if (request_.fingerprint != 0 && m.fingerprint != request_.fingerprint) return compare();
     if constexpr (Chunking::max_chunk_bytes == 0)

@@ -2,12 +2,12 @@
 // Replies are kept as a few words each and written anew whenever they are sent, so a slow peer holds no payload memory.
 #pragma once
 
+#include <tensorpull/core/min_max.hpp>
 #include <tensorpull/framing/framing_concept.hpp>
 #include <tensorpull/framing/payload_prefix.hpp>
 #include <tensorpull/protocol/buffer_pool.hpp>
 #include <tensorpull/protocol/owner.hpp>
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstring>
@@ -152,7 +152,7 @@ class stream_output {
  private:
   /// Bytes of payload among the first n of a chunk's frame.
   static std::uint64_t payload_within(const pending_reply& r, std::size_t n) noexcept {
-    return std::clamp<std::uint64_t>(n, detail::payload_prefix::bytes, detail::payload_prefix::bytes + std::uint64_t{r.length}) - detail::payload_prefix::bytes;
+    return n <= detail::payload_prefix::bytes ? 0 : std::min<std::uint64_t>(n - detail::payload_prefix::bytes, r.length);
   }
 
   /// What a control frame can need of the scratch memory.

@@ -3,11 +3,11 @@
 
 #include <tensorpull/protocol/endpoint.hpp>
 #include <tensorpull/protocol/receipt.hpp>
+#include <tensorpull/transports/any_stop_token.hpp>
+#include <tensorpull/transports/chrono.hpp>
 #include <tensorpull/transports/pump.hpp>
 
-#include <tensorpull/transports/chrono.hpp>
 #include <optional>
-#include <stop_token>
 #include <string_view>
 
 namespace tensorpull {
@@ -23,7 +23,7 @@ struct pull_options {
   /// Requests in flight; the owner may allow fewer.
   std::uint32_t window = 4;
   /// Heard within 0.1 s wherever the transfer waits.
-  std::stop_token stop{};
+  any_stop_token stop{};
 };
 
 namespace detail {

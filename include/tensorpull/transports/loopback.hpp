@@ -8,6 +8,7 @@
 #include <tensorpull/transports/publisher.hpp>
 
 #include <cstring>
+#include <utility>
 
 namespace tensorpull {
 
