@@ -4,6 +4,8 @@ set(tensorpull_core_folders core image chunking protocol)
 set(tensorpull_core_files
   consumers/concept.hpp
   consumers/land.hpp
+  framing/control_words.hpp
+  framing/control_writer.hpp
   framing/framing_concept.hpp
   framing/payload_prefix.hpp
   framing/segment_table.hpp
