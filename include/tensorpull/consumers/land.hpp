@@ -6,7 +6,6 @@
 #include <tensorpull/image/scatter.hpp>
 #include <tensorpull/image/view.hpp>
 
-#include <array>
 
 namespace tensorpull {
 
@@ -31,8 +30,8 @@ class land {
   prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
     if (length == 0 || out.empty()) return {};
     if (offset < data_start_) {
-      const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(std::min(length, data_start_ - offset), header_.size()));
-      out[0] = {header_.data(), n};
+      const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(std::min(length, data_start_ - offset), sizeof header_));
+      out[0] = {header_, n};
       return {1, n};
     }
     const auto s = scatter(to_, to_.schema->header_bytes + (offset - data_start_), length, out);
@@ -47,7 +46,7 @@ class land {
  private:
   destination_view to_;
   std::uint64_t data_start_ = 0;
-  std::array<std::byte, 256> header_;
+  std::byte header_[256];
 };
 
 static_assert(consumer<land>);

@@ -97,16 +97,16 @@ class owner : public publication_table<Lock> {
     answer.ranges = ranges.first(m.names.size());
     entry->subset = true;
     entry->subset_end = 0;  // where the last byte that can be asked for ends
-    for (const byte_range& r : answer.ranges)
-      if (r.begin != r.end) entry->subset_end = r.end;
+    for (std::size_t i = 0; i < m.names.size(); ++i)
+      if (ranges[i].begin != ranges[i].end) entry->subset_end = ranges[i].end;
   }
 
   /// The connection is gone: what it had not finished is counted as lost.
   void forget(link& peer) noexcept {
     const hold_lock hold(lock_);
-    for (serve& s : peer.all())
+    peer.clear([this](const serve& s) {
       if (s.open() && slots_[s.slot].generation == s.generation) ++slots_[s.slot].counts.lost;
-    peer.clear();
+    });
   }
 
   /// The message behind a control answer. `rows` is memory for a schema page.
@@ -192,7 +192,7 @@ class owner : public publication_table<Lock> {
     return z != 0 ? z : 1;
   }
 
-  std::array<std::uint64_t, 2> nonces_;
+  std::uint64_t nonces_[2];
 };
 
 }  // namespace tensorpull

@@ -11,7 +11,6 @@
 #include <tensorpull/protocol/receipt.hpp>
 #include <tensorpull/protocol/schema_comparison.hpp>
 
-#include <array>
 
 namespace tensorpull {
 
@@ -162,7 +161,8 @@ class recipient {
     if (m.ranges.size() != request_.subset.size()) return failure(errc::bad_frame);
     if (request_.fingerprint != 0 && m.fingerprint != request_.fingerprint) return compare();
     std::uint64_t total = 0, last = described_.data_start;
-    for (const byte_range& r : m.ranges) {
+    for (std::size_t i = 0; i < m.ranges.size(); ++i) {
+      const byte_range r = m.ranges[i];
       if (r.begin < last || r.end < r.begin || r.end > described_.image_bytes) return failure(errc::bad_frame, r.begin);
       last = r.end;
       if (r.begin == r.end) continue;
@@ -236,7 +236,7 @@ class recipient {
   [[no_unique_address]] Chunking chunking_;
   chunk_context context_{};
   tensorpull::description described_{};
-  std::array<byte_range, max_ranges> ranges_{};
+  byte_range ranges_[max_ranges]{};
   std::size_t range_count_ = 0, range_ = 0, expected_range_ = 0;
   std::uint64_t ask_ = 0, expected_ = 0, received_ = 0;  // image offsets of the next request and the next answer; bytes received
   std::uint64_t version_ = 0, nonce_ = 0, expected_digest_ = 0, own_digest_ = 0;

@@ -17,7 +17,8 @@ class schema_comparison {
   /// `subset`: our schema is a part of theirs, so only tensors of the same name are compared.
   result<bool> take(const message& page, const image_schema& own, std::uint64_t total, bool subset) noexcept {
     if (page.offset != position_ || page.tensors != total || page.rows.size() > total - position_) return failure(errc::bad_frame);
-    for (const schema_row& row : page.rows) {
+    for (std::size_t r = 0; r < page.rows.size(); ++r) {
+      const schema_row& row = page.rows[r];
       const std::uint64_t i = position_++;
       if (subset) {
         for (std::size_t k = 0; k < own.tensor_count; ++k)

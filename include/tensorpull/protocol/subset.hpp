@@ -8,7 +8,6 @@
 #include <tensorpull/integrity/concept.hpp>
 #include <tensorpull/protocol/messages.hpp>
 
-#include <array>
 #include <span>
 
 namespace tensorpull {
@@ -16,8 +15,8 @@ namespace tensorpull {
 /// Feeds the image's bytes [offset, offset + length) to a hash; cost: one pass over them, no heap, 4 KiB of stack.
 template <hash Hash>
 void hash_range(Hash& into, const source_view& image, std::uint64_t offset, std::uint64_t length) noexcept {
-  std::array<std::span<const std::byte>, 16> pieces;
-  std::array<std::byte, 4096> slice;
+  std::span<const std::byte> pieces[16];
+  std::byte slice[4096];
   while (length > 0) {
     const gathered g = gather(image, offset, length, pieces, slice);
     for (std::size_t i = 0; i < g.pieces; ++i) into.update(pieces[i]);
@@ -47,8 +46,8 @@ struct subset_answer {
 
 namespace detail {
 inline bool among(std::span<const std::string_view> names, std::string_view name) noexcept {
-  for (const std::string_view n : names)
-    if (n == name) return true;
+  for (std::size_t i = 0; i < names.size(); ++i)
+    if (names[i] == name) return true;
   return false;
 }
 }  // namespace detail
@@ -71,7 +70,7 @@ result<subset_answer> find_subset(const source_view& image, std::span<const std:
   if (found < names.size())
     for (std::size_t n = 0; n < names.size(); ++n) {
       bool there = false;
-      for (const tensor_entry& t : schema.entries()) there = there || t.name == names[n];
+      for (std::size_t i = 0; i < schema.tensor_count; ++i) there = there || schema.tensors[i].name == names[n];
       if (!there || detail::among(names.first(n), names[n])) return failure(errc::bad_request, n, names[n]);
     }
   return subset_answer{bytes.digest(), schema_hash.digest()};

@@ -106,7 +106,7 @@ class session {
     buffer_pool<> pool{memory, frame_bytes};
     alignas(64) std::array<std::byte, 64 * 1024> scratch;
     endpoint<typename Parts::framing, typename Parts::limits, typename published_type::owner_type, inbox_type> end{published.machine(), pool, box};
-    std::optional<error> broken;
+    plain_optional<error> broken;
   };
 
   explicit session(detail::owned<state> s) noexcept : s_(std::move(s)) {}
@@ -166,7 +166,7 @@ result<receipt> pull_once(Stream& stream, const reference& ref, Consumer& to, co
   pull_request request{ref.id, options.version != 0 ? options.version : ref.version, 0, nullptr, options.tensors, options.window, false};
   endpoint<typename Parts::framing, typename Parts::limits, no_owner, deaf> end(none, pool, handler);
   transfer<Consumer, typename Parts::chunking, typename Parts::integrity, typename Parts::limits> t(to, request, chunking, 1);
-  std::optional<error> broken;
+  plain_optional<error> broken;
   return detail::drive(end, t, stream, scratch, options, detail::chunk_length_of(chunking), broken);
 }
 
