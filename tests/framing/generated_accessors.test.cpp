@@ -3,6 +3,8 @@
 #include "support/messages.hpp"
 #include "support/random.hpp"
 
+#include <tensorpull/framing/word_framing.hpp>
+
 namespace {
 
 using namespace test;
@@ -47,19 +49,24 @@ TEST(GeneratedAccessors, Every_kind_has_the_bytes_that_the_generated_builders_wr
   }
 }
 
-/// The library and the generated readers agree on a frame, whatever it is. What they read is compared as the generated builders write it.
+/// Both framings and the generated readers agree on a frame, whatever it is. What they read is compared as the generated builders write it.
 void expect_agreement(const frame& f) {
   const decoded ours(f);
-  tp::message theirs;
-  const auto lists = std::make_unique<tp::capnp_framing::decode_storage>();
+  tp::message theirs, ours_of_words;
+  const auto lists = std::make_unique<tp::capnp_framing::decode_storage>(), more = std::make_unique<tp::capnp_framing::decode_storage>();
   const auto outcome = generated::decode(f.bytes(), theirs, *lists);
+  const auto of_words = tp::word_framing::decode(f.bytes(), ours_of_words, *more);
   ASSERT_EQ(ours.outcome.has_value(), outcome.has_value());
+  ASSERT_EQ(of_words.has_value(), outcome.has_value());
   if (!outcome) {
     EXPECT_EQ(ours.outcome.error().code, outcome.error().code);
+    EXPECT_EQ(of_words.error().code, outcome.error().code);
     return;
   }
   ASSERT_EQ(ours.m.kind, theirs.kind);
+  ASSERT_EQ(ours_of_words.kind, theirs.kind);
   ASSERT_EQ(generated::encode(ours.m), generated::encode(theirs));
+  ASSERT_EQ(generated::encode(ours_of_words), generated::encode(theirs));
 }
 
 TEST(GeneratedAccessors, Readers_agree_on_every_kind_with_any_word_changed) {

@@ -2,32 +2,17 @@
 // has the meaning of the words. Every list is bounded by the storage. Used by capnp_framing.hpp alone.
 #pragma once
 
-#include <tensorpull/core/limits.hpp>
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/framing/control_words.hpp>
+#include <tensorpull/framing/list_storage.hpp>
 #include <tensorpull/protocol/messages.hpp>
 
 #include <capnp/any.h>
 
-#include <array>
 #include <cstring>
 #include <new>
 
 namespace tensorpull::detail {
-
-/// Memory for the lists of one decoded control frame. Sizes follow from what fits such a frame.
-template <class Limits>
-struct list_storage {
-  std::array<std::uint64_t, Limits::control_frame_bytes / 8> dims;
-  union {
-    std::array<schema_row, Limits::control_frame_bytes / 32> rows;
-    std::array<std::string_view, Limits::control_frame_bytes / 16> names;
-    std::array<byte_range, Limits::control_frame_bytes / 16> ranges;
-    std::array<reference, Limits::application_references> references;
-  };
-  static constexpr std::size_t most_body_bytes = Limits::application_body_bytes;
-  list_storage() noexcept {}  // uninitialised on purpose: it is some KiB on the stack of every decoding call
-};
 
 // The typed accessors that `capnp` generates do the same as these, with eight functions a field for the compiler to write.
 
@@ -93,7 +78,7 @@ result<void> read_ranges(struct_list::Reader ranges, message& m, Storage& lists)
 }
 
 template <class Storage>
-result<void> read_application(struct_list::Reader refs, capnp::Data::Reader body, message& m, Storage& lists) {
+result<void> read_application(struct_list::Reader refs, capnp::AnyPointer::Reader data, message& m, Storage& lists) {
   if (refs.size() > lists.references.size()) return failure(errc::too_large, refs.size());
   for (unsigned i = 0; i < refs.size(); ++i) {
     std::uint64_t w[4];
@@ -101,6 +86,7 @@ result<void> read_application(struct_list::Reader refs, capnp::Data::Reader body
     ::new (static_cast<void*>(&lists.references[i])) reference{{w[0], w[1]}, w[2], w[3]};
   }
   m.references = {lists.references.data(), refs.size()};
+  const auto body = data.getAs<capnp::Data>();
   if (body.size() > Storage::most_body_bytes) return failure(errc::too_large, body.size());
   m.body = {reinterpret_cast<const std::byte*>(body.begin()), body.size()};
   return {};
@@ -132,7 +118,7 @@ result<void> read_frame(capnp::AnyStruct::Reader frame, message& m, Storage& lis
   if (!read_structs(list, structs)) return failure(errc::bad_frame);
   if (m.kind == message_kind::schema_page) return read_rows(structs, m, lists);
   if (m.kind == message_kind::located) return read_ranges(structs, m, lists);
-  return read_application(structs, pointer_of(body, 1).getAs<capnp::Data>(), m, lists);
+  return read_application(structs, pointer_of(body, 1), m, lists);
 }
 
 }  // namespace tensorpull::detail

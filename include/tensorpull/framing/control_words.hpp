@@ -34,8 +34,8 @@ constexpr struct_size body_size(message_kind kind) noexcept {
 /// The longest data section below the frame's first word, in words.
 inline constexpr std::size_t most_body_words = 9;
 
-/// The data words of a kind other than chunk; `w` is zero before.
-constexpr void put_words(const message& m, std::uint64_t (&w)[most_body_words]) noexcept {
+/// The data words of a kind other than chunk; `w` is most_body_words, zero before.
+constexpr void put_words(const message& m, std::uint64_t* w) noexcept {
   if (m.kind == message_kind::nothing || m.kind == message_kind::chunk) return;
   if (m.kind == message_kind::application) {
     w[0] = m.application;
@@ -98,7 +98,7 @@ constexpr status to_status(std::uint64_t word) noexcept {
 }
 
 /// The reverse, for the kind that `m` has already; words that an older peer did not send are zero.
-constexpr void take_words(const std::uint64_t (&w)[most_body_words], message& m) noexcept {
+constexpr void take_words(const std::uint64_t* w, message& m) noexcept {
   if (m.kind == message_kind::nothing) return;
   if (m.kind == message_kind::application) {
     m.application = static_cast<std::uint32_t>(w[0]);
