@@ -1,5 +1,5 @@
-// The default framing: control frames written word by word, read with the Cap'n Proto library in any valid layout. The only header (with
-// its two helpers) that includes capnp or kj; include it before anything that needs a framing.
+// A framing that reads control frames with the Cap'n Proto library; its bytes are those of the default. The only header (with its two
+// helpers) that includes capnp or kj; include it before anything that needs a framing.
 #pragma once
 
 #include <tensorpull/core/limits.hpp>
@@ -55,6 +55,6 @@ struct basic_capnp_framing {
 
 using capnp_framing = basic_capnp_framing<>;
 
-static_assert(framing<capnp_framing>, "tensorpull: the default framing must model the framing concept");
+static_assert(framing<capnp_framing>, "tensorpull: a framing must model the framing concept");
 
 }  // namespace tensorpull

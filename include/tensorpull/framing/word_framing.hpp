@@ -1,5 +1,5 @@
-// A framing without the Cap'n Proto library: the same bytes, the same frames accepted. What a file that names a pipeline compiles, and
-// what a machine can use that has no such library.
+// The default framing: Cap'n Proto's bytes without its library, the same frames accepted. What costs least to compile, and what a machine
+// can use that has no such library.
 #pragma once
 
 #include <tensorpull/core/limits.hpp>
