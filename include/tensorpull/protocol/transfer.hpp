@@ -3,6 +3,7 @@
 #pragma once
 
 #include <tensorpull/consumers/concept.hpp>
+#include <tensorpull/core/min_max.hpp>
 #include <tensorpull/integrity/concept.hpp>
 #include <tensorpull/protocol/recipient.hpp>
 

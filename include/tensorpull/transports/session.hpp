@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tensorpull/consumers/land.hpp>
+#include <tensorpull/core/min_max.hpp>
 #include <tensorpull/protocol/endpoint.hpp>
 #include <tensorpull/protocol/no_owner.hpp>
 #include <tensorpull/protocol/transfer.hpp>
