@@ -4,9 +4,15 @@ set(tensorpull_core_folders core image chunking protocol)
 set(tensorpull_core_files
   consumers/concept.hpp
   consumers/land.hpp
+  framing/control_reader.hpp
+  framing/control_words.hpp
+  framing/control_writer.hpp
   framing/framing_concept.hpp
+  framing/list_storage.hpp
   framing/payload_prefix.hpp
+  framing/segment_reader.hpp
   framing/segment_table.hpp
+  framing/word_framing.hpp
   integrity/concept.hpp
   transports/concept.hpp
   transports/pump.hpp)

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <tensorpull/consumers/land.hpp>
-#include <tensorpull/framing/capnp_framing.hpp>
+#include <tensorpull/framing/word_framing.hpp>
 #include <tensorpull/policy_slots.hpp>
 #include <tensorpull/protocol/endpoint.hpp>
 #include <tensorpull/protocol/no_owner.hpp>
@@ -44,7 +44,7 @@ struct pipeline {
   using parts = pipeline_parts<detail::policy_t<detail::in_tensors, detail::missing_tensors, Policies...>,
                                detail::policy_t<detail::in_chunking, detail::missing_chunking, Policies...>,
                                detail::policy_t<detail::in_transport, detail::missing_transport, Policies...>,
-                               detail::policy_t<detail::in_framing, basic_capnp_framing<limits>, Policies...>,
+                               detail::policy_t<detail::in_framing, basic_word_framing<limits>, Policies...>,
                                detail::policy_t<detail::in_integrity, image_digest, Policies...>, limits>;
   static_assert(detail::longest_chunk<typename parts::chunking, typename parts::tensors>() <= parts::transport::max_payload_bytes,
                 "tensorpull: the chunk does not fit one message of this transport: choose a smaller chunk");

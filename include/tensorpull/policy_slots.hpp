@@ -3,6 +3,7 @@
 
 #include <tensorpull/chunking/fixed_bytes.hpp>
 #include <tensorpull/core/limits.hpp>
+#include <tensorpull/core/min_max.hpp>
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/image/view.hpp>
 #include <tensorpull/integrity/policies.hpp>
@@ -15,7 +16,6 @@
 #include <boost/hana/tuple.hpp>
 #include <boost/hana/type.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>

@@ -100,7 +100,7 @@ TEST(CapnpFraming, Nothing_is_allocated_for_valid_frames) {
   const auto room = std::as_writable_bytes(std::span(out));
   tp::message back;
   const auto messages = every_message();
-  ASSERT_TRUE(tp::capnp_framing::encode(messages[0], room));  // whatever the library makes once
+  (void)decoded(encode(messages[0]));  // whatever the library makes once
   const allocation_watch watch;
   bool ok = true;
   for (const tp::message& m : messages) {

@@ -3,6 +3,8 @@
 #include "support/frames.hpp"
 #include "support/random.hpp"
 
+#include <tensorpull/framing/protocol.capnp.h>
+
 #include <capnp/serialize.h>
 
 namespace {

@@ -42,8 +42,8 @@ static_assert(std::is_same_v<one::downloader, two::downloader>);
 
 using plain = pipeline<loopback, raw_tensors<mlp>, fixed_bytes<64>>;
 static_assert(std::is_same_v<plain::parts::integrity, image_digest> && std::is_same_v<plain::limits, default_limits>);
-static_assert(std::is_same_v<plain::parts::framing, capnp_framing>);
-static_assert(std::is_same_v<pipeline<few, loopback, whole, tensor_list>::parts::framing, basic_capnp_framing<few>>, "the default framing keeps the limits");
+static_assert(std::is_same_v<plain::parts::framing, word_framing>);
+static_assert(std::is_same_v<pipeline<few, loopback, whole, tensor_list>::parts::framing, basic_word_framing<few>>, "the default framing keeps the limits");
 
 static_assert(pipeline<raw_tensors<mlp>, fixed_bytes<2_MiB>, tcp>::memory.recipient <= 4096);
 static_assert(pipeline<raw_tensors<mlp>, fixed_bytes<2_MiB>, tcp, chunk_and_image_digest>::memory.recipient <= 4096 + 640);  // a second hash state
@@ -66,7 +66,7 @@ static_assert(chunking_strategy<fixed_bytes<8>> && chunking_strategy<bytes_up_to
 static_assert(!chunking_strategy<nothing> && !chunking_strategy<loopback> && !chunking_strategy<wrong_chunk>);
 static_assert(integrity_policy<unverified> && integrity_policy<chunk_digest> && !integrity_policy<no_digest> && !integrity_policy<nothing>);
 static_assert(transport<tcp> && transport<tcp_on_threads> && transport<loopback> && !transport<endless_transport> && !transport<nothing>);
-static_assert(framing<capnp_framing> && framing<basic_capnp_framing<few>> && !framing<nothing>);
+static_assert(framing<word_framing> && framing<capnp_framing> && framing<basic_capnp_framing<few>> && !framing<nothing>);
 static_assert(byte_stream<posix_stream> && !byte_stream<nothing> && !datagram_link<posix_stream> && !memory_link<posix_stream>);
 static_assert(consumer<plain::consumer> && consumer<land> && !consumer<nothing> && !consumer<mlp>);
 

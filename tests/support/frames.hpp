@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tensorpull/framing/capnp_framing.hpp>
+#include <tensorpull/framing/word_framing.hpp>
 
 #include <gtest/gtest.h>
 
@@ -12,6 +13,7 @@
 #include <initializer_list>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #ifndef TENSORPULL_SCHEMA
@@ -55,14 +57,30 @@ inline frame encode(const tp::message& m, std::size_t room = 70'000) {
   return frame(std::as_bytes(std::span(out)).first(n ? *n : 0));
 }
 
-/// A decoded message with the memory that it points into.
+/// A decoded message with the memory that it points into. The framing with the library and the one without have to agree on it.
 struct decoded {
   frame from;
   tp::capnp_framing::decode_storage lists;
   tp::message m{};
   tp::result<void> outcome{};
 
-  explicit decoded(frame f) : from(std::move(f)) { outcome = tp::capnp_framing::decode(from.bytes(), m, lists); }
+  explicit decoded(frame f) : from(std::move(f)) {
+    outcome = tp::capnp_framing::decode(from.bytes(), m, lists);
+    tp::word_framing::decode_storage more;
+    tp::message same;
+    const auto again = tp::word_framing::decode(from.bytes(), same, more);
+    EXPECT_EQ(again.has_value(), outcome.has_value()) << "kind " << static_cast<int>(same.kind);
+    if (!again && !outcome) {
+      EXPECT_EQ(again.error().code, outcome.error().code);
+    }
+    if (!again || !outcome) return;
+    EXPECT_EQ(same.kind, m.kind);
+    EXPECT_EQ(std::tie(same.id, same.version, same.offset, same.nonce, same.length, same.flag), std::tie(m.id, m.version, m.offset, m.nonce, m.length, m.flag));
+    EXPECT_EQ(std::tuple(same.rows.size(), same.names.size(), same.ranges.size(), same.references.size()),
+              std::tuple(m.rows.size(), m.names.size(), m.ranges.size(), m.references.size()));
+    EXPECT_TRUE(same.body.data() == m.body.data() && same.body.size() == m.body.size());
+    for (std::size_t i = 0; i < m.rows.size() && i < same.rows.size(); ++i) EXPECT_TRUE(same.rows[i].name.data() == m.rows[i].name.data() || m.rows[i].name.empty());
+  }
   decoded(const decoded&) = delete;
 };
 inline tp::errc decode_error(const frame& f) {

@@ -2,8 +2,7 @@
 #pragma once
 
 #include <tensorpull/chunking/concept.hpp>
-
-#include <algorithm>
+#include <tensorpull/core/min_max.hpp>
 
 namespace tensorpull {
 
@@ -20,7 +19,7 @@ struct bytes_up_to {
   std::uint64_t chunk_bytes = std::min<std::uint64_t>(Max, default_chunk_bytes);
 
   constexpr std::uint64_t next(std::uint64_t offset, const chunk_context& context) const noexcept {
-    return std::min(std::clamp<std::uint64_t>(chunk_bytes, 1, Max), context.image_bytes - offset);
+    return std::min(std::min(std::max<std::uint64_t>(chunk_bytes, 1), Max), context.image_bytes - offset);
   }
 };
 

@@ -2,8 +2,7 @@
 #pragma once
 
 #include <tensorpull/chunking/concept.hpp>
-
-#include <algorithm>
+#include <tensorpull/core/min_max.hpp>
 
 namespace tensorpull {
 

@@ -2,11 +2,10 @@
 #pragma once
 
 #include <tensorpull/consumers/concept.hpp>
+#include <tensorpull/core/min_max.hpp>
 #include <tensorpull/image/scatter.hpp>
 #include <tensorpull/image/view.hpp>
 
-#include <algorithm>
-#include <array>
 
 namespace tensorpull {
 
@@ -32,8 +31,8 @@ class land {
     if (length == 0 || out.empty()) return {};
     std::size_t text = 0;
     if (offset < data_start_) {
-      text = static_cast<std::size_t>(std::min<std::uint64_t>({length, data_start_ - offset, header_.size()}));
-      out[0] = {header_.data(), text};
+      text = static_cast<std::size_t>(std::min<std::uint64_t>(std::min(length, data_start_ - offset), sizeof header_));
+      out[0] = {header_, text};
       if (text == length || offset + text < data_start_) return {1, text};
       out = out.subspan(1);
     }
@@ -49,7 +48,7 @@ class land {
  private:
   destination_view to_;
   std::uint64_t data_start_ = 0;
-  std::array<std::byte, 256> header_;
+  std::byte header_[256];
 };
 
 static_assert(consumer<land>);

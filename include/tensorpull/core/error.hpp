@@ -1,7 +1,6 @@
 // Error codes, and the error value that every fallible function of this library returns.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -99,15 +98,16 @@ class error_name {
  public:
   constexpr error_name() noexcept = default;
   constexpr error_name(std::string_view text) noexcept {
-    const bool cut = text.size() > characters_.size();
-    size_ = static_cast<std::uint8_t>(cut ? characters_.size() : text.size());
+    const bool cut = text.size() > most_;
+    size_ = static_cast<std::uint8_t>(cut ? most_ : text.size());
     for (std::size_t i = 0; i < size_; ++i) characters_[i] = cut && i + 3 >= size_ ? '.' : text[i];
   }
-  constexpr std::string_view view() const noexcept { return {characters_.data(), size_}; }
+  constexpr std::string_view view() const noexcept { return {characters_, size_}; }
   constexpr bool empty() const noexcept { return size_ == 0; }
 
  private:
-  std::array<char, 55> characters_{};
+  static constexpr std::size_t most_ = 55;
+  char characters_[most_]{};
   std::uint8_t size_ = 0;
 };
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tensorpull/core/error.hpp>
+#include <tensorpull/core/plain_optional.hpp>
 
 #include <optional>
 #include <type_traits>
@@ -22,27 +23,8 @@ struct unexpected {
 namespace detail {
 [[noreturn]] inline void bad_result_access() noexcept { __builtin_trap(); }
 
-/// A value that may be missing, for types that can be made and copied at no cost: std::optional does the same for any type with ten times
-/// the functions for the compiler to write.
 template <class T>
-class plain_slot {
- public:
-  constexpr plain_slot() noexcept = default;
-  template <class... U>
-  constexpr explicit plain_slot(std::in_place_t, U&&... u) : value_(std::forward<U>(u)...), has_(true) {}
-  constexpr bool has_value() const noexcept { return has_; }
-  constexpr explicit operator bool() const noexcept { return has_; }
-  constexpr T& operator*() noexcept { return value_; }
-  constexpr const T& operator*() const noexcept { return value_; }
-  constexpr T* operator->() noexcept { return &value_; }
-  constexpr const T* operator->() const noexcept { return &value_; }
-
- private:
-  T value_{};
-  bool has_ = false;
-};
-template <class T>
-using result_slot = std::conditional_t<std::is_trivially_copyable_v<T> && std::is_nothrow_default_constructible_v<T>, plain_slot<T>, std::optional<T>>;
+using result_slot = std::conditional_t<std::is_trivially_copyable_v<T> && std::is_nothrow_default_constructible_v<T>, plain_optional<T>, std::optional<T>>;
 }  // namespace detail
 
 /// Holds a T or an error. Reading the alternative that is not there ends the program (a trap), never throws.
@@ -54,11 +36,11 @@ class [[nodiscard]] result {
   using value_type = T;
   using error_type = tensorpull::error;
 
-  constexpr result() requires std::is_default_constructible_v<T> : value_(std::in_place) {}
+  constexpr result() requires std::is_default_constructible_v<T> : value_(T()) {}
   template <class U = T>
     requires(std::is_constructible_v<T, U> && !std::is_same_v<std::remove_cvref_t<U>, result> &&
              !std::is_same_v<std::remove_cvref_t<U>, unexpected>)
-  constexpr result(U&& value) : value_(std::in_place, std::forward<U>(value)) {}
+  constexpr result(U&& value) : value_(static_cast<T>(static_cast<U&&>(value))) {}
   constexpr result(unexpected u) noexcept : error_(u.reason) {}
 
   constexpr bool has_value() const noexcept { return value_.has_value(); }
@@ -67,14 +49,14 @@ class [[nodiscard]] result {
   constexpr T& value() & noexcept { return require_value(), *value_; }
   constexpr const T& value() const& noexcept { return require_value(), *value_; }
   constexpr T&& value() && noexcept { return require_value(), std::move(*value_); }
-  constexpr T& operator*() & noexcept { return value(); }
-  constexpr const T& operator*() const& noexcept { return value(); }
+  constexpr T& operator*() & noexcept { return require_value(), *value_; }
+  constexpr const T& operator*() const& noexcept { return require_value(), *value_; }
   constexpr T&& operator*() && noexcept { return std::move(*this).value(); }
   constexpr T* operator->() noexcept { return require_value(), value_.operator->(); }
   constexpr const T* operator->() const noexcept { return require_value(), value_.operator->(); }
 
   constexpr const tensorpull::error& error() const noexcept {
-    if (value_) detail::bad_result_access();
+    if (value_.has_value()) detail::bad_result_access();
     return error_;
   }
   template <class U>
@@ -97,7 +79,7 @@ class [[nodiscard]] result {
 
  private:
   constexpr void require_value() const noexcept {
-    if (!value_) detail::bad_result_access();
+    if (!value_.has_value()) detail::bad_result_access();
   }
   // Not a union: std::optional costs 0.04 s to include, the std::construct_at that a constexpr union needs 0.3 s, in every file.
   detail::result_slot<T> value_;

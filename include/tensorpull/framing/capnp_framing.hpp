@@ -1,10 +1,10 @@
-// The default framing: control frames written and read with the Cap'n Proto library. The only header (with its two helpers) that
-// includes capnp or kj; include it before anything that needs a framing.
+// A framing that reads control frames with the Cap'n Proto library; its bytes are those of the default. The only header (with its two
+// helpers) that includes capnp or kj; include it before anything that needs a framing.
 #pragma once
 
 #include <tensorpull/core/limits.hpp>
 #include <tensorpull/framing/capnp_read.hpp>
-#include <tensorpull/framing/capnp_write.hpp>
+#include <tensorpull/framing/control_writer.hpp>
 #include <tensorpull/framing/framing_concept.hpp>
 #include <tensorpull/framing/payload_prefix.hpp>
 #include <tensorpull/framing/quiet_kj.hpp>
@@ -24,20 +24,7 @@ struct basic_capnp_framing {
   using is_framing_policy = void;
   using decode_storage = detail::list_storage<Limits>;
 
-  static result<std::size_t> encode(const message& m, std::span<std::byte> out) noexcept {
-    if (out.size() < 16) return failure(errc::does_not_fit);
-    std::memset(out.data(), 0, out.size());
-    std::size_t words = 0;
-    const bool ok = detail::quietly([&] {
-      auto* const segment = reinterpret_cast<capnp::word*>(out.data() + 8);
-      capnp::FlatMessageBuilder builder(kj::arrayPtr(segment, out.size() / 8 - 1));
-      detail::write_frame(m, builder.initRoot<wire::Frame>());
-      words = builder.getSegmentsForOutput()[0].size();
-    });
-    if (!ok) return failure(errc::does_not_fit, out.size());
-    detail::store_le64(out.data(), std::uint64_t{words} << 32);
-    return 8 * (words + 1);
-  }
+  static result<std::size_t> encode(const message& m, std::span<std::byte> out) noexcept { return detail::write_control_frame(m, out); }
 
   /// bad_frame: not valid Cap'n Proto, or above the limits of traversal and nesting; unsupported_layout: a chunk that is not in the
   /// constant layout; unexpected_message: a kind that this version of the protocol does not know.
@@ -59,7 +46,7 @@ struct basic_capnp_framing {
       options.traversalLimitInWords = Limits::traversal_words + frame.size() / 8;
       options.nestingLimit = Limits::nesting_levels;
       capnp::SegmentArrayMessageReader reader(kj::arrayPtr(segments.data(), count), options);
-      read = detail::read_frame(reader.getRoot<wire::Frame>(), m, lists);
+      read = detail::read_frame(reader.getRoot<capnp::AnyStruct>(), m, lists);
     });
     if (!ok) return failure(errc::bad_frame);
     return read;
@@ -68,6 +55,6 @@ struct basic_capnp_framing {
 
 using capnp_framing = basic_capnp_framing<>;
 
-static_assert(framing<capnp_framing>, "tensorpull: the default framing must model the framing concept");
+static_assert(framing<capnp_framing>, "tensorpull: a framing must model the framing concept");
 
 }  // namespace tensorpull

@@ -1,56 +1,53 @@
-// Cap'n Proto struct to message, field by field; every list is bounded by the storage. Used by capnp_framing.hpp alone.
+// Cap'n Proto message to message. The library follows the pointers, whatever valid layout they make, within its limits; control_words.hpp
+// has the meaning of the words. Every list is bounded by the storage. Used by capnp_framing.hpp alone.
 #pragma once
 
-#include <tensorpull/core/limits.hpp>
 #include <tensorpull/core/result.hpp>
+#include <tensorpull/framing/control_words.hpp>
+#include <tensorpull/framing/list_storage.hpp>
 #include <tensorpull/protocol/messages.hpp>
 
-#include <tensorpull/framing/protocol.capnp.h>
+#include <capnp/any.h>
 
-#include <array>
+#include <cstring>
 #include <new>
 
 namespace tensorpull::detail {
 
-/// Memory for the lists of one decoded control frame. Sizes follow from what fits such a frame.
-template <class Limits>
-struct list_storage {
-  std::array<std::uint64_t, Limits::control_frame_bytes / 8> dims;
-  union {
-    std::array<schema_row, Limits::control_frame_bytes / 32> rows;
-    std::array<std::string_view, Limits::control_frame_bytes / 16> names;
-    std::array<byte_range, Limits::control_frame_bytes / 16> ranges;
-    std::array<reference, Limits::application_references> references;
-  };
-  static constexpr std::size_t most_body_bytes = Limits::application_body_bytes;
-  list_storage() noexcept {}  // uninitialised on purpose: it is some KiB on the stack of every decoding call
-};
+// The typed accessors that `capnp` generates do the same as these, with eight functions a field for the compiler to write.
 
-template <class Group>
-void read_ref(const Group& from, message& m) {
-  m.ref = {from.getRefHigh(), from.getRefLow()};
+/// The first words of the data section; those that the sender's version has not are zero.
+inline void copy_words(capnp::AnyStruct::Reader from, std::uint64_t* to, std::size_t words) {
+  const auto bytes = from.getDataSection();
+  for (std::size_t i = 0; i < words; ++i) to[i] = 0;
+  if (const std::size_t n = bytes.size() < 8 * words ? bytes.size() & ~std::size_t{7} : 8 * words; n > 0) std::memcpy(to, bytes.begin(), n);
 }
-template <class Group>
-void read_ref_version(const Group& from, message& m) {
-  read_ref(from, m);
-  m.version = from.getVersion();
+/// The i-th pointer; null if the sender's version has none.
+inline capnp::AnyPointer::Reader pointer_of(capnp::AnyStruct::Reader from, unsigned i) {
+  const auto pointers = from.getPointerSection();
+  return i < pointers.size() ? pointers[i] : capnp::AnyPointer::Reader();
 }
-inline std::string_view as_view(capnp::Text::Reader t) { return {t.begin(), t.size()}; }
-inline status as_status(wire::Status s) {
-  // an unknown status of a newer peer is still a refusal
-  return static_cast<std::uint16_t>(s) <= static_cast<std::uint16_t>(status::already_final) ? static_cast<status>(s) : status::unsupported;
+inline std::string_view text_of(capnp::AnyPointer::Reader p) {
+  const auto t = p.getAs<capnp::Text>();
+  return {t.begin(), t.size()};
+}
+using struct_list = capnp::List<capnp::AnyStruct>;
+/// A list of structs, or of whatever an older version had there; false for one of bits, which no version can have had.
+inline bool read_structs(capnp::AnyPointer::Reader p, struct_list::Reader& to) {
+  const auto list = p.getAs<capnp::AnyList>();
+  to = list.as<struct_list>();
+  return list.getElementSize() != capnp::ElementSize::BIT;
 }
 
 template <class Storage>
-result<void> read_rows(wire::SchemaPage::Reader p, message& m, Storage& lists) {
-  const auto tensors = p.getTensors();
+result<void> read_rows(struct_list::Reader tensors, message& m, Storage& lists) {
   if (tensors.size() > lists.rows.size()) return failure(errc::too_large, tensors.size());
   std::size_t dims = 0;
   for (unsigned i = 0; i < tensors.size(); ++i) {
-    const auto shape = tensors[i].getShape();
+    const auto shape = pointer_of(tensors[i], 2).getAs<capnp::List<std::uint64_t>>();
     if (shape.size() > lists.dims.size() - dims) return failure(errc::too_large, shape.size());
     for (unsigned k = 0; k < shape.size(); ++k) lists.dims[dims + k] = shape[k];
-    ::new (static_cast<void*>(&lists.rows[i])) schema_row{as_view(tensors[i].getName()), as_view(tensors[i].getDtype()), {lists.dims.data() + dims, shape.size()}};
+    ::new (static_cast<void*>(&lists.rows[i])) schema_row{text_of(pointer_of(tensors[i], 0)), text_of(pointer_of(tensors[i], 1)), {lists.dims.data() + dims, shape.size()}};
     dims += shape.size();
   }
   m.rows = {lists.rows.data(), tensors.size()};
@@ -58,124 +55,70 @@ result<void> read_rows(wire::SchemaPage::Reader p, message& m, Storage& lists) {
 }
 
 template <class Storage>
-result<void> read_application(wire::Application::Reader a, message& m, Storage& lists) {
-  m.application = a.getKind();
-  const auto refs = a.getReferences();
+result<void> read_names(capnp::List<capnp::Text>::Reader names, message& m, Storage& lists) {
+  if (names.size() > lists.names.size()) return failure(errc::too_large, names.size());
+  for (unsigned i = 0; i < names.size(); ++i) {
+    const auto t = names[i];
+    ::new (static_cast<void*>(&lists.names[i])) std::string_view(t.begin(), t.size());
+  }
+  m.names = {lists.names.data(), names.size()};
+  return {};
+}
+
+template <class Storage>
+result<void> read_ranges(struct_list::Reader ranges, message& m, Storage& lists) {
+  if (ranges.size() > lists.ranges.size()) return failure(errc::too_large, ranges.size());
+  for (unsigned i = 0; i < ranges.size(); ++i) {
+    std::uint64_t w[2];
+    copy_words(ranges[i], w, 2);
+    ::new (static_cast<void*>(&lists.ranges[i])) byte_range{w[0], w[1]};
+  }
+  m.ranges = {lists.ranges.data(), ranges.size()};
+  return {};
+}
+
+template <class Storage>
+result<void> read_application(struct_list::Reader refs, capnp::AnyPointer::Reader data, message& m, Storage& lists) {
   if (refs.size() > lists.references.size()) return failure(errc::too_large, refs.size());
-  for (unsigned i = 0; i < refs.size(); ++i)
-    ::new (static_cast<void*>(&lists.references[i])) reference{{refs[i].getRefHigh(), refs[i].getRefLow()}, refs[i].getVersion(), refs[i].getFingerprint()};
+  for (unsigned i = 0; i < refs.size(); ++i) {
+    std::uint64_t w[4];
+    copy_words(refs[i], w, 4);
+    ::new (static_cast<void*>(&lists.references[i])) reference{{w[0], w[1]}, w[2], w[3]};
+  }
   m.references = {lists.references.data(), refs.size()};
-  const auto body = a.getBody();
+  const auto body = data.getAs<capnp::Data>();
   if (body.size() > Storage::most_body_bytes) return failure(errc::too_large, body.size());
   m.body = {reinterpret_cast<const std::byte*>(body.begin()), body.size()};
   return {};
 }
 
-/// One case a kind. `m` is left with what was read so far on an error.
+/// `m` is left with what was read so far on an error.
 template <class Storage>
-result<void> read_frame(wire::Frame::Reader f, message& m, Storage& lists) {
+result<void> read_frame(capnp::AnyStruct::Reader frame, message& m, Storage& lists) {
   m = {};
-  m.id = f.getId();
-  m.kind = static_cast<message_kind>(f.which());
-  switch (m.kind) {
-    case message_kind::nothing: return {};
-    case message_kind::describe: read_ref(f.getDescribe(), m); return {};
-    case message_kind::pull: {
-      const auto g = f.getPull();
-      read_ref_version(g, m);
-      m.offset = g.getOffset();
-      m.fingerprint = g.getFingerprint();
-      m.length = g.getLength();
-      m.flag = g.getDigestWanted();
-      return {};
-    }
-    case message_kind::chunk: return failure(errc::unsupported_layout);
-    case message_kind::end: {
-      const auto g = f.getEnd();
-      read_ref_version(g, m);
-      m.image_bytes = g.getImageBytes();
-      m.nonce = g.getNonce();
-      return {};
-    }
-    case message_kind::confirm: {
-      const auto g = f.getConfirm();
-      read_ref_version(g, m);
-      m.nonce = g.getNonce();
-      m.digest = g.getDigest();
-      m.flag = g.getVerified();
-      return {};
-    }
-    case message_kind::confirmed: {
-      const auto g = f.getConfirmed();
-      read_ref_version(g, m);
-      m.nonce = g.getNonce();
-      m.status = as_status(g.getStatus());
-      return {};
-    }
-    case message_kind::cancel: {
-      const auto g = f.getCancel();
-      read_ref_version(g, m);
-      m.nonce = g.getNonce();
-      return {};
-    }
-    case message_kind::refused: {
-      const auto g = f.getRefused();
-      read_ref_version(g, m);
-      m.offset = g.getOffset();
-      m.status = as_status(g.getStatus());
-      m.delay_ms = g.getDelayMs();
-      return {};
-    }
-    case message_kind::schema: {
-      const auto g = f.getSchema();
-      read_ref_version(g, m);
-      m.offset = g.getFirst();
-      return {};
-    }
-    case message_kind::description: {
-      const auto d = f.getDescription();
-      read_ref_version(d, m);
-      m.fingerprint = d.getFingerprint();
-      m.image_bytes = d.getImageBytes();
-      m.data_start = d.getDataStart();
-      m.nonce = d.getNonce();
-      m.length = d.getChunkCap();
-      m.tensors = d.getTensors();
-      m.window = d.getWindow();
-      m.flag = d.getVerifiable();
-      return {};
-    }
-    case message_kind::schema_page: {
-      const auto p = f.getSchemaPage();
-      read_ref_version(p, m);
-      m.offset = p.getFirst();
-      m.tensors = p.getTotal();
-      return read_rows(p, m, lists);
-    }
-    case message_kind::locate: {
-      const auto l = f.getLocate();
-      read_ref_version(l, m);
-      const auto names = l.getNames();
-      if (names.size() > lists.names.size()) return failure(errc::too_large, names.size());
-      for (unsigned i = 0; i < names.size(); ++i) ::new (static_cast<void*>(&lists.names[i])) std::string_view(as_view(names[i]));
-      m.names = {lists.names.data(), names.size()};
-      return {};
-    }
-    case message_kind::located: {
-      const auto l = f.getLocated();
-      read_ref_version(l, m);
-      m.nonce = l.getNonce();
-      m.digest = l.getDigest();
-      m.fingerprint = l.getFingerprint();
-      const auto ranges = l.getRanges();
-      if (ranges.size() > lists.ranges.size()) return failure(errc::too_large, ranges.size());
-      for (unsigned i = 0; i < ranges.size(); ++i) ::new (static_cast<void*>(&lists.ranges[i])) byte_range{ranges[i].getBegin(), ranges[i].getEnd()};
-      m.ranges = {lists.ranges.data(), ranges.size()};
-      return {};
-    }
-    case message_kind::application: return read_application(f.getApplication(), m, lists);
+  std::uint64_t first[1 + most_body_words]{};
+  copy_words(frame, first, size_of_frame.data);
+  m.id = static_cast<std::uint32_t>(first[0]);
+  m.kind = static_cast<message_kind>(static_cast<std::uint16_t>(first[0] >> 32));
+  if (m.kind == message_kind::chunk) return failure(errc::unsupported_layout);
+  if (m.kind > message_kind::application) return failure(errc::unexpected_message, static_cast<std::uint64_t>(m.kind));
+  std::uint64_t words[most_body_words]{};
+  if (body_size(m.kind).data == 0) {
+    std::memcpy(words, first + 1, sizeof words);
+    take_words(words, m);
+    return {};
   }
-  return failure(errc::unexpected_message, static_cast<std::uint64_t>(m.kind));
+  const auto body = pointer_of(frame, 0).getAs<capnp::AnyStruct>();
+  copy_words(body, words, body_size(m.kind).data);
+  take_words(words, m);
+  if (m.kind == message_kind::description) return {};
+  const auto list = pointer_of(body, 0);
+  if (m.kind == message_kind::locate) return read_names(list.getAs<capnp::List<capnp::Text>>(), m, lists);
+  struct_list::Reader structs;
+  if (!read_structs(list, structs)) return failure(errc::bad_frame);
+  if (m.kind == message_kind::schema_page) return read_rows(structs, m, lists);
+  if (m.kind == message_kind::located) return read_ranges(structs, m, lists);
+  return read_application(structs, pointer_of(body, 1), m, lists);
 }
 
 }  // namespace tensorpull::detail

@@ -60,7 +60,7 @@ constexpr std::uint64_t pair_text_length(const metadata_entry& pair) noexcept {
 constexpr std::uint64_t metadata_text_length(std::span<const metadata_entry> pairs) noexcept {
   if (pairs.empty()) return 0;
   std::uint64_t n = std::string_view(R"("__metadata__":{})").size() + pairs.size() - 1;
-  for (const metadata_entry& pair : pairs) n += pair_text_length(pair);
+  for (std::size_t i = 0; i < pairs.size(); ++i) n += pair_text_length(pairs[i]);
   return n;
 }
 
@@ -126,9 +126,9 @@ class text_window {
 constexpr void put_metadata(text_window& window, std::span<const metadata_entry> pairs) noexcept {
   if (pairs.empty() || window.skips(metadata_text_length(pairs))) return;
   window.put(R"("__metadata__":{)");
-  for (bool first = true; const metadata_entry& pair : pairs) {
-    if (!first) window.put(',');
-    first = false;
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    const metadata_entry& pair = pairs[i];
+    if (i != 0) window.put(',');
     if (window.skips(pair_text_length(pair))) continue;
     window.put_string(pair.key);
     window.put(':');

@@ -3,7 +3,6 @@
 
 #include <tensorpull/image/schema.hpp>
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -114,8 +113,8 @@ class strided_reader {
   const std::byte* at_;
   std::uint64_t block_;
   std::size_t rank_ = 0;
-  std::array<std::uint64_t, max_strided_rank> extents_, index_;
-  std::array<std::int64_t, max_strided_rank> strides_;
+  std::uint64_t extents_[max_strided_rank], index_[max_strided_rank];
+  std::int64_t strides_[max_strided_rank];
 };
 
 }  // namespace tensorpull::detail

@@ -3,7 +3,6 @@
 
 #include <tensorpull/protocol/stream_output.hpp>
 
-#include <array>
 #include <utility>
 
 namespace tensorpull::detail {
@@ -49,7 +48,7 @@ class answering {
       output.push({message_kind::refused, status::busy, m.id, 0, 0, 0, m.ref, m.version, 0, 0, 0});
       return {};
     }
-    std::array<byte_range, Limits::control_frame_bytes / 32> ranges;
+    byte_range ranges[Limits::control_frame_bytes / 32];
     message answer;
     owner_->locate(serves_, m, ranges, answer);
     return output.push_answer(answer, pool_);

@@ -2,13 +2,13 @@
 // references and pull others. Drivers (a blocking socket, an event loop, a simulation, two ends in one process) move the bytes.
 #pragma once
 
+#include <tensorpull/core/min_max.hpp>
 #include <tensorpull/framing/segment_table.hpp>
 #include <tensorpull/protocol/answering.hpp>
 #include <tensorpull/protocol/frame_buffer.hpp>
 #include <tensorpull/protocol/long_frame.hpp>
 #include <tensorpull/protocol/no_transfer.hpp>
 
-#include <algorithm>
 #include <utility>
 
 namespace tensorpull {

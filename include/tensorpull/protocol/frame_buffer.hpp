@@ -1,7 +1,6 @@
 // The few hundred bytes of a connection in which frames are recognised. Keeps every frame's start aligned to a word.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstring>
 #include <span>
@@ -14,7 +13,7 @@ class frame_buffer {
   static_assert(Capacity % 8 == 0);
 
  public:
-  std::span<const std::byte> filled() const noexcept { return {bytes_.data() + begin_, end_ - begin_}; }
+  std::span<const std::byte> filled() const noexcept { return {bytes_ + begin_, end_ - begin_}; }
   bool empty() const noexcept { return begin_ == end_; }
   bool full() const noexcept { return end_ - begin_ + 8 > Capacity; }
   static constexpr std::size_t capacity() noexcept { return Capacity; }
@@ -25,17 +24,17 @@ class frame_buffer {
       begin_ = end_ = phase;
     } else if (begin_ >= 8) {
       const std::size_t to = begin_ % 8;
-      std::memmove(bytes_.data() + to, bytes_.data() + begin_, end_ - begin_);
+      std::memmove(bytes_ + to, bytes_ + begin_, end_ - begin_);
       end_ -= begin_ - to;
       begin_ = to;
     }
-    return {bytes_.data() + end_, most < Capacity - end_ ? most : Capacity - end_};
+    return {bytes_ + end_, most < Capacity - end_ ? most : Capacity - end_};
   }
   void filled_more(std::size_t n) noexcept { end_ += n; }
   void consume(std::size_t n) noexcept { begin_ += n; }
 
  private:
-  alignas(8) std::array<std::byte, Capacity> bytes_;
+  alignas(8) std::byte bytes_[Capacity];
   std::size_t begin_ = 0, end_ = 0;
 };
 

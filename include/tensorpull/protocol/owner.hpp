@@ -4,6 +4,7 @@
 
 #include <tensorpull/core/checked.hpp>
 #include <tensorpull/core/limits.hpp>
+#include <tensorpull/core/min_max.hpp>
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/image/gather.hpp>
 #include <tensorpull/integrity/concept.hpp>
@@ -14,7 +15,6 @@
 #include <tensorpull/protocol/serve_table.hpp>
 #include <tensorpull/protocol/subset.hpp>
 
-#include <algorithm>
 #include <array>
 #include <span>
 
@@ -97,16 +97,16 @@ class owner : public publication_table<Lock> {
     answer.ranges = ranges.first(m.names.size());
     entry->subset = true;
     entry->subset_end = 0;  // where the last byte that can be asked for ends
-    for (const byte_range& r : answer.ranges)
-      if (r.begin != r.end) entry->subset_end = r.end;
+    for (std::size_t i = 0; i < m.names.size(); ++i)
+      if (ranges[i].begin != ranges[i].end) entry->subset_end = ranges[i].end;
   }
 
   /// The connection is gone: what it had not finished is counted as lost.
   void forget(link& peer) noexcept {
     const hold_lock hold(lock_);
-    for (serve& s : peer.all())
+    peer.clear([this](const serve& s) {
       if (s.open() && slots_[s.slot].generation == s.generation) ++slots_[s.slot].counts.lost;
-    peer.clear();
+    });
   }
 
   /// The message behind a control answer. `rows` is memory for a schema page.
@@ -142,7 +142,7 @@ class owner : public publication_table<Lock> {
     if (left == 0) return out.kind = message_kind::end, true;
     if (m.length == 0) return refuse(out, status::bad_request);
     out.kind = message_kind::chunk;
-    out.length = static_cast<std::uint32_t>(std::min({std::uint64_t{m.length}, left, Limits::chunk_cap_bytes, max_payload_bytes}));
+    out.length = static_cast<std::uint32_t>(std::min(std::min<std::uint64_t>(m.length, left), std::min(Limits::chunk_cap_bytes, max_payload_bytes)));
     const std::uint64_t end = m.offset + out.length;
     if (end == schema.image_bytes || (entry.subset && end >= entry.subset_end)) entry.provisional = true;
     if (m.flag) out.digest = range_digest<Hash>(slot.image, m.offset, out.length);
@@ -192,7 +192,7 @@ class owner : public publication_table<Lock> {
     return z != 0 ? z : 1;
   }
 
-  std::array<std::uint64_t, 2> nonces_;
+  std::uint64_t nonces_[2];
 };
 
 }  // namespace tensorpull

@@ -2,11 +2,10 @@
 #pragma once
 
 #include <tensorpull/core/limits.hpp>
+#include <tensorpull/core/min_max.hpp>
 #include <tensorpull/protocol/messages.hpp>
 #include <tensorpull/protocol/publication.hpp>
 #include <tensorpull/protocol/subset.hpp>
-
-#include <algorithm>
 
 namespace tensorpull {
 

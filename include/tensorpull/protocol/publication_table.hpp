@@ -77,14 +77,15 @@ class publication_table {
  protected:
   // The lock is held by whoever calls these.
   publication* find(ref_id id) const noexcept {
-    for (publication& p : slots_)
-      if (p.now != publication::state::empty && p.id == id) return &p;
+    for (std::size_t i = 0; i < slots_.size(); ++i)
+      if (publication& p = slots_[i]; p.now != publication::state::empty && p.id == id) return &p;
     return nullptr;
   }
   /// An empty slot, or else the withdrawn one that nobody reads.
   publication* vacant() noexcept {
     publication* candidate = nullptr;
-    for (publication& p : slots_) {
+    for (std::size_t i = 0; i < slots_.size(); ++i) {
+      publication& p = slots_[i];
       if (p.now == publication::state::empty) return &p;
       if (p.now == publication::state::withdrawn && p.pins == 0) candidate = &p;
     }

@@ -4,14 +4,13 @@
 
 #include <tensorpull/chunking/concept.hpp>
 #include <tensorpull/core/checked.hpp>
+#include <tensorpull/core/min_max.hpp>
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/protocol/messages.hpp>
 #include <tensorpull/protocol/pull_request.hpp>
 #include <tensorpull/protocol/receipt.hpp>
 #include <tensorpull/protocol/schema_comparison.hpp>
 
-#include <algorithm>
-#include <array>
 
 namespace tensorpull {
 
@@ -127,7 +126,7 @@ class recipient {
   }
   /// Length of the chunk at an image offset within a range that ends at `end`.
   std::uint64_t length_at(std::uint64_t offset, std::uint64_t end) const noexcept {
-    return std::min({chunking_.next(offset, context_), end - offset, chunk_cap_});
+    return std::min(chunking_.next(offset, context_), std::min(end - offset, chunk_cap_));
   }
   void advance(std::uint64_t& offset, std::size_t& range, std::uint64_t length) const noexcept {
     offset += length;
@@ -145,7 +144,7 @@ class recipient {
     expected_digest_ = m.version;
     context_ = {m.image_bytes, m.data_start, request_.schema};
     chunk_cap_ = std::min<std::uint64_t>(m.length, max_payload_bytes);
-    window_ = std::clamp<std::uint32_t>(request_.window, 1, std::clamp<std::uint32_t>(m.window, 1, Limits::window));
+    window_ = std::max<std::uint32_t>(1, std::min(request_.window, std::min<std::uint32_t>(m.window, Limits::window)));
     if (!request_.subset.empty()) return recipient_event::nothing;
     if (request_.fingerprint != 0 && m.fingerprint != request_.fingerprint) return compare();
     if constexpr (Chunking::max_chunk_bytes == 0)
@@ -162,7 +161,8 @@ class recipient {
     if (m.ranges.size() != request_.subset.size()) return failure(errc::bad_frame);
     if (request_.fingerprint != 0 && m.fingerprint != request_.fingerprint) return compare();
     std::uint64_t total = 0, last = described_.data_start;
-    for (const byte_range& r : m.ranges) {
+    for (std::size_t i = 0; i < m.ranges.size(); ++i) {
+      const byte_range r = m.ranges[i];
       if (r.begin < last || r.end < r.begin || r.end > described_.image_bytes) return failure(errc::bad_frame, r.begin);
       last = r.end;
       if (r.begin == r.end) continue;
@@ -236,7 +236,7 @@ class recipient {
   [[no_unique_address]] Chunking chunking_;
   chunk_context context_{};
   tensorpull::description described_{};
-  std::array<byte_range, max_ranges> ranges_{};
+  byte_range ranges_[max_ranges]{};
   std::size_t range_count_ = 0, range_ = 0, expected_range_ = 0;
   std::uint64_t ask_ = 0, expected_ = 0, received_ = 0;  // image offsets of the next request and the next answer; bytes received
   std::uint64_t version_ = 0, nonce_ = 0, expected_digest_ = 0, own_digest_ = 0;

@@ -5,8 +5,6 @@
 #include <tensorpull/image/schema.hpp>
 #include <tensorpull/protocol/messages.hpp>
 
-#include <algorithm>
-
 namespace tensorpull {
 
 class schema_comparison {
@@ -19,7 +17,8 @@ class schema_comparison {
   /// `subset`: our schema is a part of theirs, so only tensors of the same name are compared.
   result<bool> take(const message& page, const image_schema& own, std::uint64_t total, bool subset) noexcept {
     if (page.offset != position_ || page.tensors != total || page.rows.size() > total - position_) return failure(errc::bad_frame);
-    for (const schema_row& row : page.rows) {
+    for (std::size_t r = 0; r < page.rows.size(); ++r) {
+      const schema_row& row = page.rows[r];
       const std::uint64_t i = position_++;
       if (subset) {
         for (std::size_t k = 0; k < own.tensor_count; ++k)
@@ -37,8 +36,10 @@ class schema_comparison {
 
  private:
   static bool same(const tensor_entry& t, const schema_row& row) noexcept {
-    const auto own = t.extents();
-    return t.name == row.name && to_string(t.type) == row.dtype && std::equal(own.begin(), own.end(), row.shape.begin(), row.shape.end());
+    if (t.name != row.name || to_string(t.type) != row.dtype || t.rank != row.shape.size()) return false;
+    for (std::size_t i = 0; i < t.rank; ++i)
+      if (t.shape[i] != row.shape[i]) return false;
+    return true;
   }
   /// Of two tensors at one place of the order (dtype descending, then name), the one that comes first is what the other side lacks.
   static bool comes_first(const tensor_entry& t, const schema_row& row) noexcept {

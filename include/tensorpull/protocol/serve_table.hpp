@@ -1,10 +1,8 @@
 // What an owner remembers of one connection: which references it is pulling, in a table of fixed size.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
 namespace tensorpull {
 
@@ -57,11 +55,17 @@ class serve_table {
     return nullptr;
   }
 
-  std::span<serve> all() noexcept { return entries_; }
-  void clear() noexcept { entries_ = {}; }
+  /// Empties the table; last(entry) is called for each entry before.
+  template <class Last>
+  void clear(Last last) noexcept {
+    for (serve& s : entries_) {
+      last(s);
+      s = {};
+    }
+  }
 
  private:
-  std::array<serve, Limits::transfers_per_connection> entries_{};
+  serve entries_[Limits::transfers_per_connection]{};
 };
 
 }  // namespace tensorpull

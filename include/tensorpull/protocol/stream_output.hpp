@@ -2,12 +2,12 @@
 // Replies are kept as a few words each and written anew whenever they are sent, so a slow peer holds no payload memory.
 #pragma once
 
+#include <tensorpull/core/min_max.hpp>
 #include <tensorpull/framing/framing_concept.hpp>
 #include <tensorpull/framing/payload_prefix.hpp>
 #include <tensorpull/protocol/buffer_pool.hpp>
 #include <tensorpull/protocol/owner.hpp>
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstring>
@@ -53,7 +53,7 @@ class stream_output {
   /// Encodes a short message of our own. False: no room now, try again after sent().
   bool push_control(const message& m) noexcept {
     if (control_full()) return false;
-    const auto n = Framing::encode(m, std::span(control_).subspan(control_end_));
+    const auto n = Framing::encode(m, {control_ + control_end_, control_bytes - control_end_});
     if (!n) return false;
     control_end_ += *n;
     return true;
@@ -100,7 +100,7 @@ class stream_output {
     }
     if (parcel_sent_ > 0) add_parcel(out);
     if (control_end_ > control_sent_) {
-      add(out, {control_.data() + control_sent_, control_end_ - control_sent_});
+      add(out, {control_ + control_sent_, control_end_ - control_sent_});
       push_item(out, {write_plan::source::control, false, true, control_end_ - control_sent_});
     }
     bool parcel_waits = parcel_ != nullptr && parcel_sent_ == 0;
@@ -152,7 +152,7 @@ class stream_output {
  private:
   /// Bytes of payload among the first n of a chunk's frame.
   static std::uint64_t payload_within(const pending_reply& r, std::size_t n) noexcept {
-    return std::clamp<std::uint64_t>(n, detail::payload_prefix::bytes, detail::payload_prefix::bytes + std::uint64_t{r.length}) - detail::payload_prefix::bytes;
+    return n <= detail::payload_prefix::bytes ? 0 : std::min<std::uint64_t>(n - detail::payload_prefix::bytes, r.length);
   }
 
   /// What a control frame can need of the scratch memory.
@@ -186,7 +186,7 @@ class stream_output {
         owner.refuse_gone(r);
       }
       if (image != nullptr && r.kind == message_kind::chunk) return add_chunk(out, r, *image, scratch, skip);
-      std::array<schema_row, Limits::control_frame_bytes / 64> rows;
+      schema_row rows[Limits::control_frame_bytes / 64];
       const auto n = Framing::encode(owner.expand(r, rows), scratch.first(frame_room));
       const std::size_t length = n ? *n : 0;
       add(out, scratch.subspan(skip, length - skip));
@@ -215,7 +215,8 @@ class stream_output {
     const std::size_t done = skip > prefix::bytes ? skip - prefix::bytes : 0;
     std::size_t included = before, payload_left = done < r.length ? r.length - done : 0;
     if (payload_left > 0) {
-      const auto room = std::span(out.spans).subspan(out.span_count, write_plan::max_spans - out.span_count - 3);  // padding, control, parcel
+      const std::size_t free_spans = write_plan::max_spans - out.span_count - 3;  // without padding, control and parcel
+      const std::span<std::span<const std::byte>> room{out.spans.data() + out.span_count, free_spans};
       const gathered g = gather(image, r.offset + done, payload_left, room, scratch);
       for (std::size_t k = 0; k < g.pieces; ++k)  // what the pieces use of the scratch memory is taken
         if (room[k].data() >= scratch.data() && room[k].data() < scratch.data() + scratch.size())
@@ -226,17 +227,17 @@ class stream_output {
     }
     if (payload_left == 0) {
       const std::size_t padding = static_cast<std::size_t>(prefix::frame_bytes(r.length)) - (skip + included);
-      add(out, std::span(zeros).first(padding));
+      add(out, {zeros, padding});
       included += padding;
     }
     push_item(out, {write_plan::source::reply, true, payload_left == 0, included});
     return payload_left == 0;
   }
 
-  static constexpr std::array<std::byte, 8> zeros{};
+  static constexpr std::byte zeros[8]{};
 
-  alignas(8) std::array<std::byte, control_bytes> control_;
-  std::array<pending_reply, reply_capacity> replies_;
+  alignas(8) std::byte control_[control_bytes];
+  pending_reply replies_[reply_capacity];
   std::size_t control_sent_ = 0, control_end_ = 0;
   std::size_t reply_first_ = 0, reply_count_ = 0, reply_sent_ = 0;
   std::byte* parcel_ = nullptr;

@@ -8,8 +8,6 @@
 #include <tensorpull/integrity/concept.hpp>
 #include <tensorpull/protocol/messages.hpp>
 
-#include <algorithm>
-#include <array>
 #include <span>
 
 namespace tensorpull {
@@ -17,8 +15,8 @@ namespace tensorpull {
 /// Feeds the image's bytes [offset, offset + length) to a hash; cost: one pass over them, no heap, 4 KiB of stack.
 template <hash Hash>
 void hash_range(Hash& into, const source_view& image, std::uint64_t offset, std::uint64_t length) noexcept {
-  std::array<std::span<const std::byte>, 16> pieces;
-  std::array<std::byte, 4096> slice;
+  std::span<const std::byte> pieces[16];
+  std::byte slice[4096];
   while (length > 0) {
     const gathered g = gather(image, offset, length, pieces, slice);
     for (std::size_t i = 0; i < g.pieces; ++i) into.update(pieces[i]);
@@ -46,6 +44,14 @@ struct subset_answer {
   std::uint64_t fingerprint = 0;
 };
 
+namespace detail {
+inline bool among(std::span<const std::string_view> names, std::string_view name) noexcept {
+  for (std::size_t i = 0; i < names.size(); ++i)
+    if (names[i] == name) return true;
+  return false;
+}
+}  // namespace detail
+
 /// Finds the named tensors and sorts their ranges in image order into `ranges`. Cost: tensors times names, and one pass over the bytes.
 /// bad_request with `at` = the index of the first name that is not there, or that comes twice.
 template <hash Hash>
@@ -56,16 +62,16 @@ result<subset_answer> find_subset(const source_view& image, std::span<const std:
   xxh3_64 schema_hash;
   for (std::size_t i = 0; i < schema.tensor_count && found < names.size(); ++i) {
     const tensor_entry& t = schema.tensors[i];
-    if (std::find(names.begin(), names.end(), t.name) == names.end()) continue;
+    if (!detail::among(names, t.name)) continue;
     ranges[found++] = {schema.header_bytes + t.begin, schema.header_bytes + t.end};
     hash_range(bytes, image, schema.header_bytes + t.begin, t.end - t.begin);
     hash_entry(schema_hash, t);
   }
   if (found < names.size())
     for (std::size_t n = 0; n < names.size(); ++n) {
-      const bool there = std::any_of(schema.tensors, schema.tensors + schema.tensor_count, [&](const tensor_entry& t) { return t.name == names[n]; });
-      if (!there || std::find(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(n), names[n]) != names.begin() + static_cast<std::ptrdiff_t>(n))
-        return failure(errc::bad_request, n, names[n]);
+      bool there = false;
+      for (std::size_t i = 0; i < schema.tensor_count; ++i) there = there || schema.tensors[i].name == names[n];
+      if (!there || detail::among(names.first(n), names[n])) return failure(errc::bad_request, n, names[n]);
     }
   return subset_answer{bytes.digest(), schema_hash.digest()};
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <tensorpull/consumers/concept.hpp>
+#include <tensorpull/core/min_max.hpp>
 #include <tensorpull/integrity/concept.hpp>
 #include <tensorpull/protocol/recipient.hpp>
 
@@ -101,8 +102,8 @@ class transfer {
   }
 
   /// The message that tells the owner that we gave up, where it should hear of it.
-  std::optional<message> farewell() const noexcept {
-    if (!error_ || machine_.nonce() == 0 || error_->code == errc::withdrawn || error_->code == errc::stale_version) return std::nullopt;
+  plain_optional<message> farewell() const noexcept {
+    if (!error_ || machine_.nonce() == 0 || error_->code == errc::withdrawn || error_->code == errc::stale_version) return {};
     message m;
     m.kind = message_kind::cancel;
     m.ref = machine_.request().ref;
@@ -150,7 +151,7 @@ class transfer {
   std::optional<std::conditional_t<Integrity::per_chunk, typename Integrity::hash_type, nothing>> chunk_hash_;
   std::uint64_t landed_ = 0, chunk_offset_ = 0, chunk_left_ = 0, chunk_digest_ = 0;
   receipt receipt_{};
-  std::optional<error> error_;
+  plain_optional<error> error_;
   std::uint32_t answers_ = 0;
   bool begun_ = false, finished_ = false, ended_ = false;
 };

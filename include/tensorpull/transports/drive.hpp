@@ -1,13 +1,14 @@
 // Runs one transfer over one byte stream until it ends, hearing the abort signal and keeping the request's time-out.
 #pragma once
 
+#include <tensorpull/core/min_max.hpp>
+#include <tensorpull/core/plain_optional.hpp>
 #include <tensorpull/protocol/endpoint.hpp>
 #include <tensorpull/protocol/receipt.hpp>
+#include <tensorpull/transports/any_stop_token.hpp>
+#include <tensorpull/transports/chrono.hpp>
 #include <tensorpull/transports/pump.hpp>
 
-#include <tensorpull/transports/chrono.hpp>
-#include <optional>
-#include <stop_token>
 #include <string_view>
 
 namespace tensorpull {
@@ -23,7 +24,7 @@ struct pull_options {
   /// Requests in flight; the owner may allow fewer.
   std::uint32_t window = 4;
   /// Heard within 0.1 s wherever the transfer waits.
-  std::stop_token stop{};
+  any_stop_token stop{};
 };
 
 namespace detail {
@@ -68,7 +69,7 @@ constexpr std::uint64_t chunk_length_of(const Chunking& c) noexcept {
 /// The outcome of `t`, which is bound to `end` by begin_pull(). `broken`: set where the connection cannot be used any more.
 template <class Endpoint, class Transfer, byte_stream Stream>
 result<receipt> drive(Endpoint& end, Transfer& t, Stream& stream, std::span<std::byte> scratch, const pull_options& options,
-                      std::uint64_t chunk_bytes, std::optional<error>& broken) noexcept {
+                      std::uint64_t chunk_bytes, plain_optional<error>& broken) noexcept {
   end.begin_pull();
   progress_deadline deadline(options.per_request_timeout, chunk_bytes / 64 + 1);
   while (!t.ended()) {

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <tensorpull/core/limits.hpp>
+#include <tensorpull/core/min_max.hpp>
 #include <tensorpull/protocol/messages.hpp>
 
-#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -27,7 +27,7 @@ class inbox {
   void on_application(const message& m) noexcept {
     kind_ = m.application;
     reference_count_ = std::min(m.references.size(), references_.size());
-    std::copy_n(m.references.begin(), reference_count_, references_.begin());
+    for (std::size_t i = 0; i < reference_count_; ++i) references_[i] = m.references[i];
     body_bytes_ = std::min(m.body.size(), body_.size());
     if (body_bytes_ > 0) std::memcpy(body_.data(), m.body.data(), body_bytes_);
     full_ = true;

@@ -2,12 +2,14 @@
 // The embedded default, and the fastest way to test a model's schema.
 #pragma once
 
-#include <tensorpull/protocol/no_owner.hpp>
+#include <tensorpull/core/min_max.hpp>
+#include <tensorpull/protocol/no_transfer.hpp>
 #include <tensorpull/protocol/transfer.hpp>
 #include <tensorpull/transports/drive.hpp>
 #include <tensorpull/transports/publisher.hpp>
 
 #include <cstring>
+#include <utility>
 
 namespace tensorpull {
 
@@ -37,17 +39,17 @@ result<std::size_t> move_frames(From& from, FromTransfer& from_transfer, To& to,
   std::size_t done = 0;
   result<void> took{};
   while (done < plan.bytes) {
-    std::array<std::span<std::byte>, 32> room;
+    std::span<std::byte> room[32];
     const std::size_t n = to.plan_read(to_transfer, room, piece);
     // what is left of the plan, without copying the list more than its head
     std::size_t skip = done, first = 0;
     while (skip >= plan.spans[first].size()) skip -= plan.spans[first++].size();
     const auto head = std::exchange(plan.spans[first], plan.spans[first].subspan(skip));
-    const std::size_t moved = span_copy{}.move({plan.spans.data() + first, plan.span_count - first}, {room.data(), n});
+    const std::size_t moved = span_copy{}.move({plan.spans.data() + first, plan.span_count - first}, {room, n});
     plan.spans[first] = head;
     done += moved;
     if (moved == 0) break;
-    if (took = to.received(to_transfer, {room.data(), n}, moved); !took) break;
+    if (took = to.received(to_transfer, {room, n}, moved); !took) break;
   }
   const auto ok = from.written(from_transfer, plan, done);
   if (!took) return failure(took.error());
@@ -78,7 +80,7 @@ struct loopback {
   template <class Parts>
   struct session;  // both ends are in one place: there is nothing to hold
 
-  /// Runs both ends until the transfer has ended. All state is on the stack: about 8 KiB.
+  /// Runs both ends until the transfer has ended. All state is on the stack: about 12 KiB.
   template <class Parts, class Owner, consumer Consumer>
   static result<receipt> pull(Owner& from, const reference& ref, Consumer& to, const pull_options& options, typename Parts::chunking chunking) noexcept {
     struct deaf {
@@ -86,13 +88,13 @@ struct loopback {
       static constexpr void on_application(const message&) noexcept {}
     } handler;
     using limits = typename Parts::limits;
-    no_owner none;
     no_transfer nothing;
-    alignas(64) std::array<std::byte, 2 * limits::control_frame_bytes> memory;
+    alignas(64) std::byte memory[2 * limits::control_frame_bytes];
     buffer_pool<> pool(memory, limits::control_frame_bytes);
     pull_request request{ref.id, options.version != 0 ? options.version : ref.version, 0, nullptr, options.tensors, options.window, false};
-    endpoint<typename Parts::framing, limits, typename Owner::owner_type, deaf> owner_end(from.machine(), pool, handler);
-    endpoint<typename Parts::framing, limits, no_owner, deaf> end(none, pool, handler);
+    // the recipient's end could have no owner; with this one both ends are one class for the compiler, and nobody asks it for anything
+    using end_type = endpoint<typename Parts::framing, limits, typename Owner::owner_type, deaf>;
+    end_type owner_end(from.machine(), pool, handler), end(from.machine(), pool, handler);
     transfer<Consumer, typename Parts::chunking, typename Parts::integrity, limits> t(to, request, chunking, 1);
     constexpr std::size_t piece = decltype(t)::read_piece_bytes;
     end.begin_pull();

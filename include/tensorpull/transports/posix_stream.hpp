@@ -1,6 +1,7 @@
 // A connected stream socket as a byte_stream: plain system calls, no event library.
 #pragma once
 
+#include <tensorpull/core/min_max.hpp>
 #include <tensorpull/transports/concept.hpp>
 
 #include <fcntl.h>
@@ -10,7 +11,6 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <utility>
@@ -98,7 +98,7 @@ class posix_stream {
 
   io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
     pollfd p{fd_, static_cast<short>((read ? POLLIN : 0) | (write ? POLLOUT : 0)), 0};
-    const int ms = static_cast<int>(std::clamp<std::chrono::milliseconds::rep>(timeout.count(), 0, 1 << 30));
+    const int ms = static_cast<int>(std::max<std::int64_t>(0, std::min<std::int64_t>(timeout.count(), 1 << 30)));
     if (::poll(&p, 1, ms) <= 0) return {};
     const bool broken = (p.revents & (POLLERR | POLLHUP | POLLNVAL)) != 0;  // the next read or write says what it is
     return {(p.revents & POLLIN) != 0 || (broken && read), (p.revents & POLLOUT) != 0 || (broken && write)};

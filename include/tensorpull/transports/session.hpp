@@ -2,15 +2,17 @@
 #pragma once
 
 #include <tensorpull/consumers/land.hpp>
+#include <tensorpull/core/min_max.hpp>
 #include <tensorpull/protocol/endpoint.hpp>
 #include <tensorpull/protocol/no_owner.hpp>
 #include <tensorpull/protocol/transfer.hpp>
 #include <tensorpull/transports/drive.hpp>
 #include <tensorpull/transports/inbox.hpp>
+#include <tensorpull/transports/owned.hpp>
 #include <tensorpull/transports/publisher.hpp>
 
-#include <memory>
 #include <new>
+#include <utility>
 
 namespace tensorpull {
 
@@ -24,12 +26,12 @@ class session {
 
   /// Takes over a connected stream. out_of_memory is the only error.
   static result<session> over(Stream stream) noexcept {
-    std::unique_ptr<state> s(new (std::nothrow) state(std::move(stream)));
-    if (s == nullptr) return failure(errc::out_of_memory);
+    detail::owned<state> s(new (std::nothrow) state(std::move(stream)));
+    if (!s) return failure(errc::out_of_memory);
     return session(std::move(s));
   }
   /// Connects with the pipeline's transport. Errors: bad_address, connection_failed, timed_out, cancelled, out_of_memory.
-  static result<session> connect(std::string_view address, std::chrono::milliseconds timeout = std::chrono::seconds(10), const std::stop_token& stop = {}) noexcept {
+  static result<session> connect(std::string_view address, std::chrono::milliseconds timeout = std::chrono::seconds(10), const any_stop_token& stop = {}) noexcept {
     auto stream = Parts::transport::connect(address, timeout, stop);
     if (!stream) return failure(stream.error());
     return over(std::move(*stream));
@@ -61,7 +63,7 @@ class session {
 
   /// Sends an application message and returns when it was handed to the system. does_not_fit: body or references above the limits.
   result<void> send(std::uint32_t kind, std::span<const reference> references, std::span<const std::byte> body,
-                    std::chrono::milliseconds timeout = std::chrono::seconds(600), const std::stop_token& stop = {}) noexcept {
+                    std::chrono::milliseconds timeout = std::chrono::seconds(600), const any_stop_token& stop = {}) noexcept {
     for (;;) {
       if (s_->broken) return failure(*s_->broken);
       const auto queued = s_->end.send_application(kind, references, body);
@@ -73,7 +75,7 @@ class session {
   }
 
   /// The next application message; valid until the next receive(). Serves while it waits.
-  result<application_message> receive(std::chrono::milliseconds timeout = std::chrono::seconds(600), const std::stop_token& stop = {}) noexcept {
+  result<application_message> receive(std::chrono::milliseconds timeout = std::chrono::seconds(600), const any_stop_token& stop = {}) noexcept {
     s_->box.clear();
     no_transfer none;
     if (s_->end.stalled())
@@ -84,7 +86,7 @@ class session {
 
   /// Answers the other end until `until(session)` is true.
   template <class Until>
-  result<void> serve(Until until, std::chrono::milliseconds timeout = std::chrono::seconds(600), const std::stop_token& stop = {}) {
+  result<void> serve(Until until, std::chrono::milliseconds timeout = std::chrono::seconds(600), const any_stop_token& stop = {}) {
     const auto held = run_until([&] { return until(std::as_const(*this)); }, timeout, stop);
     // the answer to what made it true has not left yet, and the caller may close now
     if (held) (void)run_until([&] { return s_->end.output_idle(); }, timeout, stop);
@@ -105,10 +107,10 @@ class session {
     buffer_pool<> pool{memory, frame_bytes};
     alignas(64) std::array<std::byte, 64 * 1024> scratch;
     endpoint<typename Parts::framing, typename Parts::limits, typename published_type::owner_type, inbox_type> end{published.machine(), pool, box};
-    std::optional<error> broken;
+    plain_optional<error> broken;
   };
 
-  explicit session(std::unique_ptr<state> s) noexcept : s_(std::move(s)) {}
+  explicit session(detail::owned<state> s) noexcept : s_(std::move(s)) {}
 
   unexpected broke(const error& e) noexcept {
     s_->broken = e;
@@ -116,7 +118,7 @@ class session {
   }
 
   template <class Done>
-  result<void> run_until(Done done, std::chrono::milliseconds timeout, const std::stop_token& stop) {
+  result<void> run_until(Done done, std::chrono::milliseconds timeout, const any_stop_token& stop) {
     if (s_->broken) return failure(*s_->broken);
     const auto start = std::chrono::steady_clock::now();
     no_transfer none;
@@ -133,7 +135,7 @@ class session {
     return {};
   }
 
-  std::unique_ptr<state> s_;
+  detail::owned<state> s_;
 };
 
 /// For serve(): until every expected recipient of `ref` has confirmed or given up.
@@ -165,7 +167,7 @@ result<receipt> pull_once(Stream& stream, const reference& ref, Consumer& to, co
   pull_request request{ref.id, options.version != 0 ? options.version : ref.version, 0, nullptr, options.tensors, options.window, false};
   endpoint<typename Parts::framing, typename Parts::limits, no_owner, deaf> end(none, pool, handler);
   transfer<Consumer, typename Parts::chunking, typename Parts::integrity, typename Parts::limits> t(to, request, chunking, 1);
-  std::optional<error> broken;
+  plain_optional<error> broken;
   return detail::drive(end, t, stream, scratch, options, detail::chunk_length_of(chunking), broken);
 }
 

@@ -5,6 +5,7 @@
 #include <tensorpull/transports/tcp.hpp>
 #include <tensorpull/transports/tcp_host.hpp>
 
+#include <stop_token>
 #include <string>
 
 namespace tensorpull {

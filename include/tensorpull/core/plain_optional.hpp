@@ -1,0 +1,30 @@
+// A value that may be missing, for types that can be made and copied at no cost. std::optional does the same for any type, with ten times
+// the functions for the compiler to write in every file.
+#pragma once
+
+#include <type_traits>
+
+namespace tensorpull {
+
+template <class T>
+class plain_optional {
+  static_assert(std::is_trivially_copyable_v<T> && std::is_nothrow_default_constructible_v<T>);
+
+ public:
+  constexpr plain_optional() noexcept = default;
+  constexpr plain_optional(const T& value) noexcept : value_(value), has_(true) {}
+
+  constexpr bool has_value() const noexcept { return has_; }
+  constexpr explicit operator bool() const noexcept { return has_; }
+  // Where there is no value these give one as T's default constructor makes it.
+  constexpr T& operator*() noexcept { return value_; }
+  constexpr const T& operator*() const noexcept { return value_; }
+  constexpr T* operator->() noexcept { return &value_; }
+  constexpr const T* operator->() const noexcept { return &value_; }
+
+ private:
+  T value_{};
+  bool has_ = false;
+};
+
+}  // namespace tensorpull

@@ -1,0 +1,160 @@
+// Which field of a message is in which data word of its frame: the data sections of protocol.capnp, kind by kind, for whoever has the
+// words. A test compares them with the accessors that the `capnp` tool generates from the schema.
+//
+// The fields of a kind that is a group lie in the Frame's own words behind the first; those of a kind that is a struct in the struct's.
+// Either way they begin with the reference and the version, so both are one array of words here.
+#pragma once
+
+#include <tensorpull/protocol/messages.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tensorpull::detail {
+
+/// Of a struct in protocol.capnp: words of data, and pointers behind them.
+struct struct_size {
+  std::uint16_t data = 0;
+  std::uint16_t pointers = 0;
+};
+inline constexpr struct_size size_of_frame{7, 1}, size_of_tensor{0, 3}, size_of_range{2, 0}, size_of_reference{4, 0};
+
+/// The struct that the frame's pointer leads to; no size for the kinds that are groups.
+constexpr struct_size body_size(message_kind kind) noexcept {
+  switch (kind) {
+    case message_kind::description: return {9, 0};
+    case message_kind::schema_page: return {5, 1};
+    case message_kind::locate: return {3, 1};
+    case message_kind::located: return {6, 1};
+    case message_kind::application: return {1, 2};
+    default: return {};
+  }
+}
+
+/// The longest data section below the frame's first word, in words.
+inline constexpr std::size_t most_body_words = 9;
+
+/// The data words of a kind other than chunk; `w` is most_body_words, zero before.
+constexpr void put_words(const message& m, std::uint64_t* w) noexcept {
+  if (m.kind == message_kind::nothing || m.kind == message_kind::chunk) return;
+  if (m.kind == message_kind::application) {
+    w[0] = m.application;
+    return;
+  }
+  w[0] = m.ref.high;
+  w[1] = m.ref.low;
+  if (m.kind == message_kind::describe) return;
+  w[2] = m.version;
+  const std::uint64_t flag = m.flag ? 1 : 0;
+  switch (m.kind) {
+    case message_kind::pull:
+      w[3] = m.offset;
+      w[4] = m.fingerprint;
+      w[5] = m.length | flag << 32;
+      break;
+    case message_kind::end:
+      w[3] = m.image_bytes;
+      w[4] = m.nonce;
+      break;
+    case message_kind::confirm:
+      w[3] = m.nonce;
+      w[4] = m.digest;
+      w[5] = flag;
+      break;
+    case message_kind::confirmed:
+      w[3] = m.nonce;
+      w[4] = static_cast<std::uint16_t>(m.status);
+      break;
+    case message_kind::cancel: w[3] = m.nonce; break;
+    case message_kind::refused:
+      w[3] = m.offset;
+      w[4] = static_cast<std::uint16_t>(m.status) | std::uint64_t{m.delay_ms} << 32;
+      break;
+    case message_kind::schema: w[3] = m.offset; break;
+    case message_kind::description:
+      w[3] = m.fingerprint;
+      w[4] = m.image_bytes;
+      w[5] = m.data_start;
+      w[6] = m.nonce;
+      w[7] = m.length | m.tensors << 32;
+      w[8] = m.window | flag << 16;
+      break;
+    case message_kind::schema_page:
+      w[3] = m.offset;
+      w[4] = m.tensors;
+      break;
+    case message_kind::located:
+      w[3] = m.nonce;
+      w[4] = m.digest;
+      w[5] = m.fingerprint;
+      break;
+    default: break;
+  }
+}
+
+constexpr status to_status(std::uint64_t word) noexcept {
+  const auto s = static_cast<status>(static_cast<std::uint16_t>(word));
+  return s <= status::already_final ? s : status::unsupported;  // an unknown status of a newer peer is still a refusal
+}
+
+/// The reverse, for the kind that `m` has already; words that an older peer did not send are zero.
+constexpr void take_words(const std::uint64_t* w, message& m) noexcept {
+  if (m.kind == message_kind::nothing) return;
+  if (m.kind == message_kind::application) {
+    m.application = static_cast<std::uint32_t>(w[0]);
+    return;
+  }
+  m.ref = {w[0], w[1]};
+  if (m.kind == message_kind::describe) return;
+  m.version = w[2];
+  switch (m.kind) {
+    case message_kind::pull:
+      m.offset = w[3];
+      m.fingerprint = w[4];
+      m.length = static_cast<std::uint32_t>(w[5]);
+      m.flag = (w[5] >> 32 & 1) != 0;
+      break;
+    case message_kind::end:
+      m.image_bytes = w[3];
+      m.nonce = w[4];
+      break;
+    case message_kind::confirm:
+      m.nonce = w[3];
+      m.digest = w[4];
+      m.flag = (w[5] & 1) != 0;
+      break;
+    case message_kind::confirmed:
+      m.nonce = w[3];
+      m.status = to_status(w[4]);
+      break;
+    case message_kind::cancel: m.nonce = w[3]; break;
+    case message_kind::refused:
+      m.offset = w[3];
+      m.status = to_status(w[4]);
+      m.delay_ms = static_cast<std::uint32_t>(w[4] >> 32);
+      break;
+    case message_kind::schema: m.offset = w[3]; break;
+    case message_kind::description:
+      m.fingerprint = w[3];
+      m.image_bytes = w[4];
+      m.data_start = w[5];
+      m.nonce = w[6];
+      m.length = static_cast<std::uint32_t>(w[7]);
+      m.tensors = w[7] >> 32;
+      m.window = static_cast<std::uint16_t>(w[8]);
+      m.flag = (w[8] >> 16 & 1) != 0;
+      break;
+    case message_kind::schema_page:
+      m.offset = w[3];
+      m.tensors = w[4];
+      break;
+    case message_kind::located:
+      m.nonce = w[3];
+      m.digest = w[4];
+      m.fingerprint = w[5];
+      break;
+    default: break;
+  }
+}
+
+}  // namespace tensorpull::detail

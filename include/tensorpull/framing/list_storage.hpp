@@ -1,0 +1,24 @@
+// Where the lists of one decoded control frame lie: bounded memory on the caller's stack.
+#pragma once
+
+#include <tensorpull/protocol/messages.hpp>
+
+#include <array>
+
+namespace tensorpull::detail {
+
+/// Memory for the lists of one decoded control frame. Sizes follow from what fits such a frame.
+template <class Limits>
+struct list_storage {
+  std::array<std::uint64_t, Limits::control_frame_bytes / 8> dims;
+  union {
+    std::array<schema_row, Limits::control_frame_bytes / 32> rows;
+    std::array<std::string_view, Limits::control_frame_bytes / 16> names;
+    std::array<byte_range, Limits::control_frame_bytes / 16> ranges;
+    std::array<reference, Limits::application_references> references;
+  };
+  static constexpr std::size_t most_body_bytes = Limits::application_body_bytes;
+  list_storage() noexcept {}  // uninitialised on purpose: it is some KiB on the stack of every decoding call
+};
+
+}  // namespace tensorpull::detail

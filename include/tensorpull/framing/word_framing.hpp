@@ -1,0 +1,43 @@
+// The default framing: Cap'n Proto's bytes without its library, the same frames accepted. What costs least to compile, and what a machine
+// can use that has no such library.
+#pragma once
+
+#include <tensorpull/core/limits.hpp>
+#include <tensorpull/framing/control_reader.hpp>
+#include <tensorpull/framing/control_writer.hpp>
+#include <tensorpull/framing/framing_concept.hpp>
+#include <tensorpull/framing/segment_table.hpp>
+
+namespace tensorpull {
+
+/// Policy for the framing slot. Allocates nothing.
+template <class Limits = default_limits>
+struct basic_word_framing {
+  using is_framing_policy = void;
+  using decode_storage = detail::list_storage<Limits>;
+
+  static result<std::size_t> encode(const message& m, std::span<std::byte> out) noexcept { return detail::write_control_frame(m, out); }
+
+  /// Errors as capnp_framing's.
+  static result<void> decode(std::span<const std::byte> frame, message& m, decode_storage& lists) noexcept {
+    const auto measured = detail::measure_frame(frame, ~std::size_t{0}, Limits::control_frame_segments);
+    if (!measured) return failure(measured.error());
+    if (!*measured || **measured != frame.size()) return failure(errc::bad_frame, frame.size());
+    const auto half = [&](std::size_t i) { return static_cast<std::size_t>(detail::load_le64(frame.data() + 8 * (i / 2)) >> (32 * (i % 2)) & 0xffffffffu); };
+    detail::segment_place segments[Limits::control_frame_segments];
+    const std::size_t count = half(0) + 1;
+    std::size_t at = count / 2 + 1;
+    for (std::size_t i = 0; i < count; ++i) {
+      segments[i] = {at, half(i + 1)};
+      at += segments[i].size;
+    }
+    detail::segment_reader from(frame.data(), segments, count, Limits::traversal_words + frame.size() / 8);
+    return detail::control_reader(from, m, lists).read(Limits::nesting_levels);
+  }
+};
+
+using word_framing = basic_word_framing<>;
+
+static_assert(framing<word_framing>);
+
+}  // namespace tensorpull

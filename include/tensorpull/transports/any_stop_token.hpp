@@ -1,0 +1,58 @@
+// The abort signal that blocking calls hear: a stop token of whatever kind. <stop_token> itself brings threads, strings and streams,
+// 0.25 s in every file; who uses std::stop_token includes it, who waits for one does not have to.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <new>
+#include <type_traits>
+#include <utility>
+
+namespace tensorpull {
+
+/// A copy of any small type T with `bool t.stop_requested() const`: std::stop_token, a pointer to a flag in a class, a stop token of an
+/// executor's. Without one: never stopped. Allocates nothing.
+class any_stop_token {
+  static constexpr std::size_t room = 2 * sizeof(void*);
+
+ public:
+  any_stop_token() noexcept = default;
+  template <class T>
+    requires(!std::same_as<T, any_stop_token> && requires(const T& t) { { t.stop_requested() } -> std::convertible_to<bool>; })
+  any_stop_token(T token) noexcept : calls_(&calls_of<T>) {
+    static_assert(sizeof(T) <= room && alignof(T) <= alignof(void*) && std::is_nothrow_copy_constructible_v<T>,
+                  "tensorpull: a stop token is at most two pointers and copied without throwing");
+    ::new (static_cast<void*>(token_)) T(std::move(token));
+  }
+  any_stop_token(const any_stop_token& other) noexcept : calls_(other.calls_) {
+    if (calls_ != nullptr) calls_->copy(token_, other.token_);
+  }
+  any_stop_token& operator=(const any_stop_token& other) noexcept {
+    if (this == &other) return *this;
+    if (calls_ != nullptr) calls_->destroy(token_);
+    calls_ = other.calls_;
+    if (calls_ != nullptr) calls_->copy(token_, other.token_);
+    return *this;
+  }
+  ~any_stop_token() {
+    if (calls_ != nullptr) calls_->destroy(token_);
+  }
+
+  bool stop_requested() const noexcept { return calls_ != nullptr && calls_->stop_requested(token_); }
+
+ private:
+  struct calls {
+    bool (*stop_requested)(const void*);
+    void (*copy)(void* to, const void* from);
+    void (*destroy)(void*);
+  };
+  template <class T>
+  static constexpr calls calls_of{[](const void* t) { return static_cast<bool>(static_cast<const T*>(t)->stop_requested()); },
+                                  [](void* to, const void* from) { ::new (to) T(*static_cast<const T*>(from)); },
+                                  [](void* t) { static_cast<T*>(t)->~T(); }};
+
+  const calls* calls_ = nullptr;
+  alignas(void*) std::byte token_[room];
+};
+
+}  // namespace tensorpull

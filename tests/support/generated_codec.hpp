@@ -1,0 +1,339 @@
+// The codec of control frames as the accessors that `capnp` generates from the schema make it: what the library's own words are compared with.
+#pragma once
+
+#include <tensorpull/framing/capnp_framing.hpp>
+#include <tensorpull/framing/protocol.capnp.h>
+
+#include <capnp/message.h>
+
+#include <cstring>
+#include <limits>
+#include <new>
+#include <vector>
+
+namespace generated {
+
+using namespace tensorpull;
+
+template <class Group>
+void read_ref(const Group& from, message& m) {
+  m.ref = {from.getRefHigh(), from.getRefLow()};
+}
+template <class Group>
+void read_ref_version(const Group& from, message& m) {
+  read_ref(from, m);
+  m.version = from.getVersion();
+}
+inline std::string_view as_view(capnp::Text::Reader t) { return {t.begin(), t.size()}; }
+inline status as_status(wire::Status s) {
+  // an unknown status of a newer peer is still a refusal
+  return static_cast<std::uint16_t>(s) <= static_cast<std::uint16_t>(status::already_final) ? static_cast<status>(s) : status::unsupported;
+}
+
+template <class Storage>
+result<void> read_rows(wire::SchemaPage::Reader p, message& m, Storage& lists) {
+  const auto tensors = p.getTensors();
+  if (tensors.size() > lists.rows.size()) return failure(errc::too_large, tensors.size());
+  std::size_t dims = 0;
+  for (unsigned i = 0; i < tensors.size(); ++i) {
+    const auto shape = tensors[i].getShape();
+    if (shape.size() > lists.dims.size() - dims) return failure(errc::too_large, shape.size());
+    for (unsigned k = 0; k < shape.size(); ++k) lists.dims[dims + k] = shape[k];
+    ::new (static_cast<void*>(&lists.rows[i])) schema_row{as_view(tensors[i].getName()), as_view(tensors[i].getDtype()), {lists.dims.data() + dims, shape.size()}};
+    dims += shape.size();
+  }
+  m.rows = {lists.rows.data(), tensors.size()};
+  return {};
+}
+
+template <class Storage>
+result<void> read_application(wire::Application::Reader a, message& m, Storage& lists) {
+  m.application = a.getKind();
+  const auto refs = a.getReferences();
+  if (refs.size() > lists.references.size()) return failure(errc::too_large, refs.size());
+  for (unsigned i = 0; i < refs.size(); ++i)
+    ::new (static_cast<void*>(&lists.references[i])) reference{{refs[i].getRefHigh(), refs[i].getRefLow()}, refs[i].getVersion(), refs[i].getFingerprint()};
+  m.references = {lists.references.data(), refs.size()};
+  const auto body = a.getBody();
+  if (body.size() > Storage::most_body_bytes) return failure(errc::too_large, body.size());
+  m.body = {reinterpret_cast<const std::byte*>(body.begin()), body.size()};
+  return {};
+}
+
+/// One case a kind. `m` is left with what was read so far on an error.
+template <class Storage>
+result<void> read_frame(wire::Frame::Reader f, message& m, Storage& lists) {
+  m = {};
+  m.id = f.getId();
+  m.kind = static_cast<message_kind>(f.which());
+  switch (m.kind) {
+    case message_kind::nothing: return {};
+    case message_kind::describe: read_ref(f.getDescribe(), m); return {};
+    case message_kind::pull: {
+      const auto g = f.getPull();
+      read_ref_version(g, m);
+      m.offset = g.getOffset();
+      m.fingerprint = g.getFingerprint();
+      m.length = g.getLength();
+      m.flag = g.getDigestWanted();
+      return {};
+    }
+    case message_kind::chunk: return failure(errc::unsupported_layout);
+    case message_kind::end: {
+      const auto g = f.getEnd();
+      read_ref_version(g, m);
+      m.image_bytes = g.getImageBytes();
+      m.nonce = g.getNonce();
+      return {};
+    }
+    case message_kind::confirm: {
+      const auto g = f.getConfirm();
+      read_ref_version(g, m);
+      m.nonce = g.getNonce();
+      m.digest = g.getDigest();
+      m.flag = g.getVerified();
+      return {};
+    }
+    case message_kind::confirmed: {
+      const auto g = f.getConfirmed();
+      read_ref_version(g, m);
+      m.nonce = g.getNonce();
+      m.status = as_status(g.getStatus());
+      return {};
+    }
+    case message_kind::cancel: {
+      const auto g = f.getCancel();
+      read_ref_version(g, m);
+      m.nonce = g.getNonce();
+      return {};
+    }
+    case message_kind::refused: {
+      const auto g = f.getRefused();
+      read_ref_version(g, m);
+      m.offset = g.getOffset();
+      m.status = as_status(g.getStatus());
+      m.delay_ms = g.getDelayMs();
+      return {};
+    }
+    case message_kind::schema: {
+      const auto g = f.getSchema();
+      read_ref_version(g, m);
+      m.offset = g.getFirst();
+      return {};
+    }
+    case message_kind::description: {
+      const auto d = f.getDescription();
+      read_ref_version(d, m);
+      m.fingerprint = d.getFingerprint();
+      m.image_bytes = d.getImageBytes();
+      m.data_start = d.getDataStart();
+      m.nonce = d.getNonce();
+      m.length = d.getChunkCap();
+      m.tensors = d.getTensors();
+      m.window = d.getWindow();
+      m.flag = d.getVerifiable();
+      return {};
+    }
+    case message_kind::schema_page: {
+      const auto p = f.getSchemaPage();
+      read_ref_version(p, m);
+      m.offset = p.getFirst();
+      m.tensors = p.getTotal();
+      return read_rows(p, m, lists);
+    }
+    case message_kind::locate: {
+      const auto l = f.getLocate();
+      read_ref_version(l, m);
+      const auto names = l.getNames();
+      if (names.size() > lists.names.size()) return failure(errc::too_large, names.size());
+      for (unsigned i = 0; i < names.size(); ++i) ::new (static_cast<void*>(&lists.names[i])) std::string_view(as_view(names[i]));
+      m.names = {lists.names.data(), names.size()};
+      return {};
+    }
+    case message_kind::located: {
+      const auto l = f.getLocated();
+      read_ref_version(l, m);
+      m.nonce = l.getNonce();
+      m.digest = l.getDigest();
+      m.fingerprint = l.getFingerprint();
+      const auto ranges = l.getRanges();
+      if (ranges.size() > lists.ranges.size()) return failure(errc::too_large, ranges.size());
+      for (unsigned i = 0; i < ranges.size(); ++i) ::new (static_cast<void*>(&lists.ranges[i])) byte_range{ranges[i].getBegin(), ranges[i].getEnd()};
+      m.ranges = {lists.ranges.data(), ranges.size()};
+      return {};
+    }
+    case message_kind::application: return read_application(f.getApplication(), m, lists);
+  }
+  return failure(errc::unexpected_message, static_cast<std::uint64_t>(m.kind));
+}
+
+
+template <class Group>
+void write_ref(const message& m, Group&& to) {
+  to.setRefHigh(m.ref.high);
+  to.setRefLow(m.ref.low);
+}
+template <class Group>
+void write_ref_version(const message& m, Group&& to) {
+  write_ref(m, to);
+  to.setVersion(m.version);
+}
+/// Text setters want a zero byte behind the text, which a view does not have.
+inline void copy_text(std::string_view from, capnp::Text::Builder to) {
+  if (!from.empty()) std::memcpy(to.begin(), from.data(), from.size());
+}
+
+/// One case a kind.
+inline void write_frame(const message& m, wire::Frame::Builder f) {
+  f.setId(m.id);
+  switch (m.kind) {
+    case message_kind::describe: write_ref(m, f.initDescribe()); break;
+    case message_kind::pull: {
+      auto g = f.initPull();
+      write_ref_version(m, g);
+      g.setOffset(m.offset);
+      g.setFingerprint(m.fingerprint);
+      g.setLength(m.length);
+      g.setDigestWanted(m.flag);
+      break;
+    }
+    case message_kind::end: {
+      auto g = f.initEnd();
+      write_ref_version(m, g);
+      g.setImageBytes(m.image_bytes);
+      g.setNonce(m.nonce);
+      break;
+    }
+    case message_kind::confirm: {
+      auto g = f.initConfirm();
+      write_ref_version(m, g);
+      g.setNonce(m.nonce);
+      g.setDigest(m.digest);
+      g.setVerified(m.flag);
+      break;
+    }
+    case message_kind::confirmed: {
+      auto g = f.initConfirmed();
+      write_ref_version(m, g);
+      g.setNonce(m.nonce);
+      g.setStatus(static_cast<wire::Status>(m.status));
+      break;
+    }
+    case message_kind::cancel: {
+      auto g = f.initCancel();
+      write_ref_version(m, g);
+      g.setNonce(m.nonce);
+      break;
+    }
+    case message_kind::refused: {
+      auto g = f.initRefused();
+      write_ref_version(m, g);
+      g.setOffset(m.offset);
+      g.setStatus(static_cast<wire::Status>(m.status));
+      g.setDelayMs(m.delay_ms);
+      break;
+    }
+    case message_kind::schema: {
+      auto g = f.initSchema();
+      write_ref_version(m, g);
+      g.setFirst(m.offset);
+      break;
+    }
+    case message_kind::description: {
+      auto d = f.initDescription();
+      write_ref_version(m, d);
+      d.setFingerprint(m.fingerprint);
+      d.setImageBytes(m.image_bytes);
+      d.setDataStart(m.data_start);
+      d.setNonce(m.nonce);
+      d.setChunkCap(m.length);
+      d.setTensors(static_cast<std::uint32_t>(m.tensors));
+      d.setWindow(m.window);
+      d.setVerifiable(m.flag);
+      break;
+    }
+    case message_kind::schema_page: {
+      auto p = f.initSchemaPage();
+      write_ref_version(m, p);
+      p.setFirst(m.offset);
+      p.setTotal(m.tensors);
+      auto list = p.initTensors(static_cast<unsigned>(m.rows.size()));
+      for (unsigned i = 0; i < list.size(); ++i) {
+        copy_text(m.rows[i].name, list[i].initName(static_cast<unsigned>(m.rows[i].name.size())));
+        copy_text(m.rows[i].dtype, list[i].initDtype(static_cast<unsigned>(m.rows[i].dtype.size())));
+        auto shape = list[i].initShape(static_cast<unsigned>(m.rows[i].shape.size()));
+        for (unsigned k = 0; k < shape.size(); ++k) shape.set(k, m.rows[i].shape[k]);
+      }
+      break;
+    }
+    case message_kind::locate: {
+      auto l = f.initLocate();
+      write_ref_version(m, l);
+      auto names = l.initNames(static_cast<unsigned>(m.names.size()));
+      for (unsigned i = 0; i < names.size(); ++i) copy_text(m.names[i], names.init(i, static_cast<unsigned>(m.names[i].size())));
+      break;
+    }
+    case message_kind::located: {
+      auto l = f.initLocated();
+      write_ref_version(m, l);
+      l.setNonce(m.nonce);
+      l.setDigest(m.digest);
+      l.setFingerprint(m.fingerprint);
+      auto ranges = l.initRanges(static_cast<unsigned>(m.ranges.size()));
+      for (unsigned i = 0; i < ranges.size(); ++i) {
+        ranges[i].setBegin(m.ranges[i].begin);
+        ranges[i].setEnd(m.ranges[i].end);
+      }
+      break;
+    }
+    case message_kind::application: {
+      auto a = f.initApplication();
+      a.setKind(m.application);
+      auto refs = a.initReferences(static_cast<unsigned>(m.references.size()));
+      for (unsigned i = 0; i < refs.size(); ++i) {
+        refs[i].setRefHigh(m.references[i].id.high);
+        refs[i].setRefLow(m.references[i].id.low);
+        refs[i].setVersion(m.references[i].version);
+        refs[i].setFingerprint(m.references[i].fingerprint);
+      }
+      auto body = a.initBody(static_cast<unsigned>(m.body.size()));
+      if (!m.body.empty()) std::memcpy(body.begin(), m.body.data(), m.body.size());
+      break;
+    }
+    case message_kind::nothing:
+    case message_kind::chunk: f.setNothing(); break;
+  }
+}
+
+/// The frame that the generated builders make.
+inline std::vector<std::uint64_t> encode(const message& m) {
+  std::vector<std::uint64_t> out(10'000);
+  capnp::FlatMessageBuilder builder(kj::arrayPtr(reinterpret_cast<capnp::word*>(out.data() + 1), out.size() - 1));
+  write_frame(m, builder.initRoot<wire::Frame>());
+  out.resize(1 + builder.getSegmentsForOutput()[0].size());
+  out[0] = std::uint64_t{out.size() - 1} << 32;
+  return out;
+}
+
+/// What the generated readers find in a frame, with the same limits as the library.
+inline result<void> decode(std::span<const std::byte> frame, message& m, capnp_framing::decode_storage& lists) {
+  using limits = default_limits;
+  const auto measured = detail::measure_frame(frame, std::numeric_limits<std::size_t>::max(), limits::control_frame_segments);
+  if (!measured || !*measured || **measured != frame.size()) return failure(errc::bad_frame);
+  std::vector<kj::ArrayPtr<const capnp::word>> segments;
+  const auto* const table = reinterpret_cast<const std::uint32_t*>(frame.data());
+  const auto* at = reinterpret_cast<const capnp::word*>(frame.data()) + (table[0] + 1) / 2 + 1;
+  for (std::uint32_t i = 0; i <= table[0]; at += table[++i]) segments.push_back(kj::arrayPtr(at, table[i + 1]));
+  result<void> read{};
+  const bool ok = detail::quietly([&] {
+    capnp::ReaderOptions options;
+    options.traversalLimitInWords = limits::traversal_words + frame.size() / 8;
+    options.nestingLimit = limits::nesting_levels;
+    capnp::SegmentArrayMessageReader reader(kj::arrayPtr(segments.data(), segments.size()), options);
+    read = read_frame(reader.getRoot<wire::Frame>(), m, lists);
+  });
+  if (!ok) return failure(errc::bad_frame);
+  return read;
+}
+
+}  // namespace generated
