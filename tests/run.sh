@@ -129,9 +129,24 @@ sums() {
   echo "$passed passed, $failed failed$( ((skipped == 0)) || echo ", $skipped skipped")"
 }
 
+# What the chosen legs need.
+needs() {
+  printf '%s\n' g++:g++ cmake:cmake ninja:ninja-build ccache:ccache capnp:capnproto git:git python3:python3 ca-certificates \
+    libboost-dev libcapnp-dev libxxhash-dev libgtest-dev nlohmann-json3-dev
+  local leg
+  for leg in "${legs[@]}"; do
+    case $leg in
+      dev) /usr/bin/python3 -c 'import venv, ensurepip' 2>/dev/null || echo python3-venv ;;  # a Python without them makes no environment
+      clang) command -v clang++-14 >/dev/null || echo clang++:clang ;;
+      cortex-m3) printf '%s\n' arm-none-eabi-g++:gcc-arm-none-eabi libstdc++-arm-none-eabi-newlib ;;
+    esac
+  done
+}
+
 mkdir -p -- "$build/logs"
-source "$root/tests/packages.sh"
-install_packages "$build/logs/apt.log"
+source "$root/cmake/packages.sh"
+mapfile -t items < <(needs)
+install_packages "$build/logs/apt.log" "${items[@]}"
 
 jobs=$(nproc)
 unset CXXFLAGS CPPFLAGS LDFLAGS

@@ -48,7 +48,7 @@ TEST(Loopback, WithdrawnAndUnknownReferences) {
   EXPECT_EQ(net::download_tensors(*owner, tp::ref_id{1, 1}, *mine).error(), tp::errc::unknown_reference);
   EXPECT_TRUE(same(*mine, *blank<mlp>()));
 }
-/// Acts in the middle.
+/// Acts in the middle of a chunk's delivery.
 struct meddler : tp::land {
   std::function<void()> act;
   meddler(mlp& m, std::function<void()> f) : tp::land(tp::raw_tensors<mlp>::destination(m)), act(std::move(f)) {}
@@ -57,6 +57,121 @@ struct meddler : tp::land {
     return {};
   }
 };
+/// Acts between two chunks: once, when the sixth is cut.
+struct meddling_cut {
+  using is_chunking_policy = void;
+  static constexpr std::uint64_t max_chunk_bytes = 64_KiB;
+  static constexpr bool needs_layout = false;
+  std::function<void()>* act = nullptr;
+  std::uint64_t next(std::uint64_t offset, const tp::chunk_context& c) const noexcept {
+    if (offset == 5 * 64_KiB && act != nullptr && *act) std::exchange(*act, nullptr)();
+    return std::min(max_chunk_bytes, c.image_bytes - offset);
+  }
+};
+using cut_net = tp::pipeline<tp::loopback, tp::raw_tensors<mlp>, meddling_cut>;
+
+TEST(Loopback, C2_WithdrawingBetweenTwoChunksEndsTheTransfer) {
+  for (const bool kept : {false, true}) {
+    const auto owner = std::make_unique<cut_net::downloader>();
+    const auto source = random_model<mlp>(1), mine = blank<mlp>();
+    const auto ref = kept ? *owner->add_tensors(random_model<mlp>(1), {.recipients = 1}) : *owner->add_tensors(*source, {.recipients = 1});
+    std::function<void()> act = [&] { EXPECT_TRUE(owner->withdraw(ref)); };
+    const auto done = cut_net::download_tensors(*owner, ref, *mine, {.window = 1}, {&act});
+    ASSERT_FALSE(done);
+    EXPECT_FALSE(act) << "it was done in the middle";
+    EXPECT_EQ(done.error(), tp::errc::withdrawn);
+    EXPECT_EQ(done.error().at, 5 * 64_KiB);
+    EXPECT_EQ(owner->status_of(ref)->completed, 0u);
+    EXPECT_EQ(cut_net::download_tensors(*owner, ref, *mine).error(), tp::errc::withdrawn);
+  }
+}
+TEST(Loopback, C3_PublishingAgainBetweenTwoChunksIsStaleAndNeverAMix) {
+  for (const std::uint32_t window : {1u, 4u}) {
+    const auto owner = std::make_unique<cut_net::downloader>();
+    const auto source = random_model<mlp>(1), other = random_model<mlp>(2), mine = blank<mlp>();
+    const auto ref = *owner->add_tensors(*source, {.id = {3, 4}});
+    std::function<void()> act = [&] { EXPECT_TRUE(owner->add_tensors(*other, {.id = {3, 4}})); };
+    const auto done = cut_net::download_tensors(*owner, ref, *mine, {.window = window}, {&act});
+    ASSERT_FALSE(done);
+    EXPECT_FALSE(act);
+    EXPECT_EQ(done.error(), tp::errc::stale_version);
+    EXPECT_EQ(cut_net::download_tensors(*owner, ref, *mine).error(), tp::errc::stale_version);
+    ASSERT_TRUE(cut_net::download_tensors(*owner, ref.id, *mine));
+    EXPECT_TRUE(same(*mine, *other));
+  }
+}
+// A callback runs while the memory behind its chunk is read: there, waiting for the end of the reading would be for ever.
+TEST(Loopback, C2_WithdrawingOrPublishingAgainFromACallbackIsBusyAndChangesNothing) {
+  for (const bool again : {false, true})
+    for (const bool kept : {false, true}) {
+      const auto owner = std::make_unique<net::downloader>();
+      const auto source = random_model<mlp>(1), other = random_model<mlp>(2), mine = blank<mlp>();
+      const tp::publish_options options{.id = {3, 4}};
+      const auto ref = kept ? *owner->add_tensors(random_model<mlp>(1), options) : *owner->add_tensors(*source, options);
+      int acted = 0;
+      meddler to(*mine, [&] {
+        ++acted;
+        EXPECT_EQ(again ? owner->add_tensors(*other, options).error() : owner->withdraw(ref).error(), tp::errc::busy);
+      });
+      const auto done = net::pull(*owner, ref, to);
+      ASSERT_TRUE(done) << to_string(done.error().code);
+      EXPECT_EQ(acted, 1);
+      EXPECT_EQ(done->version, ref.version);
+      EXPECT_TRUE(same(*mine, *source));
+      ASSERT_TRUE(owner->withdraw(ref)) << "nobody reads it now";
+      EXPECT_EQ(net::download_tensors(*owner, ref, *mine).error(), tp::errc::withdrawn);
+    }
+}
+/// Has memory for half a chunk, then none until it is told.
+struct stingy : tp::land {
+  std::uint64_t most = ~std::uint64_t{0};
+  explicit stingy(mlp& m) : tp::land(tp::raw_tensors<mlp>::destination(m)) {}
+  tp::prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
+    return tp::land::prepare(offset, offset < most ? std::min(length, most - offset) : 0, out);
+  }
+};
+TEST(Loopback, C2_WithdrawingOrPublishingAgainWhileAChunkIsHalfSentBreaksTheConnectionAndSendsNoOtherBytes) {
+  struct deaf {
+    static constexpr bool ready() noexcept { return true; }
+    static constexpr void on_application(const tp::message&) noexcept {}
+  } handler;
+  for (const bool again : {false, true}) {
+    const auto owner = std::make_unique<net::downloader>();
+    auto source = random_model<mlp>(1);
+    const auto first = random_model<mlp>(1), other = random_model<mlp>(2), mine = blank<mlp>();
+    const auto ref = *owner->add_tensors(*source, {.id = {3, 4}});
+    stingy to(*mine);
+    to.most = 3 * 64_KiB + 1000;
+    tp::no_owner none;
+    tp::no_transfer nothing;
+    tp::buffer_pool<> pool({}, 4096);
+    using limits = tp::default_limits;
+    tp::endpoint<tp::capnp_framing, limits, net::downloader::owner_type, deaf> owner_end(owner->machine(), pool, handler);
+    tp::endpoint<tp::capnp_framing, limits, tp::no_owner, deaf> end(none, pool, handler);
+    tp::transfer<stingy, tp::fixed_bytes<64_KiB>, tp::image_digest> t(to, {ref.id}, {}, 1);
+    end.begin_pull();
+    tp::result<std::size_t> answered = std::size_t{0};
+    const auto run = [&] {
+      for (std::size_t moved = 1; moved > 0 && answered && !t.ended(); moved += answered ? *answered : 0) {
+        moved = *tp::detail::move_frames(end, t, owner_end, nothing, owner->scratch(), 64_KiB);
+        answered = tp::detail::move_frames(owner_end, nothing, end, t, owner->scratch(), 64_KiB);
+      }
+    };
+    run();
+    ASSERT_TRUE(answered);
+    ASSERT_EQ(t.landed_bytes(), to.most);
+    ASSERT_TRUE(again ? owner->add_tensors(*other, {.id = ref.id}).has_value() : owner->withdraw(ref).has_value()) << "nothing reads between two moves";
+    std::memset(source.get(), 0xee, sizeof *source);
+    source.reset();
+    to.most = ~std::uint64_t{0};
+    run();
+    ASSERT_FALSE(answered);
+    EXPECT_EQ(answered.error(), tp::errc::connection_lost);
+    EXPECT_EQ(t.landed_bytes(), 3 * 64_KiB + 1000);
+    const auto landed = std::as_bytes(std::span(mine.get(), 1)), sent = std::as_bytes(std::span(first.get(), 1));
+    for (std::size_t i = 0; i < landed.size(); ++i) ASSERT_TRUE(landed[i] == std::byte{} || landed[i] == sent[i]) << "bytes of something else at " << i;
+  }
+}
 TEST(Loopback, C1_AChangedSourceIsADigestMismatch) {
   const auto owner = std::make_unique<net::downloader>();
   const auto source = random_model<mlp>(1), mine = blank<mlp>();

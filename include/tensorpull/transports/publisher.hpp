@@ -52,10 +52,10 @@ class publisher {
   /// Publishes any image; the memory behind the view is the caller's.
   result<reference> add_image(const source_view& image, publish_options options = {}) noexcept { return publish(image, options, {}); }
 
-  /// After this returns nothing reads the model any more; recipients are told `withdrawn`.
+  /// After this nothing reads the model any more; recipients are told `withdrawn`. busy: a callback asks while it is read; nothing changes.
   result<void> withdraw(const reference& ref) noexcept {
     const auto done = owner_.withdraw(ref.id);
-    release(ref.id);
+    if (done || done.error() != errc::busy) release(ref.id);  // busy: it is being read
     return done;
   }
 

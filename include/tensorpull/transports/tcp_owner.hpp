@@ -22,7 +22,7 @@ class tcp_owner {
  public:
   using model_type = typename Parts::tensors::model_type;
 
-  /// Errors: bad_address, connection_failed (the address is in use, ...), out_of_memory.
+  /// Errors: bad_address, connection_failed (the address is in use, ...), io (no descriptors), out_of_memory.
   static result<tcp_owner> open(const tcp_owner_options& options = {}) noexcept {
     try {
       std::unique_ptr<state> s(new state(options.host));
@@ -30,6 +30,8 @@ class tcp_owner {
       if (!port) return failure(port.error());
       s->port = *port;
       return tcp_owner(std::move(s));
+    } catch (const boost::system::system_error& e) {  // of the event loop's own descriptors
+      return failure(errc::io, 0, {}, e.code().value());
     } catch (...) {
       return failure(errc::out_of_memory);
     }

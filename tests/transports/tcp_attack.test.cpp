@@ -1,0 +1,230 @@
+// What attackers cost the others: the owner's own processor time for one good recipient, with and without them, in one interleaved run.
+#include "network.hpp"
+#include "support/frames.hpp"
+
+#include <algorithm>
+#include <ctime>
+#include <map>
+
+namespace {
+
+using namespace test;
+using net = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<64_KiB>, tp::tcp>;
+
+// A sanitizer, or no optimisation, slows the library and not the kernel, so shares of time mean nothing there; what is counted does.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__OPTIMIZE__)
+constexpr bool measures = false;
+constexpr int pairs = 4;
+#else
+constexpr bool measures = true;
+constexpr int pairs = 60;
+#endif
+
+/// Where in a transfer of 192 chunks the attacker acts: once in 4 MiB. 200 times a second stands for a recipient that gets 800 MiB/s.
+constexpr std::array<std::uint64_t, 3> acts_at{32, 96, 160};
+
+double processor_seconds() {
+  timespec t{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+double median(std::vector<double> v) {
+  std::nth_element(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2), v.end());
+  return v[v.size() / 2];
+}
+
+/// Everything that the owner's application hears.
+struct reports {
+  std::size_t connected_count = 0, others = 0;
+  std::map<tp::errc, std::size_t> closed_with;
+  template <class C> void connected(C&) { ++connected_count; }
+  template <class C> void message(C&, const tp::message&) { ++others; }
+  template <class C> void pulled(C&, const tp::result<tp::receipt>&) { ++others; }
+  template <class C> void closed(C&, const tp::error& e) { ++closed_with[e.code]; }
+};
+
+/// Pulls whenever it is told to, over one connection.
+struct good_client {
+  struct counting : tp::land {
+    std::uint64_t* chunks;
+    counting(large& m, std::uint64_t& n) noexcept : tp::land(tp::raw_tensors<large>::destination(m)), chunks(&n) {}
+    tp::result<void> chunk(std::uint64_t, std::uint64_t) noexcept { return ++*chunks, tp::result<void>{}; }
+  };
+  using host_type = net::host<good_client, counting>;
+  host_type::connection* to_owner = nullptr;
+  std::uint64_t chunks = 0;
+  int completed = 0, failed = 0;
+  void connected(host_type::connection& c) { to_owner = &c; }
+  void message(host_type::connection&, const tp::message&) {}
+  void pulled(host_type::connection&, const tp::result<tp::receipt>& r) { ++(r && r->outcome == tp::outcome::completed ? completed : failed); }
+  void closed(host_type::connection&, const tp::error&) { ++failed; }
+};
+
+/// An owner, a good client and an attacker that take turns on one thread.
+class arena {
+ public:
+  std::unique_ptr<large> source = random_model<large>(1), mine = blank<large>();
+  boost::asio::io_context owner_io{1}, client_io{1};
+  reports heard;
+  good_client client;
+  tp::tcp_host<net::parts, reports> owner{owner_io, heard};
+  good_client::host_type clients{client_io, client};
+  std::uint16_t port = *owner.listen("127.0.0.1:0");
+  tp::reference ref = *owner.published().add_tensors(*source, {.recipients = 1});
+
+  arena() {
+    EXPECT_TRUE(clients.connect(local(port)));
+    while (client.to_owner == nullptr && client.failed == 0) turn();
+  }
+  /// The owner's processor time for one turn of everybody.
+  double turn() {
+    const double before = processor_seconds();
+    owner_io.poll();
+    const double spent = processor_seconds() - before;
+    client_io.poll();
+    return spent;
+  }
+  /// The owner's processor time for one transfer and what the attacker does meanwhile.
+  template <class Attack>
+  double transfer(Attack attack) {
+    const int before = client.completed;
+    client.chunks = 0;
+    EXPECT_TRUE(client.to_owner->pull(ref, {}, *mine, client.chunks));
+    double spent = 0;
+    for (bool busy = true; (client.completed == before || busy) && client.failed == 0;) {
+      spent += turn();
+      busy = attack(client.chunks);
+    }
+    return spent;
+  }
+  /// Transfers without and with the attacker in turn: the share of its rate that the good client keeps.
+  template <class Attack>
+  double kept_share(Attack attack) {
+    std::vector<double> quiet, attacked;
+    for (int i = 0; i < pairs && client.failed == 0; ++i) {
+      quiet.push_back(transfer([](std::uint64_t) { return false; }));
+      std::size_t acted = 0;
+      attacked.push_back(transfer([&](std::uint64_t chunks) {
+        const bool now = acted < acts_at.size() && chunks >= acts_at[acted];
+        acted += now ? 1 : 0;
+        return attack(now) || acted < acts_at.size();
+      }));
+    }
+    EXPECT_EQ(client.completed, 2 * pairs);
+    EXPECT_EQ(client.failed, 0);
+    EXPECT_TRUE(same(*source, *mine));
+    const auto counts = *owner.published().status_of(ref);
+    EXPECT_EQ(std::tuple(counts.acquired, counts.completed, counts.failed, counts.cancelled, counts.lost), std::tuple(1u, 1u, 0u, 0u, 0u));
+    return median(quiet) / median(attacked);
+  }
+};
+
+TEST(TcpAttack, F18_FrameErrorsOfOneClientLeaveAGoodOneItsRateAndCostOneReportEach) {
+  arena a;
+  const std::array<std::string, 4> bad{std::string("GET / HTTP/1.1\r\n\r\n"), std::string(16, '\0'), std::string(8, '\xff'), std::string("SSH-2.0-OpenSSH_9.2\r\n")};
+  std::optional<raw_peer> attacker;
+  std::size_t errors = 0;
+  const std::size_t files = descriptors();
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  const double share = a.kept_share([&](bool now) {
+    if (now) {
+      attacker.emplace(a.port);
+      EXPECT_TRUE(attacker->say(bad[errors++ % bad.size()]));
+    } else if (attacker) {
+      std::byte b;
+      const std::span<std::byte> one(&b, 1);
+      if (attacker->stream().read_some({&one, 1}).status == tp::io_status::closed) attacker.reset();
+    }
+    return attacker.has_value();
+  });
+  EXPECT_EQ(testing::internal::GetCapturedStdout() + testing::internal::GetCapturedStderr(), "") << "the library prints nothing";
+  EXPECT_EQ(errors, acts_at.size() * pairs);
+  EXPECT_EQ(a.heard.connected_count, errors + 1);
+  EXPECT_EQ(a.heard.closed_with[tp::errc::bad_frame] + a.heard.closed_with[tp::errc::too_large], errors) << "one report for each bad client";
+  EXPECT_EQ(a.heard.closed_with.size(), 2u);
+  EXPECT_EQ(a.heard.others, 0u);
+  EXPECT_EQ(a.owner.connections(), 1u);
+  EXPECT_EQ(descriptors(), files);
+  RecordProperty("kept_percent", static_cast<int>(100 * share));
+  EXPECT_TRUE(!measures || share >= 0.8) << share;
+}
+
+TEST(TcpAttack, R7_TenThousandGuessedReferencesFindNothingAndLeaveAGoodRecipientItsRate) {
+  arena a;
+  raw_peer guesser(a.port);
+  constexpr std::size_t burst = 56;  // 10,000 a second at the same 800 MiB/s
+  generator random(7);
+  std::uint32_t asked = 0, refused = 0;
+  std::vector<std::byte> heard, piece(64 * 1024);
+  const double share = a.kept_share([&](bool now) {
+    if (now) {
+      std::vector<std::byte> all;
+      for (std::size_t i = 0; i < burst; ++i) {
+        tp::message m;
+        m.kind = i % 2 == 0 ? tp::message_kind::describe : tp::message_kind::pull;
+        m.id = asked++;
+        m.ref = i % 8 == 0 ? tp::ref_id{a.ref.id.high ^ (1ull << random.below(64)), a.ref.id.low} : tp::ref_id{random(), random()};  // near misses, too
+        m.length = 64 * 1024;
+        const frame f = encode(m);
+        all.insert(all.end(), f.bytes().begin(), f.bytes().end());
+      }
+      EXPECT_TRUE(guesser.say(all));
+    }
+    const std::array<std::span<std::byte>, 1> in{piece};
+    const auto n = guesser.stream().read_some(in).bytes;
+    heard.insert(heard.end(), piece.begin(), piece.begin() + static_cast<std::ptrdiff_t>(n));
+    std::size_t at = 0;
+    for (;;) {
+      const std::span<const std::byte> rest = std::span(heard).subspan(at);
+      const auto size = tp::detail::measure_frame(rest, 4096, 16);
+      if (!size || !*size || rest.size() < **size) break;
+      const decoded d{frame(rest.first(**size))};
+      EXPECT_TRUE(d.outcome && d.m.kind == tp::message_kind::refused && d.m.status == tp::status::unknown_reference && d.m.id == refused);
+      ++refused;
+      at += **size;
+    }
+    heard.erase(heard.begin(), heard.begin() + static_cast<std::ptrdiff_t>(at));
+    return refused < asked;
+  });
+  EXPECT_EQ(refused, burst * acts_at.size() * pairs) << "no hit";
+  EXPECT_TRUE(a.heard.closed_with.empty()) << "a guess is no reason to close";
+  for (std::size_t i = 1; i < tp::default_limits::references; ++i) EXPECT_TRUE(a.owner.published().add_tensors(*a.source)) << "a guess took a slot: " << i;
+  EXPECT_EQ(a.owner.published().add_tensors(*a.source).error(), tp::errc::table_full);
+  RecordProperty("kept_percent", static_cast<int>(100 * share));
+  EXPECT_TRUE(!measures || share >= 0.8) << share;
+}
+
+TEST(TcpAttack, F7_TwoRequestsInOneSegmentAndAHundredAtOnceAreAnsweredInOrder) {
+  const auto source = random_model<large>(1);
+  auto owner = net::downloader::open({});
+  const auto ref = *owner->add_tensors(*source);
+  serving server(*owner);
+  raw_peer peer(owner->port());
+  std::uint32_t id = 0;
+  for (const std::size_t n : {2u, 100u}) {
+    std::vector<std::byte> all;
+    for (std::size_t i = 0; i < n; ++i) {
+      tp::message m;
+      m.kind = tp::message_kind::describe;
+      m.id = id + static_cast<std::uint32_t>(i);
+      m.ref = ref.id;
+      const frame f = encode(m);
+      all.insert(all.end(), f.bytes().begin(), f.bytes().end());
+    }
+    ASSERT_TRUE(peer.say(all));
+    for (std::size_t i = 0; i < n; ++i, ++id) {
+      auto answer = peer.hear(8);
+      const auto size = tp::detail::measure_frame(answer, 4096, 16);
+      ASSERT_TRUE(size && *size);
+      const auto rest = peer.hear(**size - 8);
+      answer.insert(answer.end(), rest.begin(), rest.end());
+      const decoded d{frame(answer)};
+      ASSERT_TRUE(d.outcome);
+      EXPECT_EQ(d.m.kind, tp::message_kind::description);
+      EXPECT_EQ(d.m.id, id);
+    }
+  }
+}
+
+}  // namespace

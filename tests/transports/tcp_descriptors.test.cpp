@@ -1,0 +1,158 @@
+// Systems that have no more: descriptors at either side, room in a listener's queue.
+#include "network.hpp"
+
+#include <sys/resource.h>
+
+namespace {
+
+using namespace test;
+using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::tcp>;
+
+/// Leaves the process `free` descriptors, until it is destroyed.
+class few_descriptors {
+ public:
+  explicit few_descriptors(rlim_t free) {
+    ::getrlimit(RLIMIT_NOFILE, &before_);
+    rlimit now = before_;
+    for (now.rlim_cur = 0; free > 0; ++now.rlim_cur)
+      if (::fcntl(static_cast<int>(now.rlim_cur), F_GETFD) < 0) --free;
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &now), 0);
+  }
+  ~few_descriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+  few_descriptors(const few_descriptors&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+/// A connection whose descriptor has a number that no limit below counts.
+tp::posix_stream connected_aside(std::uint16_t port) {
+  auto s = tp::tcp_connect(local(port), std::chrono::steady_clock::now() + 10s);
+  EXPECT_TRUE(s);
+  return tp::posix_stream(::fcntl(s->native_handle(), F_DUPFD_CLOEXEC, 600));
+}
+
+struct counting {
+  std::size_t connected_count = 0;
+  std::vector<tp::error> closed_with;
+  template <class C> void connected(C&) { ++connected_count; }
+  template <class C> void message(C&, const tp::message&) {}
+  template <class C> void pulled(C&, const tp::result<tp::receipt>&) {}
+  template <class C> void closed(C&, const tp::error& e) { closed_with.push_back(e); }
+};
+using host_type = tp::tcp_host<net::parts, counting>;
+
+TEST(TcpDescriptors, Q2_AHostWithoutDescriptorsNeitherSpinsNorForgetsWhoWaits) {
+  const std::size_t files = descriptors();
+  {
+    boost::asio::io_context io(1);
+    counting handler;
+    host_type host(io, handler);
+    const auto port = *host.listen("127.0.0.1:0");
+    std::vector<raw_peer> peers;
+    for (int i = 0; i < 12; ++i) peers.emplace_back(connected_aside(port));
+    const few_descriptors limit(5);
+    const std::size_t turns = io.run_for(2s);
+    EXPECT_EQ(host.connections(), 5u);
+    EXPECT_LT(turns, 100u) << "seven wait in the queue, and nothing can be done for them";
+    for (std::size_t left = 0; left < 7; ++left) {
+      peers[left].reset();
+      for (int i = 0; i < 100 && handler.connected_count < 6 + left; ++i) io.run_for(100ms);
+      ASSERT_EQ(handler.connected_count, 6 + left) << "a descriptor came back";
+      EXPECT_EQ(host.connections(), 5u);
+    }
+    peers.clear();
+    for (int i = 0; i < 100 && host.connections() > 0; ++i) io.run_for(100ms);
+    EXPECT_EQ(handler.closed_with.size(), 12u) << "one report for each connection";
+  }
+  EXPECT_EQ(descriptors(), files);
+}
+
+TEST(TcpDescriptors, T2_SilentConnectionsBeyondTheLimitOnDescriptorsEndAndAGoodOneBehindThemIsServed) {
+  const auto source = random_model<mlp>(1), mine = blank<mlp>();
+  tp::host_options options;
+  options.budgets.accept = 100ms;
+  auto owner = net::downloader::open({.host = options});
+  const auto ref = *owner->add_tensors(*source, {.recipients = 1});
+  std::vector<raw_peer> silent;
+  for (int i = 0; i < 200; ++i) silent.emplace_back(connected_aside(owner->port()));
+  auto good = net::session::over(connected_aside(owner->port()));
+  ASSERT_TRUE(good);
+  {
+    const few_descriptors limit(50);
+    serving server(*owner);
+    const auto done = good->download_tensors(ref, *mine, {.per_request_timeout = 100s});
+    EXPECT_TRUE(done) << to_string(done.error().code);
+    for (auto& s : silent) EXPECT_TRUE(s.hear_end());
+  }
+  EXPECT_TRUE(same(*mine, *source));
+  EXPECT_TRUE(owner->settled(ref));
+}
+
+TEST(TcpDescriptors, Q2_WithoutDescriptorsConnectingListeningAndOpeningSayWhy) {
+  const auto source = random_model<mlp>(1), mine = blank<mlp>();
+  auto owner = net::downloader::open({});
+  const auto ref = *owner->add_tensors(*source);
+  const auto where = local(owner->port());
+  boost::asio::io_context io(1);
+  counting handler;
+  host_type host(io, handler);
+  const auto expect = [](const auto& r, tp::errc code) {
+    ASSERT_FALSE(r);
+    EXPECT_EQ(r.error(), code) << to_string(r.error().code);
+    EXPECT_EQ(r.error().system, EMFILE);
+  };
+  {
+    const few_descriptors limit(0);
+    expect(net::session::connect(where), tp::errc::connection_failed);
+    expect(net::download_tensors(where, ref, *mine), tp::errc::connection_failed);
+    expect(host.connect(where), tp::errc::connection_failed);
+    expect(host.listen("127.0.0.1:0"), tp::errc::connection_failed);
+#ifndef __SANITIZE_ADDRESS__  // the sanitizer itself needs descriptors to look at Asio's exception
+    expect(net::downloader::open({}), tp::errc::io);
+#endif
+  }
+  EXPECT_EQ(host.connections(), 0u);
+  serving server(*owner);
+  EXPECT_TRUE(net::download_tensors(where, ref, *mine)) << "descriptors are there again";
+  EXPECT_TRUE(host.listen("127.0.0.1:0"));
+}
+
+TEST(TcpDescriptors, T2_AListenerWhoseQueueIsFullTimesOut) {
+  raw_listener listener(0);
+  const auto where = local(listener.port());
+  std::vector<tp::posix_stream> queued;
+  for (bool full = false; !full && queued.size() < 16;) {
+    auto s = tp::tcp_connect(where, std::chrono::steady_clock::now() + 200ms);
+    if (s) queued.push_back(std::move(*s));
+    else full = s.error() == tp::errc::timed_out;
+  }
+  ASSERT_LT(queued.size(), 16u) << "this system has no queue that can be full";
+  const auto mine = blank<mlp>();
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(net::session::connect(where, 200ms).error(), tp::errc::timed_out);
+  EXPECT_EQ(net::download_tensors(where, {{1, 2}, 0, 0}, *mine, {.per_request_timeout = 200ms}).error(), tp::errc::timed_out);
+  std::stop_source stop;
+  std::jthread later([&] {
+    std::this_thread::sleep_for(100ms);
+    stop.request_stop();
+  });
+  EXPECT_EQ(net::session::connect(where, 100s, stop.get_token()).error(), tp::errc::cancelled);
+  boost::asio::io_context io(1);
+  counting handler;
+  tp::host_options options;
+  options.budgets.accept = 200ms;
+  host_type host(io, handler, options);
+  ASSERT_TRUE(host.connect(where));
+  for (int i = 0; i < 300 && handler.closed_with.empty(); ++i) io.run_for(100ms);
+  ASSERT_EQ(handler.closed_with.size(), 1u);
+  EXPECT_EQ(handler.closed_with[0], tp::errc::timed_out);
+  EXPECT_EQ(handler.connected_count, 0u);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 60s) << "the system itself gives up after two minutes";
+
+  std::vector<raw_peer> accepted;
+  for (std::size_t i = 0; i < queued.size(); ++i) accepted.push_back(listener.accept());
+  EXPECT_TRUE(net::session::connect(where, 20s)) << "there is room again";
+}
+
+}  // namespace
