@@ -14,6 +14,7 @@ set(tensorpull_core_files
   framing/segment_table.hpp
   framing/word_framing.hpp
   integrity/concept.hpp
+  integrity/digest_kind.hpp
   transports/concept.hpp
   transports/pump.hpp)
 set(tensorpull_asio_files
@@ -21,6 +22,8 @@ set(tensorpull_asio_files
   transports/tcp_host.hpp
   transports/tcp_host_impl.hpp
   transports/tcp_owner.hpp)
+set(tensorpull_crc32c_files
+  integrity/crc32c.hpp)
 
 # Sets <result> to the absolute paths of the component's headers.
 function(tensorpull_component_headers component result)
@@ -34,9 +37,11 @@ function(tensorpull_component_headers component result)
     set(mine ${core})
   elseif(component STREQUAL "asio")
     set(mine ${tensorpull_asio_files})
+  elseif(component STREQUAL "crc32c")
+    set(mine ${tensorpull_crc32c_files})
   else()
     set(mine ${all})
-    list(REMOVE_ITEM mine ${core} ${tensorpull_asio_files})
+    list(REMOVE_ITEM mine ${core} ${tensorpull_asio_files} ${tensorpull_crc32c_files})
   endif()
   set(paths)
   foreach(file IN LISTS mine)

@@ -11,6 +11,7 @@ foreach(component IN LISTS TENSORPULL_COMPONENTS)
 endforeach()
 if("tensorpull" IN_LIST TENSORPULL_COMPONENTS)
   install(FILES include/tensorpull/framing/protocol.capnp DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/tensorpull/framing")
+  install(FILES include/tensorpull/messages/decomposed.capnp DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/tensorpull/messages")
 endif()
 
 configure_package_config_file(cmake/tensorpullConfig.cmake.in "${PROJECT_BINARY_DIR}/tensorpullConfig.cmake"
@@ -22,6 +23,7 @@ install(FILES
   "${PROJECT_BINARY_DIR}/tensorpullConfig.cmake"
   "${PROJECT_BINARY_DIR}/tensorpullConfigVersion.cmake"
   cmake/FindTensorpullCapnProto.cmake
+  cmake/FindTensorpullIsal.cmake
   cmake/FindTensorpullXxhash.cmake
   cmake/TensorpullDependencies.cmake
   cmake/TensorpullProtocol.cmake

@@ -1,11 +1,20 @@
-# The C++ header of the wire protocol. It fits one version of Cap'n Proto, so it is made by each build, and by each project that uses
-# an installed tensorpull, from the schema. At configure time: an interface library has no build step.
+# The C++ headers of what travels: the wire protocol, and message structs taken apart. They fit one version of Cap'n Proto, so they are made
+# by each build, and by each project that uses an installed tensorpull, from the schemas. At configure time: an interface library has no
+# build step.
 
-# <include>/tensorpull/framing/protocol.capnp is compiled to <output>/tensorpull/framing/protocol.capnp.h, if that is not there already.
+# <include>/tensorpull/<schema>.capnp is compiled to <output>/tensorpull/<schema>.capnp.h, if that is not there already.
 function(tensorpull_generate_protocol include output)
-  set(schema "${include}/tensorpull/framing/protocol.capnp")
-  set(header "${output}/tensorpull/framing/protocol.capnp.h")
-  set(stamp "${output}/../protocol.stamp")
+  foreach(schema IN ITEMS framing/protocol messages/decomposed)
+    tensorpull_generate_schema("${include}" "${output}" ${schema})
+  endforeach()
+endfunction()
+
+function(tensorpull_generate_schema include output name)
+  set(schema "${include}/tensorpull/${name}.capnp")
+  set(header "${output}/tensorpull/${name}.capnp.h")
+  get_filename_component(folder "${name}" DIRECTORY)
+  get_filename_component(stamp "${name}" NAME)
+  set(stamp "${output}/../${stamp}.stamp")
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${schema}")
 
   file(SHA256 "${schema}" digest)
@@ -17,17 +26,17 @@ function(tensorpull_generate_protocol include output)
     endif()
   endif()
 
-  file(MAKE_DIRECTORY "${output}/tensorpull/framing")
+  file(MAKE_DIRECTORY "${output}/tensorpull/${folder}")
   execute_process(
-    COMMAND "${CAPNP_EXECUTABLE}" compile "-I${TensorpullCapnProto_INCLUDE_DIR}" --src-prefix=tensorpull/framing
-            "-o${CAPNPC_CXX_EXECUTABLE}:${output}/tensorpull/framing" tensorpull/framing/protocol.capnp
+    COMMAND "${CAPNP_EXECUTABLE}" compile "-I${TensorpullCapnProto_INCLUDE_DIR}" --src-prefix=tensorpull/${folder}
+            "-o${CAPNPC_CXX_EXECUTABLE}:${output}/tensorpull/${folder}" tensorpull/${name}.capnp
     WORKING_DIRECTORY "${include}"
     RESULT_VARIABLE status
     ERROR_VARIABLE message)
   if(status OR NOT EXISTS "${header}")
     message(FATAL_ERROR "tensorpull: ${CAPNP_EXECUTABLE} could not compile ${schema} (${status})\n${message}")
   endif()
-  file(REMOVE "${output}/tensorpull/framing/protocol.capnp.c++")
+  file(REMOVE "${output}/tensorpull/${name}.capnp.c++")
   file(STRINGS "${header}" version_check REGEX "CAPNP_VERSION != [0-9]+")
   string(REGEX MATCH "[0-9]+" tool_version "${version_check}")
   string(REGEX MATCH "^([0-9]+)\\.([0-9]+)\\.([0-9]+)" unused "${TensorpullCapnProto_VERSION}")

@@ -1,7 +1,10 @@
-# tensorpull_add_tests(<folder> SOURCES <file>... [WITH <other file>...] [LIBS <library>...]):
+# tensorpull_add_tests(<folder> [TIMEOUT <seconds>] SOURCES <file>... [WITH <other file>...] [LIBS <library>...]):
 # one test program from the files of tests/<folder>.
 function(tensorpull_add_tests folder)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;WITH;LIBS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "SOURCES;WITH;LIBS")
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT ${arg_TIMEOUT})
+  endif()
   if(NOT folder IN_LIST TENSORPULL_TEST_GROUPS)
     return()
   endif()
@@ -30,7 +33,8 @@ function(tensorpull_add_tests folder)
   target_include_directories(${target} PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}/support"
     "${PROJECT_SOURCE_DIR}/examples")
   target_compile_definitions(${target} PRIVATE
-    "TENSORPULL_SCHEMA=\"${PROJECT_SOURCE_DIR}/include/tensorpull/framing/protocol.capnp\"")
+    "TENSORPULL_SCHEMA=\"${PROJECT_SOURCE_DIR}/include/tensorpull/framing/protocol.capnp\""
+    "TENSORPULL_MESSAGE_SCHEMA=\"${PROJECT_SOURCE_DIR}/include/tensorpull/messages/decomposed.capnp\"")
   target_link_libraries(${target} PRIVATE tensorpull::tensorpull tensorpull_dev GTest::gtest GTest::gtest_main
     nlohmann_json::nlohmann_json ${arg_LIBS})
   if(TARGET tensorpull::asio)

@@ -13,13 +13,14 @@ Installs what is missing (apt-get, as root or with sudo), then runs these legs, 
   clang          clang++: the same without other projects and Python
   asan           g++ with the address and undefined-behaviour sanitizers
   tsan           g++ with the thread sanitizer: protocol, transports, pipeline
+  fuzz           clang++ and libFuzzer: each target of tests/fuzz for 20 seconds, with --all for 10 minutes (TENSORPULL_FUZZ_SECONDS)
   no-exceptions  the component core without exceptions and RTTI
   cortex-m3      the component core for a Cortex-M3
   release        examples and benchmarks as users build them (with --all)
   tsan-all       the thread sanitizer on every test (with --all)
 
   --quick        dev only
-  --all          every leg, also the long ones
+  --all          every leg, also the long ones, and 500,000 seeds of the simulated network instead of 20,000
   -h, --help     this text
 
 Stops at the first leg that fails. The last line has the sums of all legs. Status: 0 all passed, 1 something failed, 2 a wrong option.
@@ -31,20 +32,22 @@ fail() { printf 'run.sh: %s\n' "$*" >&2; exit 1; }
 
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 build=$root/build
-known=(dev clang asan tsan no-exceptions cortex-m3 release tsan-all)
+known=(dev clang asan tsan fuzz no-exceptions cortex-m3 release tsan-all)
 legs=()
+fuzz_seconds=20
+seeds=20000 # of the simulated network, in the leg dev
 for argument in "$@"; do
   case $argument in
     -h | --help) usage; exit 0 ;;
     --quick) legs=(dev) ;;
-    --all) legs=("${known[@]}") ;;
+    --all) legs=("${known[@]}") fuzz_seconds=600 seeds=500000 ;;
     *)
       [[ " ${known[*]} " == *" $argument "* ]] || { usage >&2; exit 2; }
       legs+=("$argument")
       ;;
   esac
 done
-((${#legs[@]})) || legs=(dev clang asan tsan no-exceptions cortex-m3)
+((${#legs[@]})) || legs=(dev clang asan tsan fuzz no-exceptions cortex-m3)
 
 passed=0 failed=0 skipped=0
 clock() { date +%s; }
@@ -58,14 +61,15 @@ options() {
       [[ -x $python ]] && printf '%s\n' "-DPython3_EXECUTABLE=$python"
       printf '%s\n' "-DTENSORPULL_PYTHON_ENVIRONMENT=$build/python"
       ;;
-    clang)
+    clang | fuzz)
       local compiler=clang++
       command -v "$compiler" >/dev/null || compiler=clang++-14
-      printf '%s\n' "-DCMAKE_CXX_COMPILER=$compiler" \
-        "-DTENSORPULL_TEST_GROUPS=core;image;tensors;chunking;framing;integrity;consumers;protocol;transports;pipeline;examples;headers;compile_fail"
+      printf '%s\n' "-DCMAKE_CXX_COMPILER=$compiler"
+      [[ $1 == fuzz ]] || printf '%s\n' \
+        "-DTENSORPULL_TEST_GROUPS=core;image;tensors;chunking;framing;integrity;consumers;protocol;transports;messages;pipeline;simulation;testing;examples;fuzz;headers;compile_fail"
       ;;
     tsan-all)
-      printf '%s\n' "-DTENSORPULL_TEST_GROUPS=core;image;tensors;chunking;framing;integrity;consumers;protocol;transports;pipeline;examples"
+      printf '%s\n' "-DTENSORPULL_TEST_GROUPS=core;image;tensors;chunking;framing;integrity;consumers;protocol;transports;messages;pipeline;simulation;testing;examples"
       ;;
   esac
 }
@@ -91,7 +95,8 @@ run_leg() {
   local extra=()
   mapfile -t extra < <(options "$leg")
   local targets=(all)
-  [[ $preset == @(tsan|asan|release) ]] || targets+=(all_verify_interface_header_sets)
+  [[ $leg != fuzz ]] || targets=(tensorpull_fuzz)
+  [[ $preset == @(tsan|asan|fuzz|release) ]] || targets+=(all_verify_interface_header_sets)
 
   say "$leg: building"
   step "$leg" "the configuration" cmake -S "$root" --preset "$preset" -B "$folder" -DTENSORPULL_STRICT_TEST_LISTS=ON "${extra[@]}" || return
@@ -102,9 +107,19 @@ run_leg() {
     return
   fi
 
+  if [[ $leg == fuzz ]]; then
+    fuzz_all "$folder" "${TENSORPULL_FUZZ_SECONDS:-$fuzz_seconds}" || return
+    say "$leg: ${#fuzz_targets[@]} targets; build $(minutes $((built - began))), runs $(minutes $(($(clock) - built)))"
+    return
+  fi
+
   # The thread sanitizer of g++ 12 does not start where the kernel spreads addresses widely.
   local wrap=()
   [[ $preset != tsan ]] || ! setarch -R true 2>/dev/null || wrap=(setarch -R)
+  # What is instrumented or not optimised takes its time for each seed.
+  local runs=$seeds
+  [[ $leg == dev ]] || runs=2000
+  wrap=(env "TENSORPULL_SIM_SEEDS=${TENSORPULL_SIM_SEEDS:-$runs}" "${wrap[@]}")
   local report=$folder/report.xml status=0
   "${wrap[@]}" ctest --test-dir "$folder" --parallel "$jobs" --output-on-failure --no-tests=error --output-junit "$report" >"$folder/tests.log" 2>&1 || status=$?
   cat "$folder/tests.log" >>"$log"
@@ -132,12 +147,17 @@ sums() {
 # What the chosen legs need.
 needs() {
   printf '%s\n' g++:g++ cmake:cmake ninja:ninja-build ccache:ccache capnp:capnproto git:git python3:python3 ca-certificates \
-    libboost-dev libcapnp-dev libxxhash-dev libgtest-dev nlohmann-json3-dev
+    libboost-dev libcapnp-dev libxxhash-dev libisal-dev libgtest-dev nlohmann-json3-dev
   local leg
   for leg in "${legs[@]}"; do
     case $leg in
       dev) /usr/bin/python3 -c 'import venv, ensurepip' 2>/dev/null || echo python3-venv ;;  # a Python without them makes no environment
       clang) command -v clang++-14 >/dev/null || echo clang++:clang ;;
+      fuzz)
+        command -v clang++-14 >/dev/null || echo clang++:clang
+        # libFuzzer and clang's sanitizers, which its package only recommends
+        compgen -G '/usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a' >/dev/null || echo libclang-rt-14-dev
+        ;;
       cortex-m3) printf '%s\n' arm-none-eabi-g++:gcc-arm-none-eabi libstdc++-arm-none-eabi-newlib ;;
     esac
   done
@@ -145,6 +165,7 @@ needs() {
 
 mkdir -p -- "$build/logs"
 source "$root/cmake/packages.sh"
+source "$root/tests/fuzz/run.sh"
 mapfile -t items < <(needs)
 install_packages "$build/logs/apt.log" "${items[@]}"
 

@@ -25,6 +25,7 @@ struct pipeline_parts {
   using limits = Limits;
   /// an owner answers requests for chunk digests whatever its own policy is
   using owner_hash = std::conditional_t<std::is_same_v<typename Integrity::hash_type, detail::no_hash>, xxhash_digest, typename Integrity::hash_type>;
+  using owner_chunk_hash = std::conditional_t<Integrity::per_chunk, chunk_hash_of<Integrity>, owner_hash>;
 };
 
 /// What a pipeline takes beside the model itself, in bytes; see `pipeline::memory`.
@@ -92,7 +93,7 @@ struct pipeline {
     static constexpr bool ready() noexcept { return true; }
     static constexpr void on_application(const message&) noexcept {}
   };
-  using owner_type = owner<typename parts::owner_hash, limits>;
+  using owner_type = owner<typename parts::owner_hash, limits, no_lock, typename parts::owner_chunk_hash>;
 
  public:
   /// For static_assert in a program that has to fit.

@@ -21,6 +21,7 @@ std::vector<tp::message> random_messages(generator& random, std::vector<std::vec
     m.length = static_cast<std::uint32_t>(number()), m.delay_ms = static_cast<std::uint32_t>(number());
     m.application = static_cast<std::uint32_t>(number()), m.window = static_cast<std::uint16_t>(number());
     m.flag = random.below(2) == 0;
+    m.recipient = {number()}, m.reason = static_cast<std::uint32_t>(number()), m.chunk_digest = static_cast<tp::digest_kind>(random.below(3));
     m.status = static_cast<tp::status>(random.below(12));
     names.emplace_back();
     for (std::uint64_t n = random.below(6); n > 0; --n) names.back().push_back(std::string_view("a name of 24 characters.").substr(random.below(25)));

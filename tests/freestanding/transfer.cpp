@@ -141,8 +141,8 @@ int run() {
   small_image source(published), destination(mine);
   if (!source.schema || !destination.schema) return 1;
 
-  std::array<publication, 1> slots;
-  small_owner references(slots, [] { return std::uint64_t{12345}; });
+  static owner_storage<1, 2> storage;
+  small_owner references(storage, [] { return std::uint64_t{12345}; });
   const auto id = references.publish(source.view(), image_version<xxh3_64>(source.view()), true, {1, 2}, 1);
   if (!id) return 2;
 

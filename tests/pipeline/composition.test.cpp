@@ -46,7 +46,7 @@ static_assert(std::is_same_v<plain::parts::framing, word_framing>);
 static_assert(std::is_same_v<pipeline<few, loopback, whole, tensor_list>::parts::framing, basic_word_framing<few>>, "the default framing keeps the limits");
 
 static_assert(pipeline<raw_tensors<mlp>, fixed_bytes<2_MiB>, tcp>::memory.recipient <= 4096);
-static_assert(pipeline<raw_tensors<mlp>, fixed_bytes<2_MiB>, tcp, chunk_and_image_digest>::memory.recipient <= 4096 + 640);  // a second hash state
+static_assert(pipeline<raw_tensors<mlp>, fixed_bytes<2_MiB>, tcp, chunk_and_image_digest>::memory.recipient <= 4096 + 1280);  // a hash of the chunk, and one to go back to
 static_assert(pipeline<raw_tensors<mlp>, per_tensor<2_MiB>, loopback>::memory.recipient <= 4096);
 static_assert(pipeline<raw_tensors<mlp>, fixed_bytes<2_MiB>, tcp>::memory.owner_per_recipient <= 2048 + tcp::connection_bytes);
 static_assert(pipeline<raw_tensors<mlp>, whole, tcp>::memory.slice == 64 * 1024);
@@ -126,8 +126,9 @@ TEST(Composition, APartOfALargerModelByName) {
   EXPECT_EQ(mine.decoder.b[1], 6);
   EXPECT_TRUE(owner->settled(*ref));
 
+  const auto again = owner->add_tensors(source);
   const std::array<std::string_view, 2> wrong{"decoder.b", "no.such"};
-  const auto refused = part::download_tensors(*owner, ref->id, mine, {.tensors = wrong});
+  const auto refused = part::download_tensors(*owner, again->id, mine, {.tensors = wrong});
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().name.view(), "no.such");
 }

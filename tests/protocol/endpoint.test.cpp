@@ -242,7 +242,8 @@ void check_plans(std::size_t least, std::size_t most) {
     for (std::size_t i = 0; i < n; ++i) m.add("t" + std::to_string(i), tp::dtype::u8, {3});
     m.ready().fill(1);
     party p(1);
-    owner references(p.slots, [] { return 3ull; });
+    tp::owner_storage<8, 64> storage;
+    owner references(storage, [] { return 3ull; });
     ASSERT_TRUE(references.publish(m.source(), 9, true, {1, 2}, 1));
     typename owner::link link;
     output out;
@@ -268,7 +269,7 @@ void check_plans(std::size_t least, std::size_t most) {
       out.sent(plan, std::min<std::size_t>(plan.bytes, 37), references, p.pool);
     }
     ASSERT_TRUE(out.idle());
-    ASSERT_EQ(p.slots[0].pins, 0u);
+    ASSERT_EQ(storage.view().slots[0].pins, 0u);
   }
 }
 TEST(Endpoint, A_plan_never_holds_more_than_it_has_room_for) {

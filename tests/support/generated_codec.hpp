@@ -68,14 +68,17 @@ result<void> read_frame(wire::Frame::Reader f, message& m, Storage& lists) {
   m.kind = static_cast<message_kind>(f.which());
   switch (m.kind) {
     case message_kind::nothing: return {};
-    case message_kind::describe: read_ref(f.getDescribe(), m); return {};
+    case message_kind::describe:
+      read_ref(f.getDescribe(), m);
+      m.recipient = {f.getDescribe().getRecipient()};
+      return {};
     case message_kind::pull: {
       const auto g = f.getPull();
       read_ref_version(g, m);
       m.offset = g.getOffset();
       m.fingerprint = g.getFingerprint();
       m.length = g.getLength();
-      m.flag = g.getDigestWanted();
+      m.chunk_digest = static_cast<digest_kind>(g.getDigestKind());
       return {};
     }
     case message_kind::chunk: return failure(errc::unsupported_layout);
@@ -91,6 +94,7 @@ result<void> read_frame(wire::Frame::Reader f, message& m, Storage& lists) {
       read_ref_version(g, m);
       m.nonce = g.getNonce();
       m.digest = g.getDigest();
+      m.recipient = {g.getRecipient()};
       m.flag = g.getVerified();
       return {};
     }
@@ -105,6 +109,8 @@ result<void> read_frame(wire::Frame::Reader f, message& m, Storage& lists) {
       const auto g = f.getCancel();
       read_ref_version(g, m);
       m.nonce = g.getNonce();
+      m.recipient = {g.getRecipient()};
+      m.reason = g.getReason();
       return {};
     }
     case message_kind::refused: {
@@ -187,14 +193,19 @@ inline void copy_text(std::string_view from, capnp::Text::Builder to) {
 inline void write_frame(const message& m, wire::Frame::Builder f) {
   f.setId(m.id);
   switch (m.kind) {
-    case message_kind::describe: write_ref(m, f.initDescribe()); break;
+    case message_kind::describe: {
+      auto g = f.initDescribe();
+      write_ref(m, g);
+      g.setRecipient(m.recipient.value);
+      break;
+    }
     case message_kind::pull: {
       auto g = f.initPull();
       write_ref_version(m, g);
       g.setOffset(m.offset);
       g.setFingerprint(m.fingerprint);
       g.setLength(m.length);
-      g.setDigestWanted(m.flag);
+      g.setDigestKind(static_cast<std::uint8_t>(m.chunk_digest));
       break;
     }
     case message_kind::end: {
@@ -209,6 +220,7 @@ inline void write_frame(const message& m, wire::Frame::Builder f) {
       write_ref_version(m, g);
       g.setNonce(m.nonce);
       g.setDigest(m.digest);
+      g.setRecipient(m.recipient.value);
       g.setVerified(m.flag);
       break;
     }
@@ -223,6 +235,8 @@ inline void write_frame(const message& m, wire::Frame::Builder f) {
       auto g = f.initCancel();
       write_ref_version(m, g);
       g.setNonce(m.nonce);
+      g.setRecipient(m.recipient.value);
+      g.setReason(m.reason);
       break;
     }
     case message_kind::refused: {

@@ -29,9 +29,9 @@ inline std::vector<tp::message> every_message() {
   };
   add(kind::nothing, [](tp::message& m) { m.ref = {}, m.version = 0; });
   add(kind::describe, [](tp::message& m) { m.version = 0; });
-  add(kind::pull, [](tp::message& m) { m.offset = 1ull << 40, m.length = 2'097'152, m.fingerprint = 9, m.flag = true; });
+  add(kind::pull, [](tp::message& m) { m.offset = 1ull << 40, m.length = 2'097'152, m.fingerprint = 9, m.chunk_digest = tp::digest_kind::xxh3_64; });
   add(kind::end, [](tp::message& m) { m.image_bytes = 99, m.nonce = 7; });
-  add(kind::confirm, [](tp::message& m) { m.nonce = 7, m.digest = 8, m.flag = true; });
+  add(kind::confirm, [](tp::message& m) { m.nonce = 7, m.digest = 8, m.recipient = {17}, m.flag = true; });
   add(kind::confirmed, [](tp::message& m) { m.nonce = 7, m.status = tp::status::digest_mismatch; });
   add(kind::cancel, [](tp::message& m) { m.nonce = 7; });
   add(kind::refused, [](tp::message& m) { m.offset = 5, m.status = tp::status::already_final, m.delay_ms = 250; });

@@ -84,6 +84,15 @@ class model {
              std::all_of(t.memory.begin() + static_cast<std::ptrdiff_t>(t.at + t.size), t.memory.end(), is_canary);
     });
   }
+  /// Changes the first byte of the first tensor, in image order, that has any.
+  void flip_first_byte() {
+    const auto d = destination();
+    for (std::size_t i = 0; i < d.schema->tensor_count; ++i)
+      if (d.schema->tensors[i].end > d.schema->tensors[i].begin) {
+        d.address(i)[0] ^= std::byte{1};
+        return;
+      }
+  }
   /// Nobody wrote anything, tensors included.
   bool untouched() const {
     return std::all_of(tensors_.begin(), tensors_.end(), [](const tensor& t) {

@@ -48,11 +48,11 @@ struct party {
   static constexpr std::size_t buffer_bytes = 66'560;
 
   explicit party(std::uint64_t seed, std::size_t buffers = 4)
-      : slots(8), random(seed), references(slots, [this] { return random(); }),
+      : random(seed), references(storage, [this] { return random(); }),
         memory(new std::uint64_t[buffers * buffer_bytes / 8 + 8]),
         pool({reinterpret_cast<std::byte*>(memory.get()), buffers * buffer_bytes}, buffer_bytes), scratch(new std::uint64_t[8192]), end(references, pool, box) {}
 
-  tp::ref_id publish(const model& m, tp::ref_id id = {1, 2}, std::uint32_t recipients = 1, bool verifiable = true) {
+  tp::ref_id publish(const model& m, tp::ref_id id = {1, 2}, std::uint32_t recipients = 0, bool verifiable = true) {
     const auto r = references.publish(m.source(), verifiable ? version_of(m) : 77, verifiable, id, recipients);
     EXPECT_TRUE(r);
     return id;
@@ -63,7 +63,7 @@ struct party {
     return s ? *s : tp::publication_status{};
   }
 
-  std::vector<tp::publication> slots;
+  tp::owner_storage<8, 64> storage;
   generator random;
   owner references;
   std::unique_ptr<std::uint64_t[]> memory;
@@ -71,6 +71,12 @@ struct party {
   inbox box;
   std::unique_ptr<std::uint64_t[]> scratch;
   endpoint end;
+
+  /// Another connection in the place of this one.
+  void renew() {
+    std::destroy_at(&end);
+    std::construct_at(&end, references, pool, box);
+  }
 };
 
 /// Changes a frame, or drops it (by making it empty), or puts others behind it.
@@ -118,12 +124,19 @@ class pair {
   tp::result<tp::receipt> pull(Transfer& t) {
     tp::no_transfer idle;
     right.end.begin_pull();
-    if (!run(idle, t, [&] { return t.ended(); }))
+    if (run(idle, t, [&] { return t.ended() || t.pause_ms() > 0; }) && !t.ended()) t.fail({tp::errc::busy, 0, 0, {}});
+    if (!t.ended())
       return right_error ? tp::failure(*right_error) : left_error ? tp::failure(*left_error) : tp::failure(tp::errc::timed_out);
     right.end.end_pull(t);
     if (const auto farewell = t.farewell(); farewell && !right_error) right.end.send_control(*farewell);
     if (!right_error && !left_error) run(idle, idle, [] { return false; });
     return t.outcome();
+  }
+  /// The connection is lost with all that is on its way; another takes its place.
+  void reconnect() {
+    left.renew(), right.renew();
+    for (wire* const w : {&to_left, &to_right, &sent_}) w->bytes.clear(), w->begin = 0;
+    left_error.reset(), right_error.reset();
   }
   wire& sent_by_left() noexcept { return sent_; }
   void hang_up() { left_stream_.close(), right_stream_.close(); }

@@ -70,7 +70,7 @@ class arena {
   tp::tcp_host<net::parts, reports> owner{owner_io, heard};
   good_client::host_type clients{client_io, client};
   std::uint16_t port = *owner.listen("127.0.0.1:0");
-  tp::reference ref = *owner.published().add_tensors(*source, {.recipients = 1});
+  tp::reference ref = *owner.published().add_tensors(*source);
 
   arena() {
     EXPECT_TRUE(clients.connect(local(port)));

@@ -69,7 +69,7 @@ TEST(TcpFaults, T4_ConnectionsCutAfterAnyByteAreLost) {
     const std::size_t most = i < 5 ? std::array<std::size_t, 5>{0, 1, 100, 200, 66'000}[static_cast<std::size_t>(i)] : static_cast<std::size_t>(random.below(400'000));
     std::jthread middle([&] { relay(listener, g.owner->port(), most, i % 2 == 0); });
     const auto mine = blank<mlp>();
-    const auto done = net::download_tensors(local(listener.port()), g.ref, *mine, {.per_request_timeout = 60s});
+    const auto done = net::download_tensors(local(listener.port()), g.ref, *mine, {.per_request_timeout = 60s, .retry = {.retries = 0}});
     ASSERT_FALSE(done) << most;
     // a reset may come before connect() has returned
     EXPECT_TRUE(done.error() == tp::errc::connection_lost || (most == 0 && done.error() == tp::errc::connection_failed)) << most;
@@ -82,7 +82,7 @@ TEST(TcpFaults, APeerThatNeverAnswersTimesOut) {
   raw_listener deaf;
   const auto mine = blank<mlp>();
   for (const auto budget : {0ms, 1ms, 200ms}) {
-    const auto done = net::download_tensors(local(deaf.port()), tp::ref_id{1, 2}, *mine, {.per_request_timeout = budget});
+    const auto done = net::download_tensors(local(deaf.port()), tp::ref_id{1, 2}, *mine, {.per_request_timeout = budget, .retry = {.retries = 0}});
     ASSERT_FALSE(done);
     EXPECT_EQ(done.error(), tp::errc::timed_out);
     EXPECT_EQ(done.error().at, 0u);
@@ -205,7 +205,7 @@ TEST(TcpFaults, MoreConnectionsThanAllowedWaitForOneToEnd) {
   std::optional<raw_peer> first(g.owner->port()), second(g.owner->port());
   const auto mine = blank<mlp>();
   std::this_thread::sleep_for(100ms);
-  EXPECT_EQ(net::download_tensors(g.where(), g.ref, *mine, {.per_request_timeout = 300ms}).error(), tp::errc::timed_out);
+  EXPECT_EQ(net::download_tensors(g.where(), g.ref, *mine, {.per_request_timeout = 300ms, .retry = {.retries = 0}}).error(), tp::errc::timed_out);
   first.reset();
   g.expect_download();
 }

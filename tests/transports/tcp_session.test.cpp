@@ -74,6 +74,26 @@ TEST(TcpSession, AWholeRoundOverOneConnection) {
   EXPECT_EQ(host.connections(), 0u);
 }
 
+TEST(TcpSession, AMessageThatComesWhileTheConnectionIsUsedIsNotLost) {
+  raw_listener listener;
+  auto left = net::session::connect(local(listener.port()));
+  ASSERT_TRUE(left);
+  auto peer = listener.accept();
+  auto right = net::session::over(std::move(peer.stream()));
+  ASSERT_TRUE(right);
+  const std::array body{std::byte{7}};
+  ASSERT_TRUE(left->send(1, {}, body));
+  ASSERT_TRUE(left->send(2, {}, body));
+  (void)right->serve([](const auto&) { return false; }, 200ms);  // takes the first from the connection
+  ASSERT_TRUE(right->send(3, {}, body));
+  for (std::uint32_t kind = 1; kind <= 2; ++kind) {
+    const auto got = right->receive(20s);
+    ASSERT_TRUE(got) << kind;
+    EXPECT_EQ(got->kind, kind);
+  }
+  EXPECT_EQ(right->receive(50ms).error().code, tp::errc::timed_out);
+}
+
 TEST(TcpSession, BothEndsPullAtOnceInChunksThatFillEveryBuffer) {
   using big = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<2_MiB>, tp::tcp>;
   raw_listener listener;

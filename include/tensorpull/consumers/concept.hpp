@@ -28,6 +28,8 @@ struct prepared {
 ///  6. `c.chunk(offset, length)`: the chunk is complete and, where the integrity policy says so, its own digest was right;
 ///  7. `c.finish(receipt)`: everything arrived and was checked; called before the owner is told, so an error makes it a failure;
 ///  8. `c.abandon(error)`: the transfer ended in any other way; never after finish() succeeded and at most once.
+/// A consumer that can take a chunk twice also has `c.rewind(offset)`: what was committed from there on comes again, since its chunk was
+/// damaged or cut off; offset is where a chunk began. Without it such a transfer fails.
 /// Offsets count as `description` says. Nothing throws; nothing allocates in prepare, commit and chunk.
 template <class C>
 concept consumer = requires(C c, const C& k, const description& d, std::uint64_t n, std::span<std::span<std::byte>> out,

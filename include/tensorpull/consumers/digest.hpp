@@ -26,6 +26,7 @@ class basic_digest {
   result<void> begin(const description& d) noexcept {
     if (fingerprint_ != 0 && d.fingerprint != fingerprint_) return failure(errc::schema_mismatch);
     hash_.emplace();
+    checked_.emplace();
     bytes_ = 0;
     return {};
   }
@@ -40,7 +41,14 @@ class basic_digest {
     bytes_ += bytes.size();
     return {};
   }
-  result<void> chunk(std::uint64_t, std::uint64_t) noexcept { return {}; }
+  result<void> chunk(std::uint64_t, std::uint64_t) noexcept {
+    checked_ = hash_;
+    return {};
+  }
+  void rewind(std::uint64_t offset) noexcept {
+    hash_ = checked_;
+    bytes_ = offset;
+  }
   result<void> finish(const receipt&) noexcept { return {}; }
   void abandon(const error&) noexcept {}
 
@@ -50,7 +58,7 @@ class basic_digest {
 
  private:
   std::uint64_t fingerprint_, bytes_ = 0;
-  std::optional<Hash> hash_;
+  std::optional<Hash> hash_, checked_;  // checked: at the end of the last whole chunk
   std::array<std::byte, ScratchBytes> scratch_;
 };
 

@@ -50,6 +50,7 @@ class double_buffered {
     ++completed_;
     return {};
   }
+  void rewind(std::uint64_t) noexcept {}
   void abandon(const error&) noexcept {}
 
  private:

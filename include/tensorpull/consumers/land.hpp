@@ -10,7 +10,7 @@
 namespace tensorpull {
 
 /// Landing in place. Borrows the destination; its contents are unspecified from the first landed byte until finish().
-/// The image's header is not kept: its bytes pass through 256 bytes of this object.
+/// The image's header is not kept: its bytes pass through 192 bytes of this object.
 class land {
  public:
   static constexpr bool irrevocable = false;
@@ -42,13 +42,16 @@ class land {
 
   result<void> commit(std::uint64_t, std::span<const std::byte>) noexcept { return {}; }
   result<void> chunk(std::uint64_t, std::uint64_t) noexcept { return {}; }
+  void rewind(std::uint64_t) noexcept {}
+  /// The destination as an image with its own header, whatever of it has landed.
+  source_view read_back() const noexcept { return to_; }
   result<void> finish(const receipt&) noexcept { return {}; }
   void abandon(const error&) noexcept {}
 
  private:
   destination_view to_;
   std::uint64_t data_start_ = 0;
-  std::byte header_[256];
+  std::byte header_[192];
 };
 
 static_assert(consumer<land>);

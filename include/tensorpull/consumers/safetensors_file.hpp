@@ -60,7 +60,10 @@ class safetensors_file {
     if (total_ > options_.max_bytes) return failure(errc::too_large, total_, file_.name());
     written_ = filled_ = 0;
     if (const auto ok = file_.reserve(total_); !ok) return ok;
-    return subset ? write_own_header() : result<void>{};
+    if (subset)
+      if (const auto ok = write_own_header(); !ok) return ok;
+    own_header_ = written_ + filled_;
+    return {};
   }
 
   prepared prepare(std::uint64_t, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
@@ -79,6 +82,11 @@ class safetensors_file {
     if (!file_.open() || written_ + filled_ != total_) return failure(errc::invalid_argument, written_ + filled_, file_.name());
     if (const auto ok = flush(); !ok) return ok;
     return file_.publish(options_.fsync);
+  }
+  void rewind(std::uint64_t offset) noexcept {
+    const std::uint64_t at = own_header_ + offset;
+    filled_ = at < written_ ? 0 : static_cast<std::size_t>(at - written_);
+    written_ = std::min(written_, at);
   }
   void abandon(const error&) noexcept { file_.discard(); }
 
@@ -106,6 +114,7 @@ class safetensors_file {
   detail::atomic_file file_;
   std::unique_ptr<std::byte[]> buffer_;
   safetensors_file_options options_;
+  std::uint64_t own_header_ = 0;  // of a subset: in front of what is received
   std::uint64_t total_ = 0, written_ = 0;
   std::size_t filled_ = 0;
 };

@@ -60,6 +60,7 @@ class staged_update {
     return {};
   }
 
+  void rewind(std::uint64_t) noexcept {}
   void abandon(const error&) noexcept { stop(); }
 
  private:

@@ -84,6 +84,7 @@ class streamed_update {
     return {};
   }
 
+  void rewind(std::uint64_t) noexcept { lease_ = {}; }
   void abandon(const error& e) noexcept { stop(e.code); }
 
   /// Bytes of the data section that are in the sums.

@@ -70,6 +70,13 @@ class tee {
     return {};
   }
 
+  void rewind(std::uint64_t offset) noexcept
+    requires requires(Destination& d, Observer& o) { d.rewind(offset), o.rewind(offset); }
+  {
+    destination_.rewind(offset);
+    observer_.rewind(offset);
+  }
+
   /// Each one that began and has not finished is abandoned, once.
   void abandon(const error& e) noexcept {
     if (observer_open_) observer_.abandon(e);

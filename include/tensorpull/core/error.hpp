@@ -38,10 +38,16 @@ enum class errc : std::uint8_t {
   digest_mismatch,
   chunk_digest_mismatch,
   cancelled_by_peer,
+  already_final,
   cancelled,
   too_many_partial_updates,
   partial_update,
   no_updates,
+  // a message struct from the other side
+  missing_field,
+  unknown_field,
+  wrong_kind,
+  value_out_of_range,
   // the world
   bad_address,
   connection_failed,
@@ -79,10 +85,15 @@ constexpr std::string_view to_string(errc code) noexcept {
     case errc::digest_mismatch: return "the digest of the received bytes differs from the published one";
     case errc::chunk_digest_mismatch: return "the digest of a received chunk differs from the one sent with it";
     case errc::cancelled_by_peer: return "the other side cancelled the transfer";
+    case errc::already_final: return "this recipient has ended this transfer before";
     case errc::cancelled: return "the transfer was cancelled";
     case errc::too_many_partial_updates: return "too many updates stopped half-way to keep count of them";
     case errc::partial_update: return "an update stopped half-way";
     case errc::no_updates: return "no update has reached this element";
+    case errc::missing_field: return "the message lacks a field of the struct";
+    case errc::unknown_field: return "the message has a field that the struct does not have there";
+    case errc::wrong_kind: return "the message's field is of another kind than the struct's member";
+    case errc::value_out_of_range: return "the field's value does not fit the struct's member";
     case errc::bad_address: return "the address is not valid";
     case errc::connection_failed: return "the connection could not be made";
     case errc::connection_lost: return "the connection was lost";

@@ -31,6 +31,8 @@ struct default_limits {
   static constexpr std::uint64_t chunk_cap_bytes = 64ull << 20;
   /// References that one owner publishes at a time.
   static constexpr std::size_t references = 64;
+  /// Recipients that an owner of many connections remembers at a time, each once for each reference that it pulls.
+  static constexpr std::size_t recipients = 2048;
   /// Transfers that one connection may have open at an owner at a time: stops tables that grow with requests.
   static constexpr std::size_t transfers_per_connection = 4;
   /// Tensors of a model whose schema comes from the other side.

@@ -98,8 +98,7 @@ result<void> read_frame(capnp::AnyStruct::Reader frame, message& m, Storage& lis
   m = {};
   std::uint64_t first[1 + most_body_words]{};
   copy_words(frame, first, size_of_frame.data);
-  m.id = static_cast<std::uint32_t>(first[0]);
-  m.kind = static_cast<message_kind>(static_cast<std::uint16_t>(first[0] >> 32));
+  take_first_word(first[0], m);
   if (m.kind == message_kind::chunk) return failure(errc::unsupported_layout);
   if (m.kind > message_kind::application) return failure(errc::unexpected_message, static_cast<std::uint64_t>(m.kind));
   std::uint64_t words[most_body_words]{};

@@ -24,8 +24,7 @@ class control_reader {
     if (!from_.root(depth, root) || !from_.follow(root, frame)) return bad();
     std::uint64_t words[1 + most_body_words]{};
     from_.copy_words(frame, words, size_of_frame.data);
-    m_.id = static_cast<std::uint32_t>(words[0]);
-    m_.kind = static_cast<message_kind>(static_cast<std::uint16_t>(words[0] >> 32));
+    take_first_word(words[0], m_);
     if (m_.kind == message_kind::chunk) return failure(errc::unsupported_layout);
     if (m_.kind > message_kind::application) return failure(errc::unexpected_message, static_cast<std::uint64_t>(m_.kind));
     const std::size_t body_words = body_size(m_.kind).data;

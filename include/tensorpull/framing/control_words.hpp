@@ -34,6 +34,17 @@ constexpr struct_size body_size(message_kind kind) noexcept {
 /// The longest data section below the frame's first word, in words.
 inline constexpr std::size_t most_body_words = 9;
 
+/// The Frame's first word: who asked, what it is, and a bit of `confirm` that found room there.
+constexpr std::uint64_t first_word(const message& m) noexcept {
+  const std::uint64_t tag = m.kind == message_kind::chunk ? 0 : static_cast<std::uint64_t>(m.kind);
+  return m.id | tag << 32 | std::uint64_t{m.kind == message_kind::confirm && m.flag} << 48;
+}
+constexpr void take_first_word(std::uint64_t w, message& m) noexcept {
+  m.id = static_cast<std::uint32_t>(w);
+  m.kind = static_cast<message_kind>(static_cast<std::uint16_t>(w >> 32));
+  m.flag = m.kind == message_kind::confirm && (w >> 48 & 1) != 0;
+}
+
 /// The data words of a kind other than chunk; `w` is most_body_words, zero before.
 constexpr void put_words(const message& m, std::uint64_t* w) noexcept {
   if (m.kind == message_kind::nothing || m.kind == message_kind::chunk) return;
@@ -43,14 +54,17 @@ constexpr void put_words(const message& m, std::uint64_t* w) noexcept {
   }
   w[0] = m.ref.high;
   w[1] = m.ref.low;
-  if (m.kind == message_kind::describe) return;
+  if (m.kind == message_kind::describe) {
+    w[2] = m.recipient.value;
+    return;
+  }
   w[2] = m.version;
   const std::uint64_t flag = m.flag ? 1 : 0;
   switch (m.kind) {
     case message_kind::pull:
       w[3] = m.offset;
       w[4] = m.fingerprint;
-      w[5] = m.length | flag << 32;
+      w[5] = m.length | std::uint64_t{static_cast<std::uint8_t>(m.chunk_digest)} << 32;
       break;
     case message_kind::end:
       w[3] = m.image_bytes;
@@ -59,13 +73,17 @@ constexpr void put_words(const message& m, std::uint64_t* w) noexcept {
     case message_kind::confirm:
       w[3] = m.nonce;
       w[4] = m.digest;
-      w[5] = flag;
+      w[5] = m.recipient.value;
       break;
     case message_kind::confirmed:
       w[3] = m.nonce;
       w[4] = static_cast<std::uint16_t>(m.status);
       break;
-    case message_kind::cancel: w[3] = m.nonce; break;
+    case message_kind::cancel:
+      w[3] = m.nonce;
+      w[4] = m.recipient.value;
+      w[5] = m.reason;
+      break;
     case message_kind::refused:
       w[3] = m.offset;
       w[4] = static_cast<std::uint16_t>(m.status) | std::uint64_t{m.delay_ms} << 32;
@@ -105,14 +123,17 @@ constexpr void take_words(const std::uint64_t* w, message& m) noexcept {
     return;
   }
   m.ref = {w[0], w[1]};
-  if (m.kind == message_kind::describe) return;
+  if (m.kind == message_kind::describe) {
+    m.recipient = {w[2]};
+    return;
+  }
   m.version = w[2];
   switch (m.kind) {
     case message_kind::pull:
       m.offset = w[3];
       m.fingerprint = w[4];
       m.length = static_cast<std::uint32_t>(w[5]);
-      m.flag = (w[5] >> 32 & 1) != 0;
+      m.chunk_digest = static_cast<digest_kind>(static_cast<std::uint8_t>(w[5] >> 32));
       break;
     case message_kind::end:
       m.image_bytes = w[3];
@@ -121,13 +142,17 @@ constexpr void take_words(const std::uint64_t* w, message& m) noexcept {
     case message_kind::confirm:
       m.nonce = w[3];
       m.digest = w[4];
-      m.flag = (w[5] & 1) != 0;
+      m.recipient = {w[5]};
       break;
     case message_kind::confirmed:
       m.nonce = w[3];
       m.status = to_status(w[4]);
       break;
-    case message_kind::cancel: m.nonce = w[3]; break;
+    case message_kind::cancel:
+      m.nonce = w[3];
+      m.recipient = {w[4]};
+      m.reason = static_cast<std::uint32_t>(w[5]);
+      break;
     case message_kind::refused:
       m.offset = w[3];
       m.status = to_status(w[4]);

@@ -113,8 +113,7 @@ inline result<std::size_t> write_control_frame(const message& m, std::span<std::
   if (out.size() < 16) return failure(errc::does_not_fit, out.size());
   segment_writer to(out);
   const std::size_t frame = to.add_struct(1, size_of_frame);
-  const std::uint64_t tag = m.kind == message_kind::chunk ? 0 : static_cast<std::uint64_t>(m.kind);
-  to.set(frame, m.id | tag << 32);
+  to.set(frame, first_word(m));
   const struct_size body = body_size(m.kind);
   std::uint64_t words[most_body_words]{};
   put_words(m, words);

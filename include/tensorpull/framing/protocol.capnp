@@ -22,7 +22,7 @@ enum Status {
   schemaMismatch @8;       # the fingerprint in the request is not the published one
   digestMismatch @9;
   cancelled @10;
-  alreadyFinal @11;        # this transfer was confirmed, failed or cancelled before
+  alreadyFinal @11;        # this recipient has ended this transfer before
 }
 
 struct Frame {
@@ -34,73 +34,77 @@ struct Frame {
     describe :group {      # asks for a Description
       refHigh @2 :UInt64;
       refLow @3 :UInt64;
+      recipient @4 :UInt64;   # who asks, the same over reconnections; 0: this connection and nobody else
     }
     pull :group {          # asks for the image's bytes [offset, offset + length)
-      refHigh @4 :UInt64;
-      refLow @5 :UInt64;
-      version @6 :UInt64;       # 0: the one that is published now
-      offset @7 :UInt64;
-      fingerprint @8 :UInt64;   # 0: any; otherwise the owner refuses before data moves if its own differs
-      length @9 :UInt32;
-      digestWanted @10 :Bool;   # the chunk shall carry the XXH3-64 of its payload
+      refHigh @5 :UInt64;
+      refLow @6 :UInt64;
+      version @7 :UInt64;       # 0: the one that is published now
+      offset @8 :UInt64;
+      fingerprint @9 :UInt64;   # 0: any; otherwise the owner refuses before data moves if its own differs
+      length @10 :UInt32;
+      digestKind @11 :UInt8;    # of its payload, that the chunk shall carry: 0 none, 1 XXH3-64, 2 CRC32C
     }
     chunk :group {         # the answer to a pull; shorter than asked at the image's end or above the owner's cap
-      refHigh @11 :UInt64;
-      refLow @12 :UInt64;
-      version @13 :UInt64;
-      offset @14 :UInt64;
-      nonce @15 :UInt64;        # names this serve; a confirmation repeats it
-      digest @16 :UInt64;       # XXH3-64 of the payload where the pull asked for it, otherwise 0
-      payload @17 :Data;
+      refHigh @12 :UInt64;
+      refLow @13 :UInt64;
+      version @14 :UInt64;
+      offset @15 :UInt64;
+      nonce @16 :UInt64;        # names this serve; a confirmation repeats it
+      digest @17 :UInt64;       # of the payload, of the kind that the pull asked for, otherwise 0
+      payload @18 :Data;
     }
     end :group {           # the answer to a pull at the image's end
-      refHigh @18 :UInt64;
-      refLow @19 :UInt64;
-      version @20 :UInt64;
-      imageBytes @21 :UInt64;
-      nonce @22 :UInt64;
+      refHigh @19 :UInt64;
+      refLow @20 :UInt64;
+      version @21 :UInt64;
+      imageBytes @22 :UInt64;
+      nonce @23 :UInt64;
     }
     confirm :group {       # the recipient holds the bytes
-      refHigh @23 :UInt64;
-      refLow @24 :UInt64;
-      version @25 :UInt64;
-      nonce @26 :UInt64;
-      digest @27 :UInt64;       # XXH3-64 of what was received, in image order
-      verified @28 :Bool;       # false: the recipient computed no digest
+      refHigh @24 :UInt64;
+      refLow @25 :UInt64;
+      version @26 :UInt64;
+      nonce @27 :UInt64;
+      digest @28 :UInt64;       # XXH3-64 of what was received, in image order
+      recipient @29 :UInt64;   # as in describe: a repeated confirmation may come over another connection
+      verified @30 :Bool;       # false: the recipient computed no digest
     }
     confirmed :group {     # the owner has recorded it
-      refHigh @29 :UInt64;
-      refLow @30 :UInt64;
-      version @31 :UInt64;
-      nonce @32 :UInt64;
-      status @33 :Status;
+      refHigh @31 :UInt64;
+      refLow @32 :UInt64;
+      version @33 :UInt64;
+      nonce @34 :UInt64;
+      status @35 :Status;
     }
     cancel :group {        # the recipient gives up; not answered
-      refHigh @34 :UInt64;
-      refLow @35 :UInt64;
-      version @36 :UInt64;
-      nonce @37 :UInt64;
+      refHigh @36 :UInt64;
+      refLow @37 :UInt64;
+      version @38 :UInt64;
+      nonce @39 :UInt64;
+      recipient @40 :UInt64;
+      reason @41 :UInt32;      # the application's own
     }
     refused :group {       # the answer to a request that cannot be served
-      refHigh @38 :UInt64;
-      refLow @39 :UInt64;
-      version @40 :UInt64;
-      offset @41 :UInt64;
-      status @42 :Status;
-      delayMs @43 :UInt32;
+      refHigh @42 :UInt64;
+      refLow @43 :UInt64;
+      version @44 :UInt64;
+      offset @45 :UInt64;
+      status @46 :Status;
+      delayMs @47 :UInt32;
     }
     schema :group {        # asks for a SchemaPage
-      refHigh @44 :UInt64;
-      refLow @45 :UInt64;
-      version @46 :UInt64;
-      first @47 :UInt64;        # index of the page's first tensor, in image order
+      refHigh @48 :UInt64;
+      refLow @49 :UInt64;
+      version @50 :UInt64;
+      first @51 :UInt64;        # index of the page's first tensor, in image order
     }
 
-    description @48 :Description;
-    schemaPage @49 :SchemaPage;
-    locate @50 :Locate;
-    located @51 :Located;
-    application @52 :Application;
+    description @52 :Description;
+    schemaPage @53 :SchemaPage;
+    locate @54 :Locate;
+    located @55 :Located;
+    application @56 :Application;
   }
 }
 

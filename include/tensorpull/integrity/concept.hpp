@@ -1,6 +1,8 @@
 // The integrity slot: which digests a recipient asks for and checks. It decides what "completed" may claim.
 #pragma once
 
+#include <tensorpull/integrity/digest_kind.hpp>
+
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -8,12 +10,19 @@
 
 namespace tensorpull {
 
-/// A streaming hash with XXH3-64's values: update(bytes) in order, digest() at any time. No heap.
+/// A streaming hash: update(bytes) in order, digest() at any time. No heap. Its values are those of XXH3-64, unless a constant
+/// `H::kind` says otherwise.
 template <class H>
 concept hash = std::default_initializable<H> && requires(H h, const H& c, std::span<const std::byte> bytes) {
   h.update(bytes);
   { c.digest() } -> std::same_as<std::uint64_t>;
 };
+
+template <hash H>
+inline constexpr digest_kind digest_kind_of = [] {
+  if constexpr (requires { H::kind; }) return H::kind;
+  else return digest_kind::xxh3_64;
+}();
 
 /// An integrity policy I:
 ///  1. `I::is_integrity_policy` names a type (it marks the slot);
@@ -21,13 +30,29 @@ concept hash = std::default_initializable<H> && requires(H h, const H& c, std::s
 ///     transfer ends as `completed_unverified`;
 ///  3. `I::per_chunk`: every chunk carries a digest of its own that is checked before the consumer hears that the chunk is there;
 ///     a consumer that cannot undo (weighted_average) needs it;
-///  4. `I::hash_type` is the hash that does both.
+///  4. `I::hash_type` is the hash of the whole: XXH3-64, since that is what a version is, or none at all;
+///  5. `I::chunk_hash_type`, where there is one, is the hash of a chunk; otherwise `hash_type` does both.
 template <class I>
 concept integrity_policy = requires {
   typename I::is_integrity_policy;
   requires std::same_as<decltype(I::whole), const bool>;
   requires std::same_as<decltype(I::per_chunk), const bool>;
   requires hash<typename I::hash_type>;
+  requires digest_kind_of<typename I::hash_type> == digest_kind::xxh3_64 || (!I::whole && digest_kind_of<typename I::hash_type> == digest_kind::none);
 };
+
+namespace detail {
+template <class I>
+struct chunk_hash { using type = typename I::hash_type; };
+template <class I>
+  requires requires { typename I::chunk_hash_type; }
+struct chunk_hash<I> { using type = typename I::chunk_hash_type; };
+}  // namespace detail
+
+/// The hash of one chunk, and what it is called on the wire: `none` where chunks carry no digest.
+template <integrity_policy I>
+using chunk_hash_of = typename detail::chunk_hash<I>::type;
+template <integrity_policy I>
+inline constexpr digest_kind chunk_digest_kind = I::per_chunk ? digest_kind_of<chunk_hash_of<I>> : digest_kind::none;
 
 }  // namespace tensorpull

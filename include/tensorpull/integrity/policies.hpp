@@ -8,6 +8,7 @@ namespace tensorpull {
 
 namespace detail {
 struct no_hash {
+  static constexpr digest_kind kind = digest_kind::none;
   void update(std::span<const std::byte>) noexcept {}
   std::uint64_t digest() const noexcept { return 0; }
 };

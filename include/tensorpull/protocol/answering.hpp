@@ -45,7 +45,7 @@ class answering {
  private:
   result<void> locate(const message& m) noexcept {
     if (pool_.available() == 0) {  // waiting for a buffer while holding one could wait for ever
-      output.push({message_kind::refused, status::busy, m.id, 0, 0, 0, m.ref, m.version, 0, 0, 0});
+      output.push({message_kind::refused, status::busy, m.id, 0, 0, 0, 0, m.ref, m.version, 0, 0, 0});
       return {};
     }
     byte_range ranges[Limits::control_frame_bytes / 32];

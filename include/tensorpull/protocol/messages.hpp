@@ -2,6 +2,8 @@
 #pragma once
 
 #include <tensorpull/core/error.hpp>
+#include <tensorpull/integrity/digest_kind.hpp>
+#include <tensorpull/protocol/recipient_id.hpp>
 #include <tensorpull/protocol/ref_id.hpp>
 
 #include <cstddef>
@@ -32,6 +34,7 @@ constexpr errc to_errc(status s) noexcept {
     case status::schema_mismatch: return errc::schema_mismatch;
     case status::digest_mismatch: return errc::digest_mismatch;
     case status::cancelled: return errc::cancelled_by_peer;
+    case status::already_final: return errc::already_final;
     default: return errc::bad_request;
   }
 }
@@ -68,7 +71,10 @@ struct message {
   std::uint32_t delay_ms = 0;      ///< refused with busy: when to ask again
   std::uint32_t application = 0;   ///< application: the kind, the application's own
   std::uint16_t window = 0;        ///< description: requests that may be in flight
-  bool flag = false;               ///< pull: a digest of the chunk is wanted; confirm: verified; description: verifiable
+  std::uint32_t reason = 0;        ///< cancel: why, the recipient's own number
+  recipient_id recipient{};        ///< describe, confirm, cancel: who asks; none: nobody but this connection
+  digest_kind chunk_digest = digest_kind::none;  ///< pull: what the chunk shall carry
+  bool flag = false;               ///< confirm: verified; description: verifiable
 
   std::span<const schema_row> rows{};          ///< schema_page
   std::span<const std::string_view> names{};   ///< locate

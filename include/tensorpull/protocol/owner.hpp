@@ -21,9 +21,11 @@
 namespace tensorpull {
 
 /// `Hash` computes digests of chunks and subsets; `Lock` is no_lock or a mutex with relax(); `Limits` caps what one peer may cause.
-template <hash Hash, class Limits = default_limits, class Lock = no_lock>
+/// `ChunkHash`: another that chunks may be asked for with (CRC32C), or the same.
+template <hash Hash, class Limits = default_limits, class Lock = no_lock, hash ChunkHash = Hash>
 class owner : public publication_table<Lock> {
   using table = publication_table<Lock>;
+  using table::book_;
   using table::find;
   using table::lock_;
   using table::slots_;
@@ -34,33 +36,34 @@ class owner : public publication_table<Lock> {
   /// Answers that one connection may have waiting: a full window, and what is refused or confirmed meanwhile.
   static constexpr std::size_t waiting_replies = Limits::pipelined_requests + 2;
 
-  /// `slots`: memory for the publications, borrowed, as long as the owner lives. `random(): uint64` must be unguessable.
+  /// `memory`: borrowed, as long as the owner lives. `random(): uint64` must be unguessable.
   template <class Random>
-  owner(std::span<publication> slots, Random random) noexcept : table(slots), nonces_{random(), random()} {}
+  owner(const owner_memory& memory, Random random) noexcept : table(memory), nonces_{random(), random()} {}
 
   /// Answers one request. False: nothing is to be sent (a cancellation). Locate requests are answered by locate().
   bool handle(link& peer, const message& m, pending_reply& out) noexcept {
     const hold_lock hold(lock_);
-    out = {message_kind::refused, status::bad_request, m.id, 0, 0, 0, m.ref, m.version, m.offset, 0, 0};
+    out = {message_kind::refused, status::bad_request, m.id, 0, 0, 0, 0, m.ref, m.version, m.offset, 0, 0};
+    if (m.kind == message_kind::confirm || m.kind == message_kind::cancel) return settle(peer, m, out);
     publication* const slot = find(m.ref);
-    if (slot == nullptr) return refuse(out, status::unknown_reference);
-    if (m.kind == message_kind::confirm || m.kind == message_kind::cancel) return settle(peer, *slot, m, out);
-    if (slot->now == publication::state::withdrawn) return refuse(out, status::withdrawn);
+    if (slot == nullptr || slot->now == publication::state::withdrawn) return refuse(out, over(slot, m));
     const std::uint64_t expected = m.version;
     out.version = slot->version;
     if (expected != 0 && expected != slot->version) return refuse(out, status::stale);
     out.slot = static_cast<std::uint32_t>(slot - slots_.data());
     out.generation = slot->generation;
-    serve* const entry = use(peer, *slot);
-    if (entry == nullptr) return refuse(out, status::busy);
-    out.nonce = entry->nonce;
+    if (m.kind == message_kind::describe) greet(peer, m.recipient);
+    recipient_record* const r = use(peer, *slot);
+    if (r == nullptr) return refuse(out, status::busy);
+    out.record = book_.records.index(*r);
+    out.nonce = r->nonce;
     switch (m.kind) {
       case message_kind::describe:  // a transfer begins, of the whole image unless a locate follows
-        entry->subset = false;
+        r->subset = false;
         out.kind = message_kind::description;
         return true;
       case message_kind::schema: out.kind = message_kind::schema_page; return true;
-      case message_kind::pull: return answer_pull(*slot, *entry, m, out);
+      case message_kind::pull: return answer_pull(*slot, *r, m, out);
       default: return refuse(out, status::unsupported);
     }
   }
@@ -79,8 +82,8 @@ class owner : public publication_table<Lock> {
     if (m.version != 0 && m.version != slot->version) answer.status = status::stale;
     else if (m.names.empty() || m.names.size() > ranges.size()) answer.status = status::bad_request;
     if (answer.status != status::ok) return;
-    serve* const entry = use(peer, *slot);
-    if (entry == nullptr) {
+    recipient_record* const r = use(peer, *slot);
+    if (r == nullptr) {
       answer.status = status::busy;
       return;
     }
@@ -91,22 +94,21 @@ class owner : public publication_table<Lock> {
       return;
     }
     answer.kind = message_kind::located;
-    answer.nonce = entry->nonce;
-    answer.digest = entry->subset_digest = found->digest;
+    answer.nonce = r->nonce;
+    answer.digest = r->subset_digest = found->digest;
     answer.fingerprint = found->fingerprint;
     answer.ranges = ranges.first(m.names.size());
-    entry->subset = true;
-    entry->subset_end = 0;  // where the last byte that can be asked for ends
+    r->subset = true;
+    r->subset_end = 0;  // where the last byte that can be asked for ends
     for (std::size_t i = 0; i < m.names.size(); ++i)
-      if (ranges[i].begin != ranges[i].end) entry->subset_end = ranges[i].end;
+      if (ranges[i].begin != ranges[i].end) r->subset_end = ranges[i].end;
   }
 
-  /// The connection is gone: what it had not finished is counted as lost.
+  /// The connection is gone: what it had not finished is counted as lost. Who has a name may come back.
   void forget(link& peer) noexcept {
     const hold_lock hold(lock_);
-    peer.clear([this](const serve& s) {
-      if (s.open() && slots_[s.slot].generation == s.generation) ++slots_[s.slot].counts.lost;
-    });
+    for (serve& s : peer) leave(peer, s);
+    peer = {};
   }
 
   /// The message behind a control answer. `rows` is memory for a schema page.
@@ -127,14 +129,55 @@ class owner : public publication_table<Lock> {
   }
 
  private:
-  /// The connection's entry for a publication. nullptr: it has too many transfers open.
-  serve* use(link& peer, publication& slot) noexcept {
-    const auto gone = [this](const serve& s) { return slots_[s.slot].generation != s.generation; };
-    const auto number = static_cast<std::uint32_t>(&slot - slots_.data());
-    return peer.acquire(number, slot.generation, gone, [&](bool again) { return slot.counts.acquired += again ? 0 : 1, nonce(); });
+  /// What is said of a reference that is not published: those who completed it are told so.
+  status over(const publication* slot, const message& m) noexcept {
+    const recipient_record* const r = m.kind == message_kind::describe && m.recipient ? book_.records.find(m.ref, m.recipient) : nullptr;
+    if (r != nullptr && (r->state == recipient_state::completed || r->state == recipient_state::completed_unverified)) return status::already_final;
+    return slot == nullptr ? status::unknown_reference : status::withdrawn;
   }
 
-  bool answer_pull(publication& slot, serve& entry, const message& m, pending_reply& out) noexcept {
+  /// Who is at the other end from now on.
+  void greet(link& peer, recipient_id who) noexcept {
+    if (peer.who == who) return;
+    for (serve& s : peer) leave(peer, s);
+    peer.who = who;
+  }
+  void leave(link& peer, serve& s) noexcept {
+    if (recipient_record* const r = record_of(peer, s)) {
+      r->link = 0;
+      if (!is_final(r->state)) ++slots_[s.slot].counts.lost;
+    }
+    s = {};
+  }
+  /// The record behind an entry, while its publication is there and no other connection has taken the recipient over.
+  recipient_record* record_of(const link& peer, const serve& s) noexcept {
+    if (s.generation == 0) return nullptr;
+    recipient_record& r = book_.records.at(s.record);
+    return r.link == peer.number && r.slot == s.slot && r.generation == s.generation && book_.publication_of(r) != nullptr ? &r : nullptr;
+  }
+
+  /// The peer's record for a publication. nullptr: it has too many transfers open, or the table is full of others.
+  recipient_record* use(link& peer, publication& slot) noexcept {
+    const auto number = static_cast<std::uint32_t>(&slot - slots_.data());
+    serve* entry = peer.find(number, slot.generation);
+    recipient_record* r = entry != nullptr ? record_of(peer, *entry) : nullptr;
+    if (r != nullptr && r->serving) return r;
+    if (entry == nullptr)
+      entry = peer.place([&](const serve& e) {
+        const recipient_record* const old = record_of(peer, e);
+        return old == nullptr || !old->serving;
+      });
+    if (entry == nullptr) return nullptr;
+    if (peer.number == 0) peer.number = ++links_, peer.anonymous = {nonce()};
+    r = book_.acquire(slot, peer.who ? peer.who : peer.anonymous, !peer.who);
+    if (r == nullptr) return nullptr;
+    *entry = {number, slot.generation, book_.records.index(*r)};
+    r->link = peer.number;
+    if (!r->serving) r->serving = true, r->nonce = nonce();  // who comes back before the end goes on with the serve that was begun
+    return r;
+  }
+
+  bool answer_pull(publication& slot, recipient_record& r, const message& m, pending_reply& out) noexcept {
     const image_schema& schema = *slot.image.schema;
     if (m.fingerprint != 0 && m.fingerprint != schema.fingerprint) return refuse(out, status::schema_mismatch);
     if (m.offset > schema.image_bytes) return refuse(out, status::out_of_range);
@@ -144,43 +187,51 @@ class owner : public publication_table<Lock> {
     out.kind = message_kind::chunk;
     out.length = static_cast<std::uint32_t>(std::min(std::min<std::uint64_t>(m.length, left), std::min(Limits::chunk_cap_bytes, max_payload_bytes)));
     const std::uint64_t end = m.offset + out.length;
-    if (end == schema.image_bytes || (entry.subset && end >= entry.subset_end)) entry.provisional = true;
-    if (m.flag) out.digest = range_digest<Hash>(slot.image, m.offset, out.length);
+    const bool last = end == schema.image_bytes || (r.subset && end >= r.subset_end);
+    if (last && r.state == recipient_state::acquired) r.state = recipient_state::provisional;
+    if (m.chunk_digest == digest_kind::none) return true;
+    if (m.chunk_digest == digest_kind_of<Hash>) out.digest = range_digest<Hash>(slot.image, m.offset, out.length);
+    else if (m.chunk_digest == digest_kind_of<ChunkHash>) out.digest = range_digest<ChunkHash>(slot.image, m.offset, out.length);
+    else return refuse(out, status::unsupported);
     return true;
   }
 
-  /// A confirmation counts once, for the serve whose nonce it repeats, after that serve reached the end. Anything else changes nothing.
-  bool settle(link& peer, publication& slot, const message& m, pending_reply& out) noexcept {
-    const auto number = static_cast<std::uint32_t>(&slot - slots_.data());
-    serve* const entry = peer.find(number, slot.generation, m.nonce);
-    if (entry == nullptr) return m.kind == message_kind::confirm && refuse(out, slot.now == publication::state::withdrawn ? status::withdrawn : status::bad_request);
+  /// A confirmation counts once, for the serve whose nonce it repeats, after that serve reached the end; said again, it gets the same
+  /// answer. Anything else changes nothing.
+  bool settle(link& peer, const message& m, pending_reply& out) noexcept {
+    const bool confirms = m.kind == message_kind::confirm;
+    const publication* const there = find(m.ref);
+    recipient_record* const r = book_.records.find(m.ref, m.recipient ? m.recipient : peer.who ? peer.who : peer.anonymous);
+    if (r == nullptr || m.nonce == 0 || r->nonce != m.nonce || (r->anonymous && r->link != peer.number))
+      return confirms && refuse(out, there == nullptr ? status::unknown_reference : there->now == publication::state::withdrawn ? status::withdrawn : status::bad_request);
     out.kind = message_kind::confirmed;
     out.nonce = m.nonce;
-    out.version = slot.version;
-    if (entry->final) return m.kind == message_kind::confirm && (out.status = status::already_final, true);
-    if (m.kind == message_kind::cancel) {
-      entry->final = true;
-      recount(slot.counts, *entry, serve::count::cancelled);
+    out.version = r->version;
+    publication* const slot = book_.publication_of(*r);
+    if (r->state == recipient_state::unfinished || (slot == nullptr && !is_final(r->state)))
+      return confirms && refuse(out, there != nullptr && there->now == publication::state::published ? status::stale : status::withdrawn);
+    if (is_final(r->state)) return r->serving = false, confirms && (out.status = verdict_on(*r, m), true);
+    if (!confirms) {
+      r->reason = m.reason;
+      book_.change(*slot, *r, recipient_state::cancelled);
       return false;
     }
-    const bool nothing_to_serve = entry->subset && entry->subset_end == 0;
-    if (!entry->provisional && !nothing_to_serve) return refuse(out, status::bad_request);
-    entry->final = true;
-    out.status = status::ok;
-    const std::uint64_t published = entry->subset ? entry->subset_digest : slot.version;
-    if (!m.flag || !(slot.verifiable || entry->subset)) recount(slot.counts, *entry, serve::count::completed_unverified);
-    else if (m.digest == published) recount(slot.counts, *entry, serve::count::completed);
-    else recount(slot.counts, *entry, serve::count::failed), out.status = status::digest_mismatch;
+    const bool nothing_to_serve = r->subset && r->subset_end == 0;
+    if (r->state != recipient_state::provisional && !nothing_to_serve) return refuse(out, status::bad_request);
+    const std::uint64_t published = r->subset ? r->subset_digest : slot->version;
+    const bool comparable = m.flag && (slot->verifiable || r->subset);
+    out.status = comparable && m.digest != published ? status::digest_mismatch : status::ok;
+    book_.change(*slot, *r, !comparable ? recipient_state::completed_unverified : m.digest == published ? recipient_state::completed : recipient_state::failed);
     return true;
   }
-  static void recount(publication_status& counts, serve& entry, serve::count now) noexcept {
-    const auto counter = [&](serve::count c) -> std::uint32_t& {
-      return c == serve::count::completed ? counts.completed : c == serve::count::completed_unverified ? counts.completed_unverified
-             : c == serve::count::failed  ? counts.failed    : counts.cancelled;
-    };
-    if (entry.counted != serve::count::none) --counter(entry.counted);
-    ++counter(now);
-    entry.counted = now;
+  /// What a recipient that ended before is told when it confirms (again).
+  static status verdict_on(const recipient_record& r, const message& m) noexcept {
+    switch (r.state) {
+      case recipient_state::completed: return !m.flag || m.digest == (r.subset ? r.subset_digest : r.version) ? status::ok : status::digest_mismatch;
+      case recipient_state::completed_unverified: return status::ok;
+      case recipient_state::failed: return status::digest_mismatch;
+      default: return status::already_final;
+    }
   }
 
   /// splitmix64 over an unguessable start: a nonce tells serves apart, it does not authenticate.
@@ -193,6 +244,7 @@ class owner : public publication_table<Lock> {
   }
 
   std::uint64_t nonces_[2];
+  std::uint32_t links_ = 0;
 };
 
 }  // namespace tensorpull

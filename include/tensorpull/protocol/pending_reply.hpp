@@ -17,6 +17,7 @@ struct pending_reply {
   std::uint32_t slot = 0;
   std::uint32_t generation = 0;
   std::uint32_t length = 0;
+  std::uint32_t record = 0;  ///< of the recipient that gets it
   ref_id ref{};
   std::uint64_t version = 0;
   std::uint64_t offset = 0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tensorpull/image/schema.hpp>
+#include <tensorpull/protocol/recipient_id.hpp>
 #include <tensorpull/protocol/ref_id.hpp>
 
 #include <cstdint>
@@ -18,7 +19,8 @@ struct pull_request {
   const image_schema* schema = nullptr;           ///< own schema: to cut by tensors and to name the first difference; borrowed
   std::span<const std::string_view> subset{};     ///< names of the tensors wanted, all of `schema`'s; empty: the whole image; borrowed
   std::uint32_t window = 4;                       ///< requests in flight; the owner may allow fewer
-  bool chunk_digests = false;
+  digest_kind chunk_digest = digest_kind::none;   ///< that every chunk shall carry
+  recipient_id recipient{};                       ///< who asks: the same over reconnections; none: the connection is all there is
 };
 
 }  // namespace tensorpull

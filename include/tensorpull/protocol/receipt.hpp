@@ -18,6 +18,7 @@ struct receipt {
   tensorpull::outcome outcome = outcome::completed_unverified;
   std::uint64_t bytes = 0;        ///< of the image, header included; of a subset: of its tensors
   std::uint64_t chunks = 0;
+  std::uint64_t damaged = 0;      ///< chunks that came with wrong bytes and were fetched again
   std::uint64_t version = 0;
   std::uint64_t fingerprint = 0;
   std::uint64_t digest = 0;       ///< XXH3-64 of what was received; 0 where none was computed

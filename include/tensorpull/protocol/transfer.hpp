@@ -6,6 +6,8 @@
 #include <tensorpull/core/min_max.hpp>
 #include <tensorpull/integrity/concept.hpp>
 #include <tensorpull/protocol/recipient.hpp>
+#include <tensorpull/protocol/resume_cursor.hpp>
+#include <tensorpull/protocol/subset.hpp>
 
 #include <optional>
 
@@ -26,8 +28,41 @@ class transfer {
   transfer(Consumer& to, pull_request request, Chunking chunking, std::uint32_t first_id) noexcept
       : to_(to), machine_(complete(request, to), chunking, first_id) {}
 
+  /// Before the first message: goes on where an earlier transfer stopped, if the destination holds what the cursor says. Reads the prefix
+  /// back and hashes it (one pass). False: it starts at 0.
+  bool resume(const resume_cursor& from) noexcept {
+    if constexpr (can_read_back) {
+      const source_view there = to_.read_back();
+      const pull_request& r = machine_.request();
+      if (!from || from.ref != r.ref || from.fingerprint != r.fingerprint || (r.version != 0 && from.version != r.version) || !r.subset.empty() ||
+          from.offset > there.schema->image_bytes)
+        return false;
+      typename Integrity::hash_type so_far;
+      // the last byte is always fetched: the owner has to serve the end before it takes a confirmation
+      const std::uint64_t keep = from.offset == there.schema->image_bytes ? from.offset - 1 : from.offset;
+      hash_range(so_far, there, 0, keep);
+      typename Integrity::hash_type all = so_far;
+      hash_range(all, there, keep, from.offset - keep);
+      if (all.digest() != from.digest) return false;
+      whole_hash_ = so_far;
+      landed_ = keep;
+      machine_.resume(from.version, keep);
+      return true;
+    } else {
+      return false;
+    }
+  }
+  /// Where the transfer stands now, to keep; empty where it cannot be resumed.
+  resume_cursor cursor() const noexcept {
+    resume_cursor c;
+    if constexpr (can_read_back)
+      if (const description& d = machine_.description(); d.ref && machine_.request().subset.empty() && landed_ > 0)
+        c = {d.ref, d.fingerprint, d.version, landed_, whole_hash_.digest()};
+    return c;
+  }
+
   /// The next request to send, if there is one now.
-  bool next(message& out) noexcept { return !ended_ && machine_.next(out); }
+  bool next(message& out) noexcept { return !ended_ && pause_ms_ == 0 && machine_.next(out); }
 
   bool next_is_long() const noexcept { return !ended_ && machine_.next_is_long(); }
 
@@ -41,6 +76,8 @@ class transfer {
       begun_ = true;
       if (const auto ok = to_.begin(machine_.description()); !ok) return fail(ok.error());
       if (machine_.description().image_bytes == 0) received_all();
+    } else if (*event == recipient_event::busy) {
+      pause_ms_ = machine_.delay_ms() > 0 ? machine_.delay_ms() : 1;
     } else if (*event == recipient_event::confirmed) {
       ended_ = true;
     }
@@ -56,6 +93,7 @@ class transfer {
     chunk_left_ = m.length;
     chunk_digest_ = m.digest;
     if constexpr (Integrity::per_chunk) chunk_hash_.emplace();
+    if constexpr (can_rewind && Integrity::whole) good_hash_.emplace(whole_hash_);
     return true;
   }
 
@@ -75,12 +113,27 @@ class transfer {
     if (chunk_left_ == 0) chunk_complete();
   }
 
+  /// After a time-out or on another connection: what was asked for and has not come is asked for again, from the first missing byte on,
+  /// or from the last chunk that was checked. Nothing that has landed is fetched twice where no chunk is checked by itself.
+  void restart() noexcept {
+    if (ended_) return;
+    pause_ms_ = 0;
+    if constexpr (Integrity::per_chunk)
+      if (chunk_left_ > 0 && !rewind()) return fail({errc::connection_lost, 0, 0, {}});
+    chunk_left_ = 0;
+    machine_.restart(landed_);
+  }
+  /// What the owner's `busy` asks to wait before restart(); 0: it is not busy.
+  std::uint32_t pause_ms() const noexcept { return pause_ms_; }
+
   std::uint64_t chunk_left() const noexcept { return ended_ ? 0 : chunk_left_; }
   bool awaiting_chunk() const noexcept { return !ended_ && machine_.awaiting_chunk(); }
   bool described() const noexcept { return !machine_.describing(); }
   std::uint64_t landed_bytes() const noexcept { return landed_; }
   std::uint64_t total_bytes() const noexcept { return machine_.description().image_bytes; }
   bool ended() const noexcept { return ended_; }
+  const pull_request& request() const noexcept { return machine_.request(); }
+  std::uint64_t chunks() const noexcept { return receipt_.chunks; }
   /// Answers other than chunks so far: progress, for a deadline.
   std::uint32_t answers() const noexcept { return answers_; }
   std::uint32_t next_id() const noexcept { return machine_.next_id(); }
@@ -91,6 +144,8 @@ class transfer {
     return receipt_;
   }
 
+  /// A number of the application's own that farewell() tells the owner.
+  void give_reason(std::uint32_t reason) noexcept { reason_ = reason; }
   /// Ends the transfer from our side, if it has not ended.
   void fail(error reason) noexcept {
     if (ended_) return;
@@ -109,6 +164,8 @@ class transfer {
     m.ref = machine_.request().ref;
     m.version = machine_.description().version;
     m.nonce = machine_.nonce();
+    m.recipient = machine_.request().recipient;
+    m.reason = reason_;
     return m;
   }
 
@@ -116,14 +173,20 @@ class transfer {
   static pull_request complete(pull_request request, const Consumer& to) noexcept {
     request.fingerprint = to.fingerprint();
     request.schema = to.schema();
-    request.chunk_digests = Integrity::per_chunk;
+    request.chunk_digest = chunk_digest_kind<Integrity>;
     return request;
   }
 
   void chunk_complete() noexcept {
-    ++receipt_.chunks;
     if constexpr (Integrity::per_chunk)
-      if (chunk_hash_->digest() != chunk_digest_) return fail({errc::chunk_digest_mismatch, 0, 0, {}});
+      if (chunk_hash_->digest() != chunk_digest_) {
+        // damaged on its way, or by a source that changed: the same range again, a few times
+        if (damaged_++ == most_damaged || !rewind()) return fail({errc::chunk_digest_mismatch, 0, 0, {}});
+        ++receipt_.damaged;
+        return machine_.restart(landed_);
+      }
+    damaged_ = 0;
+    ++receipt_.chunks;
     if (const auto ok = to_.chunk(chunk_offset_, landed_ - chunk_offset_); !ok) return fail(ok.error());
     if (landed_ == machine_.description().image_bytes) received_all();
   }
@@ -138,21 +201,41 @@ class transfer {
       if (verified && digest != machine_.expected_digest()) return fail({errc::digest_mismatch, 0, 0, {}});
     }
     receipt_ = {verified ? tensorpull::outcome::completed : tensorpull::outcome::completed_unverified,
-                landed_, receipt_.chunks, d.version, d.fingerprint, digest};
+                landed_, receipt_.chunks, receipt_.damaged, d.version, d.fingerprint, digest};
     if (const auto ok = to_.finish(receipt_); !ok) return fail(ok.error());
     finished_ = true;
     machine_.confirm(digest, verified);
   }
 
+  /// Forgets what has landed of the current chunk. False: this consumer cannot.
+  bool rewind() noexcept {
+    if constexpr (can_rewind) {
+      if constexpr (Integrity::whole) whole_hash_ = *good_hash_;
+      landed_ = chunk_offset_;
+      chunk_left_ = 0;
+      to_.rewind(landed_);
+      return true;
+    } else {
+      return false;
+    }
+  }
+
+  /// Whose memory can be read back has `source_view read_back() const`: what lies there, as the image that it is to become.
+  static constexpr bool can_read_back = Integrity::whole && requires(const Consumer& c) { c.read_back(); };
+  static constexpr std::uint32_t most_damaged = 3;
+  /// Consumers that can take a chunk a second time say so by having rewind(offset): the bytes from there on come again.
+  static constexpr bool can_rewind = Integrity::per_chunk && requires(Consumer& c) { c.rewind(std::uint64_t{}); };
+
   Consumer& to_;
   recipient<Chunking, Limits> machine_;
   [[no_unique_address]] typename Integrity::hash_type whole_hash_{};
   struct nothing {};
-  std::optional<std::conditional_t<Integrity::per_chunk, typename Integrity::hash_type, nothing>> chunk_hash_;
+  std::optional<std::conditional_t<Integrity::per_chunk, chunk_hash_of<Integrity>, nothing>> chunk_hash_;
+  std::optional<std::conditional_t<can_rewind && Integrity::whole, typename Integrity::hash_type, nothing>> good_hash_;  // before the chunk
   std::uint64_t landed_ = 0, chunk_offset_ = 0, chunk_left_ = 0, chunk_digest_ = 0;
   receipt receipt_{};
   plain_optional<error> error_;
-  std::uint32_t answers_ = 0;
+  std::uint32_t answers_ = 0, pause_ms_ = 0, reason_ = 0, damaged_ = 0;
   bool begun_ = false, finished_ = false, ended_ = false;
 };
 

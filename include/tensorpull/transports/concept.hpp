@@ -31,8 +31,9 @@ struct io_ready {
 ///  2. `s.write_some(spans)` writes from the spans in order; never waits; may take any part;
 ///  3. `s.wait(read, write, timeout)` waits until one of the asked directions can make progress, or the timeout is over;
 ///  4. optionally, `s.read_or_wait(spans, timeout)`: read_some() that waits up to about `timeout` for the first byte, in one call;
-///  5. movable, closed by its destructor; after `failed` or `closed` only destruction is needed.
-/// No call throws, allocates, or raises a signal.
+///  5. movable, closed by its destructor; after `failed` or `closed` only destruction is needed;
+///  6. no call throws, allocates, or raises a signal.
+/// testing/transport_conformance.hpp checks each of them.
 template <class S>
 concept byte_stream = std::movable<S> && requires(S s, std::span<const std::span<std::byte>> in, std::span<const std::span<const std::byte>> out, std::chrono::milliseconds t) {
   { s.read_some(in) } noexcept -> std::same_as<io_result>;

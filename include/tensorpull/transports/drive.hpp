@@ -5,27 +5,12 @@
 #include <tensorpull/core/plain_optional.hpp>
 #include <tensorpull/protocol/endpoint.hpp>
 #include <tensorpull/protocol/receipt.hpp>
-#include <tensorpull/transports/any_stop_token.hpp>
-#include <tensorpull/transports/chrono.hpp>
+#include <tensorpull/transports/entropy.hpp>
+#include <tensorpull/transports/progress_report.hpp>
+#include <tensorpull/transports/pull_options.hpp>
 #include <tensorpull/transports/pump.hpp>
 
-#include <string_view>
-
 namespace tensorpull {
-
-/// How to pull.
-struct pull_options {
-  /// Progress keeps a transfer alive: the time starts anew with each answer and each 1/64 of a chunk.
-  std::chrono::milliseconds per_request_timeout = std::chrono::seconds(600);
-  /// 0: whatever is published now
-  std::uint64_t version = 0;
-  /// Names of the tensors to pull: all tensors of the destination, which are a part of what is published. Empty: the whole image.
-  std::span<const std::string_view> tensors{};
-  /// Requests in flight; the owner may allow fewer.
-  std::uint32_t window = 4;
-  /// Heard within 0.1 s wherever the transfer waits.
-  any_stop_token stop{};
-};
 
 namespace detail {
 
@@ -66,36 +51,100 @@ constexpr std::uint64_t chunk_length_of(const Chunking& c) noexcept {
   else return Chunking::max_chunk_bytes != 0 ? Chunking::max_chunk_bytes : default_chunk_bytes;
 }
 
-/// The outcome of `t`, which is bound to `end` by begin_pull(). `broken`: set where the connection cannot be used any more.
+/// What one pull keeps over all its connections: tries, patience with a busy owner, reports, the cursor.
+template <class Transfer>
+class persistence {
+ public:
+  persistence(Transfer& t, const pull_options& options) noexcept : t_(t), options_(options), schedule_(options.retry), report_(options) {
+    if (options.cursor != nullptr) (void)t.resume(*options.cursor);
+    landed_ = t.landed_bytes();
+  }
+
+  /// After every step.
+  void note() noexcept {
+    report_.note(t_);
+    if (t_.chunks() == chunks_) return;
+    chunks_ = t_.chunks();
+    keep_cursor();
+  }
+
+  /// How long to wait before another try; nothing: the transfer has ended because of `why`.
+  plain_optional<std::chrono::milliseconds> try_again(const error& why) noexcept {
+    if (t_.landed_bytes() > landed_) schedule_.succeeded(), busy_ = {};
+    landed_ = t_.landed_bytes();
+    const std::chrono::milliseconds asked(t_.pause_ms());
+    bool more = is_passing(why.code);
+    if (why.code == errc::busy) more = (busy_ += asked) < options_.per_request_timeout;
+    else more = more && schedule_.failed();
+    if (!more) return t_.fail(why), plain_optional<std::chrono::milliseconds>{};
+    return std::max(asked, std::chrono::milliseconds(static_cast<std::int64_t>(schedule_.delay_ms(system_entropy{}()))));
+  }
+
+  result<receipt> outcome() noexcept {
+    keep_cursor();
+    const auto how = t_.outcome();
+    report_.ended(t_, how);
+    return how;
+  }
+
+ private:
+  void keep_cursor() noexcept {
+    if (options_.cursor != nullptr) *options_.cursor = t_.cursor();
+  }
+
+  Transfer& t_;
+  const pull_options& options_;
+  retry_schedule schedule_;
+  progress_report report_;
+  std::uint64_t landed_ = 0, chunks_ = 0;
+  std::chrono::milliseconds busy_{};
+};
+
+/// Moves bytes until `t` has ended (no value), or until something is in the way that another try may get past.
+/// `broken`: set where the connection cannot be used any more.
 template <class Endpoint, class Transfer, byte_stream Stream>
-result<receipt> drive(Endpoint& end, Transfer& t, Stream& stream, std::span<std::byte> scratch, const pull_options& options,
-                      std::uint64_t chunk_bytes, plain_optional<error>& broken) noexcept {
+plain_optional<error> drive(Endpoint& end, Transfer& t, Stream& stream, std::span<std::byte> scratch, const pull_options& options,
+                            std::uint64_t chunk_bytes, persistence<Transfer>& all, plain_optional<error>& broken) noexcept {
+  plain_optional<error> why;
   end.begin_pull();
   progress_deadline deadline(options.per_request_timeout, chunk_bytes / 64 + 1);
-  while (!t.ended()) {
+  while (!t.ended() && !why) {
     if (options.stop.stop_requested()) {
+      if (options.stop_reason != nullptr) t.give_reason(*options.stop_reason);
       t.fail({errc::cancelled, 0, 0, {}});
       break;
     }
     const auto did = pump_once(end, t, stream, scratch, wait_step);
+    all.note();
     if (!did) {
-      broken = did.error();
-      t.fail(did.error());
+      broken = why = did.error();
+      if (!is_passing(why->code)) t.fail(*why), why = {};
       break;
     }
     deadline.note(t);
-    if (t.ended() || did->received > 0 || did->sent > 0) continue;
-    if (deadline.over()) {
-      t.fail({errc::timed_out, 0, 0, {}});
-      break;
-    }
-    if (!did->waited) stream.wait(did->wants_read, did->wants_write, std::min(wait_step, deadline.left()));
+    if (t.ended()) break;
+    if (t.pause_ms() > 0) why = error{errc::busy, 0, 0, {}};
+    else if (did->received > 0 || did->sent > 0) continue;
+    else if (deadline.over()) why = error{errc::timed_out, 0, 0, {}};
+    else if (!did->waited) stream.wait(did->wants_read, did->wants_write, std::min(wait_step, deadline.left()));
   }
   end.end_pull(t);
-  if (!broken)
+  if (t.ended() && !broken)
     if (const auto bye = t.farewell(); bye && end.send_control(*bye))
       (void)pump_once(end, t, stream, scratch);  // the owner hears of it if the connection takes it at once
-  return t.outcome();
+  return why;
+}
+
+/// Waits for `time` with `step(left)`, which waits at most that long and returns. False: `stop` was requested.
+template <class Step>
+bool wait_out(std::chrono::milliseconds time, const any_stop_token& stop, Step step) noexcept {
+  const auto end = std::chrono::steady_clock::now() + time;
+  for (;;) {
+    if (stop.stop_requested()) return false;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+    if (left <= std::chrono::milliseconds::zero()) return true;
+    step(std::min(left, wait_step));
+  }
 }
 
 }  // namespace detail

@@ -22,7 +22,9 @@ class inbox {
  public:
   bool ready() const noexcept { return !full_; }
   bool full() const noexcept { return full_; }
-  void clear() noexcept { full_ = false; }
+  /// A message that nobody has been given yet: it may have come while the connection was used for something else.
+  bool unread() const noexcept { return full_ && !read_; }
+  void clear() noexcept { full_ = read_ = false; }
 
   void on_application(const message& m) noexcept {
     kind_ = m.application;
@@ -32,14 +34,17 @@ class inbox {
     if (body_bytes_ > 0) std::memcpy(body_.data(), m.body.data(), body_bytes_);
     full_ = true;
   }
-  application_message message() const noexcept { return {kind_, {references_.data(), reference_count_}, {body_.data(), body_bytes_}}; }
+  application_message read() noexcept {
+    read_ = true;
+    return {kind_, {references_.data(), reference_count_}, {body_.data(), body_bytes_}};
+  }
 
  private:
   std::array<reference, Limits::application_references> references_;
   alignas(8) std::array<std::byte, Limits::application_body_bytes> body_;
   std::size_t reference_count_ = 0, body_bytes_ = 0;
   std::uint32_t kind_ = 0;
-  bool full_ = false;
+  bool full_ = false, read_ = false;
 };
 
 }  // namespace tensorpull

@@ -91,25 +91,31 @@ struct loopback {
     no_transfer nothing;
     alignas(64) std::byte memory[2 * limits::control_frame_bytes];
     buffer_pool<> pool(memory, limits::control_frame_bytes);
-    pull_request request{ref.id, options.version != 0 ? options.version : ref.version, 0, nullptr, options.tensors, options.window, false};
+    const pull_request request = make_request(ref, options);
     // the recipient's end could have no owner; with this one both ends are one class for the compiler, and nobody asks it for anything
     using end_type = endpoint<typename Parts::framing, limits, typename Owner::owner_type, deaf>;
     end_type owner_end(from.machine(), pool, handler), end(from.machine(), pool, handler);
-    transfer<Consumer, typename Parts::chunking, typename Parts::integrity, limits> t(to, request, chunking, 1);
+    using transfer_type = transfer<Consumer, typename Parts::chunking, typename Parts::integrity, limits>;
+    transfer_type t(to, request, chunking, 1);
+    detail::persistence<transfer_type> all(t, options);
     constexpr std::size_t piece = decltype(t)::read_piece_bytes;
     end.begin_pull();
     while (!t.ended()) {
       if (options.stop.stop_requested()) {
+        if (options.stop_reason != nullptr) t.give_reason(*options.stop_reason);
         t.fail({errc::cancelled, 0, 0, {}});
         break;
       }
       const auto asked = detail::move_frames(end, t, owner_end, nothing, from.scratch(), piece);
       const auto answered = asked ? detail::move_frames(owner_end, nothing, end, t, from.scratch(), piece) : result<std::size_t>(failure(asked.error()));
+      all.note();
       if (!answered) t.fail(answered.error());
+      else if (t.pause_ms() > 0) t.fail({errc::busy, 0, 0, {}});
       else if (*asked + *answered == 0) t.fail({errc::busy, 0, 0, {}});  // the consumer has no memory and nobody else can free any
     }
     if (const auto bye = t.farewell(); bye && end.send_control(*bye)) (void)detail::move_frames(end, nothing, owner_end, nothing, from.scratch(), piece);
-    return t.outcome();
+    from.deliver();
+    return all.outcome();
   }
 };
 

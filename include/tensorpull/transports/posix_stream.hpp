@@ -58,6 +58,9 @@ inline io_result send_some(int fd, std::span<const std::span<const std::byte>> s
   return io_outcome(::sendmsg(fd, v.header(), MSG_DONTWAIT | MSG_NOSIGNAL), false);
 }
 
+/// Waits; a signal ends it early.
+inline void pause(std::chrono::milliseconds time) noexcept { (void)::poll(nullptr, 0, static_cast<int>(std::min<std::chrono::milliseconds::rep>(time.count(), 1 << 30))); }
+
 }  // namespace detail
 
 /// Owns the descriptor. Thread-compatible: one thread at a time.

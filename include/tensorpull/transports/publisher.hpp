@@ -2,6 +2,8 @@
 #pragma once
 
 #include <tensorpull/protocol/owner.hpp>
+#include <tensorpull/protocol/publish_options.hpp>
+#include <tensorpull/transports/chrono.hpp>
 #include <tensorpull/transports/entropy.hpp>
 #include <tensorpull/transports/kept_source.hpp>
 
@@ -12,15 +14,15 @@
 
 namespace tensorpull {
 
-/// `Parts` are a pipeline's resolved policies (pipeline.hpp); `Lock` as the owner's. Not movable: connections point to it.
-template <class Parts, class Lock = no_lock>
+/// `Parts` are a pipeline's resolved policies (pipeline.hpp); `Lock` as the owner's; `Recipients`: records. Not movable: connections point to it.
+template <class Parts, class Lock = no_lock, std::size_t Recipients = 64>
 class publisher {
  public:
-  using owner_type = owner<typename Parts::owner_hash, typename Parts::limits, Lock>;
+  using owner_type = owner<typename Parts::owner_hash, typename Parts::limits, Lock, typename Parts::owner_chunk_hash>;
   using tensors = typename Parts::tensors;
   using model_type = typename tensors::model_type;
 
-  publisher() noexcept : owner_(slots_, system_entropy{}) {}
+  publisher() noexcept : owner_(memory_, system_entropy{}) {}
   publisher(const publisher&) = delete;
   publisher& operator=(const publisher&) = delete;
 
@@ -51,64 +53,107 @@ class publisher {
   result<reference> add_tensors(const model_type&&, publish_options = {}) = delete;
   /// Publishes any image; the memory behind the view is the caller's.
   result<reference> add_image(const source_view& image, publish_options options = {}) noexcept { return publish(image, options, {}); }
+  /// The same, and `keep` (its table, its model, or both) is released when the reference is settled or withdrawn.
+  result<reference> add_image(const source_view& image, publish_options options, detail::kept_source keep) noexcept { return publish(image, options, std::move(keep)); }
 
-  /// After this nothing reads the model any more; recipients are told `withdrawn`. busy: a callback asks while it is read; nothing changes.
+  /// References that settle together: publish each with `{.transaction = id}`, then seal it. table_full.
+  result<transaction_id> open_transaction(const transaction_options& options) noexcept { return owner_.open_transaction(options); }
+  void seal(transaction_id id) noexcept { owner_.seal(id); }
+
+  /// After this returns nothing reads the model any more; recipients are told `withdrawn`.
   result<void> withdraw(const reference& ref) noexcept {
     const auto done = owner_.withdraw(ref.id);
-    if (done || done.error() != errc::busy) release(ref.id);  // busy: it is being read
+    deliver();
     return done;
   }
 
   result<publication_status> status_of(const reference& ref) const noexcept { return owner_.status_of(ref.id); }
   bool settled(const reference& ref) const noexcept { return owner_.settled(ref.id); }
-
-  /// Withdraws and releases what was handed over and is settled. Drivers call it from time to time.
-  void release_settled() noexcept {
+  result<settlement> outcome_of(const reference& ref) noexcept { return owner_.outcome_of(ref.id); }
+  result<recipient_record> recipient_of(const reference& ref, recipient_id who) noexcept { return owner_.recipient_of(ref.id, who); }
+  std::size_t recipients_of(const reference& ref, std::span<recipient_record> out) noexcept { return owner_.recipients_of(ref.id, out); }
+  /// Callbacks of transactions that threw; what they threw is dropped.
+  std::uint64_t callback_failures() const noexcept {
     const hold_lock hold(lock_);
-    for (auto& k : kept_)
-      if (k.source && owner_.settled(k.id)) {
-        (void)owner_.withdraw(k.id);
-        k = {};
-      }
+    return callback_failures_;
+  }
+
+  /// Lets time pass for budgets, then deliver()s. Drivers call it every 0.2 s or so.
+  void tick() noexcept {
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    owner_.advance(static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count()));
+    progress_event e;
+    for (callback<const progress_event&> tell; owner_.next_event(e, tell);) contain(tell, e);
+    deliver();
+  }
+  /// Tells of what has settled and releases what was handed over for it, in this order. Drivers call it after each step.
+  void deliver() noexcept {
+    settlement s;
+    for (callback<const settlement&> tell; owner_.next_settled(s, tell);) {
+      progress_event e;
+      for (callback<const progress_event&> progress; owner_.next_event(e, progress);) contain(progress, e);
+      if (tell) contain(tell, s);
+      release(s.id);
+    }
   }
 
   owner_type& machine() noexcept { return owner_; }
 
  private:
   struct kept_model {
-    ref_id id{};
+    transaction_id transaction{};
     detail::kept_source source;
   };
 
-  result<reference> publish(const source_view& image, publish_options options, detail::kept_source keep) noexcept {
+  template <class Call, class Value>
+  void contain(const Call& call, const Value& value) noexcept {
+    try {
+      call(value);
+    } catch (...) {
+      const hold_lock hold(lock_);
+      ++callback_failures_;
+    }
+  }
+
+  result<reference> publish(const source_view& image, const publish_options& options, detail::kept_source keep) noexcept {
     const system_entropy random;
     std::uint64_t version = 0;
     if constexpr (Parts::integrity::whole) version = image_version<typename Parts::owner_hash>(image);
     else while (version == 0) version = random();
-    while (!options.id) options.id = {random(), random()};
-    const auto id = owner_.publish(image, version, Parts::integrity::whole, options.id, options.recipients);
-    if (!id) return failure(id.error());
-    release(*id);
+    ref_id id = options.id;
+    while (!id) id = {random(), random()};
+    transaction_options expect = options.expect;
+    if (options.recipients != 0) expect.recipients = options.recipients;
+    const auto t = options.transaction ? result<transaction_id>(options.transaction) : owner_.open_transaction(expect);
+    if (!t) return failure(t.error());
+    const auto done = owner_.publish(image, version, Parts::integrity::whole, id, *t);
+    if (!done) {
+      if (!options.transaction) owner_.cancel(*t);
+      return failure(done.error());
+    }
     if (keep) {
       const hold_lock hold(lock_);
       for (auto& k : kept_)
         if (!k.source) {
-          k = {*id, std::move(keep)};
+          k = {*t, std::move(keep)};
           break;
         }
     }
-    return reference{*id, version, image.schema->fingerprint};
+    if (!options.transaction) owner_.seal(*t);
+    deliver();  // another version may have stood in this one's place
+    return reference{id, version, image.schema->fingerprint};
   }
-  void release(ref_id id) noexcept {
+  void release(transaction_id id) noexcept {
     const hold_lock hold(lock_);
     for (auto& k : kept_)
-      if (k.source && k.id == id) k = {};
+      if (k.source && k.transaction == id) k = {};
   }
 
-  std::array<publication, Parts::limits::references> slots_{};
+  owner_storage<Parts::limits::references, Recipients> memory_;
   std::array<kept_model, Parts::limits::references> kept_{};
   owner_type owner_;
-  [[no_unique_address]] Lock lock_{};  // of kept_; taken before the owner's
+  std::uint64_t callback_failures_ = 0;
+  [[no_unique_address]] mutable Lock lock_{};  // of kept_ and the count
 };
 
 }  // namespace tensorpull

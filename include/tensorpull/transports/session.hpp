@@ -47,15 +47,36 @@ class session {
   template <consumer Consumer>
   result<receipt> pull(const reference& ref, Consumer& to, const pull_options& options = {}, chunking_type chunking = {}) noexcept {
     if (s_->broken) return failure(*s_->broken);
-    pull_request request{ref.id, options.version != 0 ? options.version : ref.version, 0, nullptr, options.tensors, options.window, false};
-    transfer<Consumer, chunking_type, typename Parts::integrity, typename Parts::limits> t(to, request, chunking, s_->end.next_id());
-    return detail::drive(s_->end, t, s_->stream, s_->scratch, options, detail::chunk_length_of(chunking), s_->broken);
+    pull_request request = make_request(ref, options);
+    if (!request.recipient) request.recipient = s_->me;
+    using transfer_type = transfer<Consumer, chunking_type, typename Parts::integrity, typename Parts::limits>;
+    transfer_type t(to, request, chunking, s_->end.next_id());
+    detail::persistence<transfer_type> all(t, options);
+    while (!t.ended()) {
+      const auto why = detail::drive(s_->end, t, s_->stream, s_->scratch, options, detail::chunk_length_of(chunking), all, s_->broken);
+      if (!why) break;
+      if (s_->broken) {  // the way back is a new session; the cursor goes on from here
+        t.fail(*why);
+        break;
+      }
+      const auto delay = all.try_again(*why);
+      if (!delay) break;
+      const auto end = std::chrono::steady_clock::now() + *delay;
+      const auto waited = run_until([&] { return std::chrono::steady_clock::now() >= end; }, *delay + detail::wait_step, options.stop);
+      if (!waited && waited.error().code != errc::timed_out) t.fail(waited.error());
+      t.restart();
+    }
+    return all.outcome();
   }
 
   /// As publisher's: lvalue borrowed, rvalue or shared_ptr kept.
   template <class Model>
   result<reference> add_tensors(Model&& model, const publish_options& options = {}) {
     return s_->published.add_tensors(std::forward<Model>(model), options);
+  }
+  /// As publisher's: the memory behind the view is the caller's, or what `keep` holds.
+  result<reference> add_image(const source_view& image, const publish_options& options, detail::kept_source keep = {}) noexcept {
+    return s_->published.add_image(image, options, std::move(keep));
   }
   result<void> withdraw(const reference& ref) noexcept { return s_->published.withdraw(ref); }
   result<publication_status> status_of(const reference& ref) const noexcept { return s_->published.status_of(ref); }
@@ -74,14 +95,16 @@ class session {
     return run_until([&] { return s_->end.output_idle(); }, timeout, stop);
   }
 
-  /// The next application message; valid until the next receive(). Serves while it waits.
+  /// The next application message, also one that came while something was sent, pulled or served; valid until the next receive().
+  /// Serves while it waits.
   result<application_message> receive(std::chrono::milliseconds timeout = std::chrono::seconds(600), const any_stop_token& stop = {}) noexcept {
+    if (s_->box.unread()) return s_->box.read();
     s_->box.clear();
     no_transfer none;
     if (s_->end.stalled())
       if (const auto ok = s_->end.parse(none); !ok) return broke(ok.error());
     if (const auto ok = run_until([&] { return s_->box.full(); }, timeout, stop); !ok) return failure(ok.error());
-    return s_->box.message();
+    return s_->box.read();
   }
 
   /// Answers the other end until `until(session)` is true.
@@ -92,6 +115,25 @@ class session {
     if (held) (void)run_until([&] { return s_->end.output_idle(); }, timeout, stop);
     return held;
   }
+
+  /// For drivers of a transfer of another kind than a pull (relay.hpp): the first id that it may use; one round of reading and writing, which
+  /// does not wait; its end, of which the owner is told where it has to be.
+  std::uint32_t begin_transfer() noexcept { return s_->end.begin_pull(), s_->end.next_id(); }
+  template <class Transfer>
+  result<detail::pumped> step_transfer(Transfer& t) noexcept {
+    if (s_->broken) return failure(*s_->broken);
+    const auto did = detail::pump_once(s_->end, t, s_->stream, s_->scratch);
+    if (!did) return broke(did.error());
+    s_->published.deliver();
+    return did;
+  }
+  template <class Transfer>
+  void end_transfer(Transfer& t) noexcept {
+    s_->end.end_pull(t);
+    no_transfer none;
+    if (const auto bye = t.farewell(); bye && s_->end.send_control(*bye)) (void)step_transfer(none);
+  }
+  Stream& stream() noexcept { return s_->stream; }
 
  private:
   using published_type = publisher<Parts>;
@@ -108,6 +150,7 @@ class session {
     alignas(64) std::array<std::byte, 64 * 1024> scratch;
     endpoint<typename Parts::framing, typename Parts::limits, typename published_type::owner_type, inbox_type> end{published.machine(), pool, box};
     plain_optional<error> broken;
+    recipient_id me{system_entropy{}() | 1};  // one session is one recipient, however often it pulls
   };
 
   explicit session(detail::owned<state> s) noexcept : s_(std::move(s)) {}
@@ -126,8 +169,9 @@ class session {
       if (stop.stop_requested()) return failure(errc::cancelled);
       const auto did = detail::pump_once(s_->end, none, s_->stream, s_->scratch);
       if (!did) return broke(did.error());
-      s_->published.release_settled();
+      s_->published.deliver();
       if (did->received > 0 || did->sent > 0) continue;
+      s_->published.tick();
       const auto spent = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start);
       if (spent >= timeout) return failure(errc::timed_out);
       s_->stream.wait(did->wants_read, did->wants_write, std::min(detail::wait_step, timeout - spent));
@@ -150,25 +194,5 @@ class until_settled {
  private:
   reference ref_;
 };
-
-/// One pull over one stream: no owner role, no buffers, nothing on the heap; all state is under 8 KiB of stack, half of it a buffer
-/// for control frames above 512 bytes.
-template <class Parts, byte_stream Stream, consumer Consumer>
-result<receipt> pull_once(Stream& stream, const reference& ref, Consumer& to, const pull_options& options = {}, typename Parts::chunking chunking = {}) noexcept {
-  struct deaf {
-    static constexpr bool ready() noexcept { return true; }
-    static constexpr void on_application(const message&) noexcept {}
-  } handler;
-  no_owner none;
-  // for the names of a subset, and for the other schema's pages where the schemas differ
-  alignas(8) std::array<std::byte, Parts::limits::page_bytes> memory;
-  buffer_pool<> pool(memory, memory.size());
-  std::array<std::byte, 0> scratch;
-  pull_request request{ref.id, options.version != 0 ? options.version : ref.version, 0, nullptr, options.tensors, options.window, false};
-  endpoint<typename Parts::framing, typename Parts::limits, no_owner, deaf> end(none, pool, handler);
-  transfer<Consumer, typename Parts::chunking, typename Parts::integrity, typename Parts::limits> t(to, request, chunking, 1);
-  plain_optional<error> broken;
-  return detail::drive(end, t, stream, scratch, options, detail::chunk_length_of(chunking), broken);
-}
 
 }  // namespace tensorpull

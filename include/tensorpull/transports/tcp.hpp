@@ -2,6 +2,7 @@
 // The owner that serves many is in tcp_owner.hpp.
 #pragma once
 
+#include <tensorpull/transports/pull_once.hpp>
 #include <tensorpull/transports/session.hpp>
 #include <tensorpull/transports/tcp_connect.hpp>
 
@@ -36,12 +37,11 @@ struct basic_tcp {
     return tcp_connect(address, timeout < most ? now + timeout : std::chrono::steady_clock::time_point::max(), stop);
   }
 
-  /// Connect, pull, close.
+  /// Connect, pull, close; connects again where the connection is lost on the way.
   template <class Parts, consumer Consumer>
   static result<receipt> pull(std::string_view address, const reference& ref, Consumer& to, const pull_options& options, typename Parts::chunking chunking) noexcept {
-    auto s = connect(address, options.per_request_timeout, options.stop);
-    if (!s) return failure(s.error());
-    return pull_once<Parts>(*s, ref, to, options, chunking);
+    const auto make = [&] { return connect(address, options.per_request_timeout, options.stop); };
+    return pull_persistently<Parts>(make, [](std::chrono::milliseconds time) { detail::pause(time); }, ref, to, options, chunking);
   }
 };
 

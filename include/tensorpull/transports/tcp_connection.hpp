@@ -73,7 +73,7 @@ class tcp_connection : public std::enable_shared_from_this<tcp_connection<Host>>
   {
     if (transfer_ || closed_) return failure(errc::busy);
     consumer_.emplace(std::forward<Arguments>(arguments)...);
-    const pull_request request{ref.id, options.version != 0 ? options.version : ref.version, 0, nullptr, options.tensors, options.window, false};
+    const pull_request request = make_request(ref, options);
     transfer_.emplace(*consumer_, request, typename parts::chunking{}, end_.next_id());
     end_.begin_pull();
     again();
@@ -134,6 +134,7 @@ class tcp_connection : public std::enable_shared_from_this<tcp_connection<Host>>
       // what was read may have made something to write, so only a round without a read can be the last
       if (did.received == 0 && (did.sent == 0 || (!readable_ && (did.write_blocked || end_.output_idle())))) break;
     }
+    host_.published().deliver();
     owing_.store(end_.mid_frame() || !end_.output_idle() || transfer_.has_value(), std::memory_order_relaxed);
     if (!did.wants_read || end_.stalled()) host_.starving(*this);  // no memory for what comes next
     if (did.wants_read) wait(false);
@@ -164,6 +165,7 @@ class tcp_connection : public std::enable_shared_from_this<tcp_connection<Host>>
   /// Tells the handler of a transfer that ended. False: the connection was closed meanwhile.
   bool transfer_ended() noexcept {
     if constexpr (pulls) {
+      if (transfer_ && transfer_->pause_ms() > 0) transfer_->fail({errc::busy, 0, 0, {}});  // the handler may ask again
       if (transfer_ && transfer_->ended()) {
         end_.end_pull(*transfer_);
         const auto outcome = transfer_->outcome();

@@ -51,7 +51,7 @@ class tcp_host {
   using context_executor = boost::asio::io_context::executor_type;
   using executor = std::conditional_t<Threads, boost::asio::strand<context_executor>, context_executor>;
   using lock_type = std::conditional_t<Threads, detail::thread_lock, no_lock>;
-  using publisher_type = publisher<Parts, lock_type>;
+  using publisher_type = publisher<Parts, lock_type, Parts::limits::recipients>;
   using owner_type = typename publisher_type::owner_type;
   using connection = tcp_connection<tcp_host>;
 

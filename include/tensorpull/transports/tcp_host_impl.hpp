@@ -128,7 +128,7 @@ void tcp_host<P, H, C, T>::ticked() noexcept {
     for (connection* c = first_; c != nullptr; c = c->next_)
       if (c->watch_.over(options_.budgets, now, c->bytes_.load(relaxed), c->owing_.load(relaxed), c->greeted_.load(relaxed))) c->end_later({errc::timed_out, 0, 0, {}});
   }
-  published_.release_settled();
+  published_.tick();
   feed();
   await_accept();
   tick();

@@ -45,10 +45,20 @@ class tcp_owner {
   result<reference> add_tensors(Model&& model, const publish_options& options = {}) {
     return s_->host.published().add_tensors(std::forward<Model>(model), options);
   }
-  result<reference> add_image(const source_view& image, const publish_options& options = {}) noexcept { return s_->host.published().add_image(image, options); }
+  /// The memory behind the view is the caller's, or what `keep` holds.
+  result<reference> add_image(const source_view& image, const publish_options& options = {}, detail::kept_source keep = {}) noexcept {
+    return s_->host.published().add_image(image, options, std::move(keep));
+  }
   result<void> withdraw(const reference& ref) noexcept { return s_->host.published().withdraw(ref); }
   result<publication_status> status_of(const reference& ref) const noexcept { return s_->host.published().status_of(ref); }
   bool settled(const reference& ref) const noexcept { return s_->host.published().settled(ref); }
+  /// References that settle together: publish each with `{.transaction = id}`, then seal it. table_full.
+  result<transaction_id> open_transaction(const transaction_options& options) noexcept { return s_->host.published().open_transaction(options); }
+  void seal(transaction_id id) noexcept { s_->host.published().seal(id); }
+  result<settlement> outcome_of(const reference& ref) noexcept { return s_->host.published().outcome_of(ref); }
+  result<recipient_record> recipient_of(const reference& ref, recipient_id who) noexcept { return s_->host.published().recipient_of(ref, who); }
+  std::size_t recipients_of(const reference& ref, std::span<recipient_record> out) noexcept { return s_->host.published().recipients_of(ref, out); }
+  std::uint64_t callback_failures() const noexcept { return s_->host.published().callback_failures(); }
   std::size_t connections() const noexcept { return s_->host.connections(); }
 
   /// Serves on this thread until `until(owner)` is true or `stop` is requested, which is heard within 0.1 s. True: `until` held.

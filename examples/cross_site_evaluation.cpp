@@ -1,0 +1,155 @@
+// Cross-site evaluation: every site's model is tried on every other site's digits. Sites submit their models to the coordinator, which never
+// pulls one: it sends each submission on as it is, and the others pull from the site itself. The last site is behind NAT (it listens
+// nowhere): for it the coordinator relays, over the connection that the site has opened, through one chunk buffer.
+#include "sites/network.hpp"
+
+#include <tensorpull/transports/relay.hpp>
+
+#include <memory>
+
+namespace sites {
+
+using model_set = tensorpull::tensors_of<perceptron>;
+
+/// Site to coordinator: this is my model. The biases travel in the letter, the weights are pulled by whoever needs them.
+struct submission {
+  std::uint32_t images;
+  std::string address;  ///< where I can be reached; empty: nowhere
+  model_set model;
+};
+/// Coordinator to site: try this model on your digits.
+struct assignment {
+  std::uint32_t owner;
+  model_set model;
+};
+/// Site to coordinator: how well it did.
+struct score {
+  std::uint32_t owner;
+  double accuracy;
+};
+enum letter : std::uint32_t { submission_kind = 2, assignment_kind, score_kind, goodbye_kind };
+
+}  // namespace sites
+
+BOOST_HANA_ADAPT_STRUCT(sites::submission, images, address, model);
+BOOST_HANA_ADAPT_STRUCT(sites::assignment, owner, model);
+BOOST_HANA_ADAPT_STRUCT(sites::score, owner, accuracy);
+
+namespace sites {
+
+int run_site(const options& chosen, std::uint32_t site, std::uint16_t coordinator) {
+  const bool behind_nat = site + 1 == chosen.sites;
+  const digits_of_sites digits(chosen, 2);
+  const auto own = digits.training(site), own_test = digits.own_test(site);
+  federated::training_scratch scratch(own.size());
+  auto model = std::make_unique<perceptron>(), theirs = std::make_unique<perceptron>();
+  federated::initialise(*model, federated::derived_seed(chosen.seed, 21, site));
+  federated::train(*model, own, scratch, {.epochs = chosen.rounds, .learning_rate = 0.1f, .seed = federated::derived_seed(chosen.seed, 22, site)});
+
+  auto session = net::session::connect(at_port(coordinator), patience);
+  if (!session) return complain("cannot connect", session.error()), 1;
+  if (!say(*session, hello_kind, hello{site})) return 1;
+  // borrowed until the end; nobody knows how many will pull it, so it stays published until it is withdrawn
+  submission mine{static_cast<std::uint32_t>(own.size()), {}, model_set(*model)};
+  std::optional<net::downloader> owner;
+  std::jthread serving;
+  if (behind_nat) {
+    const auto sent = letters::send(*session, submission_kind, mine, {{}, 0}, patience);  // served by this session while it waits for letters
+    if (!sent) return complain("cannot submit", sent.error()), 1;
+  } else {
+    auto opened = net::downloader::open();
+    if (!opened) return complain("cannot listen", opened.error()), 1;
+    owner.emplace(std::move(*opened));
+    mine.address = at_port(owner->port());
+    const auto apart = letters::decompose(*owner, mine, {{}, 0});
+    if (!apart) return complain("cannot submit", apart.error()), 1;
+    serving = std::jthread([&](std::stop_token stop) { owner->run(stop); });
+    if (const auto sent = session->send(submission_kind, apart->references(), apart->body(), patience); !sent) return complain("cannot submit", sent.error()), 1;
+  }
+
+  for (;;) {
+    const auto got = session->receive(patience);  // serves others' pulls of this site's model where it is behind NAT
+    if (!got) return complain("cannot receive an assignment", got.error()), 1;
+    if (got->kind == goodbye_kind) return 0;
+    assignment next{};
+    if (const auto ok = letters::recompose(got->references, got->body, next); !ok) return complain("not an assignment", ok.error()), 1;
+    const auto pulled = next.model.download_into<net>(*theirs, {.per_request_timeout = patience});
+    if (!pulled) return complain("cannot pull the model to evaluate", pulled.error()), 1;
+    if (pulled->outcome != tensorpull::outcome::completed) return 1;
+    if (!say(*session, score_kind, score{next.owner, federated::accuracy(*theirs, own_test)})) return 1;
+  }
+}
+
+/// One pull of site `owner`'s model by one other site, through this process.
+bool relay_once(net::session& owner, tensorpull::tcp_listener& outside, const tensorpull::reference& ref, std::span<std::byte> chunk, std::uint64_t& bytes) {
+  auto recipient = outside.accept(patience);
+  if (!recipient) return complain("nobody came to the relay", recipient.error());
+  const auto passed = tensorpull::relay<net::parts>(owner, *recipient, ref, chunk, {.idle_timeout = patience});
+  if (!passed) return complain("the relay failed", passed.error());
+  bytes += passed->bytes;
+  return passed->completed == 1;
+}
+
+/// Whether all went well.
+bool coordinate(const options& chosen, tensorpull::tcp_listener& listener, processes& children) {
+  const std::size_t n = chosen.sites;
+  std::vector<std::optional<net::session>> all(n);
+  if (!accept_sites(listener, children, all)) return false;
+  auto outside = tensorpull::tcp_listener::open("127.0.0.1:0");
+  if (!outside) return complain("cannot listen", outside.error());
+  std::vector<std::byte> chunk(64 * 1024);
+  std::uint64_t relayed_bytes = 0;
+
+  std::vector<submission> submitted(n);
+  std::vector<std::vector<double>> scores(n, std::vector<double>(n));
+  for (std::size_t i = 0; i < n; ++i)
+    if (!hear(*all[i], submission_kind, submitted[i])) return false;
+
+  for (std::uint32_t owner = 0; owner < n; ++owner) {
+    const bool behind_nat = submitted[owner].address.empty();
+    assignment task{owner, std::move(submitted[owner].model)};
+    const std::string address = behind_nat ? at_port(outside->port()) : submitted[owner].address;
+    if (const auto ok = task.model.owner_at(address); !ok) return complain("a site's address", ok.error());
+    for (std::uint32_t at = 0; at < n; ++at) {
+      if (at == owner && behind_nat) continue;  // it would pull from itself, through us
+      if (!say(*all[at], assignment_kind, task)) return false;
+      if (behind_nat && !relay_once(*all[owner], *outside, task.model.remote()->reference, chunk, relayed_bytes)) return false;
+      score result{};
+      if (!hear(*all[at], score_kind, result) || result.owner != owner) return false;
+      scores[owner][at] = result.accuracy;
+    }
+  }
+  for (auto& session : all)  // a site that has heard it hangs up at once
+    (void)session->send(goodbye_kind, {}, {}, patience);
+
+  std::printf("accuracy of each site's model (rows) on each site's digits (columns)\n\n          ");
+  for (std::size_t i = 0; i < n; ++i) std::printf("  site %zu", i);
+  bool well = true;
+  for (std::size_t owner = 0; owner < n; ++owner) {
+    std::printf("\n  site %zu  ", owner);
+    for (std::size_t at = 0; at < n; ++at) {
+      if (owner == at && owner + 1 == n) {
+        std::printf("       -");
+        continue;
+      }
+      std::printf("   %.3f", scores[owner][at]);
+      // a site knows only some of another's classes, so nobody does as well there as that site itself
+      well = well && (owner == at ? scores[at][at] > 0.8 : scores[owner][at] < 0.85);
+    }
+  }
+  std::printf("\n\n%s: %zu models tried; %.1f MB of site %zu's model relayed through %zu KiB; the others' weights never passed through the coordinator\n", well ? "passed" : "FAILED", n,
+              static_cast<double>(relayed_bytes) / 1e6, n - 1, chunk.size() / 1024);
+  return well;
+}
+
+}  // namespace sites
+
+int main(int count, char** arguments) {
+  const auto chosen = sites::parse_options_or_exit(count, arguments, "Cross-site evaluation between processes on this machine, over TCP: every model is tried on every site's digits.");
+  auto listener = tensorpull::tcp_listener::open("127.0.0.1:0");
+  if (!listener) return sites::complain("cannot listen", listener.error()), 1;
+  sites::processes children;
+  for (std::uint32_t site = 0; site < chosen.sites; ++site) children.start([&, site] { return sites::run_site(chosen, site, listener->port()); });
+  if (!sites::coordinate(chosen, *listener, children)) return 1;
+  return children.wait() ? 0 : 1;
+}

@@ -1,0 +1,56 @@
+// Digits for sites that have seen different ones. The classes are dealt into as many groups as there are sites; site k knows group k and, on
+// request, the next ones.
+#pragma once
+
+#include "command_line.hpp"
+
+#include "federated/digits.hpp"
+
+namespace sites {
+
+using federated::digit;
+
+/// Ten random patterns, each image a noisy copy of one: the same for the same seed on every machine, and learnable.
+inline std::vector<digit> made_up_digits(std::size_t count, std::uint64_t seed) {
+  constexpr std::size_t pixels = federated::digit_pixels, classes = federated::digit_classes;
+  federated::random_source random{federated::derived_seed(seed, 11)};
+  std::array<std::array<std::uint8_t, pixels>, classes> patterns{};
+  for (auto& pattern : patterns)
+    for (std::uint8_t& p : pattern) p = random.below(5) == 0 ? 220 : 0;
+  std::vector<digit> made(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    made[i].label = static_cast<std::uint8_t>(i % classes);
+    for (std::size_t k = 0; k < pixels; ++k) {
+      const bool kept = random.below(3) != 0;
+      made[i].pixels[k] = static_cast<std::uint8_t>(kept ? patterns[made[i].label][k] : random.below(200));
+    }
+  }
+  return made;
+}
+
+/// What the processes share, dealt in the same way by each of them.
+class digits_of_sites {
+ public:
+  /// Throws std::runtime_error if the file is not what it should be. `groups`: that each site knows.
+  explicit digits_of_sites(const options& chosen, std::size_t groups = 1)
+      : dealt_(chosen.data.empty() ? made_up_digits(chosen.images, chosen.seed) : federated::load_digits(chosen.data), 1, chosen.seed), sites_(chosen.sites), groups_(groups) {}
+
+  bool knows(std::size_t site, unsigned label) const { return (label + sites_ - site) % sites_ < groups_; }
+  std::vector<digit> training(std::size_t site) const { return those_of(site, dealt_.training()); }
+  /// Held out, of the site's own classes.
+  std::vector<digit> own_test(std::size_t site) const { return those_of(site, dealt_.held_out()); }
+  /// Held out, of all classes: a part, since every site tries it twice a round.
+  std::span<const digit> test() const { return dealt_.held_out().first(400); }
+
+ private:
+  std::vector<digit> those_of(std::size_t site, std::span<const digit> all) const {
+    std::vector<digit> own;
+    for (const digit& d : all)
+      if (knows(site, d.label)) own.push_back(d);
+    return own;
+  }
+  federated::dealt_digits dealt_;
+  std::size_t sites_, groups_;
+};
+
+}  // namespace sites

@@ -1,0 +1,132 @@
+// Which members of a message struct can travel, and a walk over them. A nested struct's members take its place, with dotted names.
+#pragma once
+
+#include <tensorpull/messages/tensors_of.hpp>
+#include <tensorpull/tensors/model_walk.hpp>
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+namespace tensorpull::detail {
+
+/// How a member travels. `none`: it cannot.
+enum class field_kind : std::uint8_t { none, boolean, integer, floating, text, characters, list, numbers, tensors, locator, structure };
+
+/// Elements of arrays and vectors: numbers whose every bit pattern is a value.
+template <class T>
+concept number = tensor_scalar<T> && !std::is_same_v<T, bool>;
+
+template <class T>
+inline constexpr bool is_set = false;
+template <class M>
+inline constexpr bool is_set<tensors_of<M>> = true;
+template <class T>
+inline constexpr bool is_characters = false;
+template <std::size_t N>
+inline constexpr bool is_characters<char[N]> = true;
+template <std::size_t N>
+inline constexpr bool is_characters<std::array<char, N>> = true;
+template <class T>
+inline constexpr bool is_number_list = false;
+template <number T, class A>
+inline constexpr bool is_number_list<std::vector<T, A>> = true;
+
+template <class T>
+constexpr field_kind kind_of() noexcept {
+  if constexpr (std::is_const_v<T>) return field_kind::none;  // it could be sent and never received
+  else if constexpr (std::is_same_v<T, bool>) return field_kind::boolean;
+  else if constexpr (std::is_enum_v<T>) return sizeof(T) <= 8 ? field_kind::integer : field_kind::none;
+  else if constexpr (plain_integer<T>) return field_kind::integer;
+  else if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) return field_kind::floating;
+  else if constexpr (std::is_same_v<T, std::string>) return field_kind::text;
+  else if constexpr (is_characters<T>) return field_kind::characters;
+  else if constexpr (is_number_list<T>) return field_kind::list;
+  else if constexpr (array_traits<T>::is_array) return number<typename array_traits<T>::scalar> && sizeof(T) > 0 ? field_kind::numbers : field_kind::none;
+  else if constexpr (is_set<T>) return field_kind::tensors;
+  else if constexpr (std::is_same_v<T, tensorpull::locator>) return field_kind::locator;
+  else if constexpr (boost::hana::Struct<T>::value) return field_kind::structure;
+  else return field_kind::none;
+}
+
+/// The first type in T that cannot travel, or void.
+template <class T, field_kind Kind = kind_of<T>()>
+struct first_untravelled { using type = void; };
+template <class T>
+struct first_untravelled<T, field_kind::none> { using type = T; };
+template <class T>
+struct first_untravelled<T, field_kind::structure> {
+  template <class... Members>
+  static first_not_void<typename first_untravelled<typename member_of<Members>::template type<T>>::type...> among(
+      std::type_identity<boost::hana::tuple<Members...>>);
+  using type = typename decltype(among(std::type_identity<members_of<T>>{}))::type;
+};
+
+/// False for the type of a member that cannot travel: compilers then print the type beside the message.
+template <class FirstUntravelled>
+inline constexpr bool all_members_travel = std::is_void_v<FirstUntravelled>;
+
+/// The requirements on a message struct. `accepted` keeps a refusal from becoming many errors.
+template <class Message>
+struct message_checks {
+  static constexpr bool is_struct = kind_of<Message>() == field_kind::structure;
+  static_assert(is_struct, "tensorpull: a message is a struct adapted with BOOST_HANA_ADAPT_STRUCT (at most 39 members: nest structs for more)");
+  using untravelled = typename std::conditional_t<is_struct, first_untravelled<Message>, std::type_identity<void>>::type;
+  static_assert(all_members_travel<untravelled>,
+                "tensorpull: a member of the message struct cannot travel: members are numbers, bool, enumerations, std::string, char arrays, arrays and "
+                "std::vectors of numbers, tensors_of<Model>, locator, and adapted structs of these; not pointers, not const");
+  static constexpr bool accepted = is_struct && std::is_void_v<untravelled>;
+};
+
+/// Fields of a message, those of nested structs included.
+template <class T>
+constexpr std::size_t count_fields() noexcept {
+  std::size_t n = 0;
+  for_each_member<T>([&n](auto member) {
+    using type = typename decltype(member)::template type<T>;
+    if constexpr (kind_of<type>() == field_kind::structure) n += count_fields<type>();
+    else ++n;
+  });
+  return n;
+}
+/// Room for the longest dotted name.
+template <class T>
+constexpr std::size_t longest_name() noexcept {
+  std::size_t most = 0;
+  for_each_member<T>([&most](auto member) {
+    using type = typename decltype(member)::template type<T>;
+    std::size_t n = member.length;
+    if constexpr (kind_of<type>() == field_kind::structure) n += 1 + longest_name<type>();
+    if (n > most) most = n;
+  });
+  return most;
+}
+
+/// Calls visit.field<kind>(name, member) for each field in order, until one call returns false.
+template <std::size_t Room, class T, class Visitor>
+bool walk_members(T& object, std::array<char, Room>& name, std::size_t prefix, Visitor& visit) noexcept {
+  using plain = std::remove_const_t<T>;
+  bool going = true;
+  for_each_member<plain>([&](auto member) {
+    if (!going) return;
+    constexpr field_kind kind = kind_of<typename decltype(member)::template type<plain>>();
+    std::memcpy(name.data() + prefix, member.name(), member.length);
+    const std::size_t end = prefix + member.length;
+    if constexpr (kind == field_kind::structure) {
+      name[end] = '.';
+      going = walk_members(member.get(object), name, end + 1, visit);
+    } else {
+      going = visit.template field<kind>(std::string_view(name.data(), end), member.get(object));
+    }
+  });
+  return going;
+}
+template <class T, class Visitor>
+bool walk_fields(T& object, Visitor& visit) noexcept {
+  std::array<char, longest_name<std::remove_const_t<T>>() + 1> name;
+  return walk_members(object, name, 0, visit);
+}
+
+}  // namespace tensorpull::detail

@@ -1,0 +1,166 @@
+// A set of tensors as a member of a message struct: what is sent, where it lands, or a handle to what has not been pulled yet.
+#pragma once
+
+#include <tensorpull/consumers/land.hpp>
+#include <tensorpull/messages/download.hpp>
+#include <tensorpull/messages/image_part.hpp>
+#include <tensorpull/messages/inline_image.hpp>
+#include <tensorpull/tensors/raw.hpp>
+
+#include <memory>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+namespace tensorpull {
+
+namespace detail {
+
+struct set_access;
+
+template <class T>
+struct set_policy { using type = raw_tensors<T>; };
+template <class T>
+  requires requires { typename T::is_tensor_policy; }
+struct set_policy<T> { using type = T; };
+
+/// What arrived of a set: the split, the inline bytes, and where the rest is.
+struct arrived_set {
+  std::uint64_t fingerprint = 0, limit = 0, digest = 0;
+  locator rest{};  ///< of the large tensors; without addresses: the sender of the message owns them
+  std::unique_ptr<std::byte[]> inlined;
+  std::size_t inlined_bytes = 0;
+
+  std::span<const std::byte> image() const noexcept { return {inlined.get(), inlined_bytes}; }
+};
+
+}  // namespace detail
+
+/// Where a received set lands in a model: for programs that drive the pull themselves, as handlers of a host do. Movable; borrows the set and
+/// the model until finish().
+class set_landing {
+ public:
+  /// The split follows the sender's limit; everything that can be checked without pulling is. Errors as tensors_of::pull_into.
+  static result<set_landing> make(const detail::arrived_set& set, const destination_view& whole) noexcept {
+    using enum detail::part_of_set;
+    if (whole.schema->fingerprint != set.fingerprint) return failure(errc::schema_mismatch);
+    auto inlined = detail::image_part::make(*whole.schema, whole.where, set.limit, small);
+    if (!inlined) return failure(inlined.error());
+    auto rest = detail::image_part::make(*whole.schema, whole.where, set.limit, large);
+    if (!rest) return failure(rest.error());
+    if (inlined->empty() ? set.inlined_bytes != 0 : !detail::is_image_of(set.image(), inlined->schema())) return failure(errc::schema_mismatch);
+    if (rest->empty() == static_cast<bool>(set.rest)) return failure(errc::schema_mismatch);
+    return set_landing(set, whole.base, std::move(*inlined), std::move(*rest));
+  }
+
+  /// What has to be pulled into consumer(); nothing: everything came inline.
+  std::optional<locator> remote() const noexcept { return set_->rest ? std::optional(set_->rest) : std::nullopt; }
+  /// Lands the large tensors; valid while this object lives. Only where remote() is something.
+  land consumer() const noexcept { return land(rest_.destination(base_)); }
+  /// After the pull went well: copies the inline tensors. The model is complete.
+  void finish() const noexcept {
+    if (!inlined_.empty()) detail::read_image(set_->image(), inlined_.destination(base_));
+  }
+
+ private:
+  set_landing(const detail::arrived_set& set, std::byte* base, detail::image_part inlined, detail::image_part rest) noexcept
+      : set_(&set), base_(base), inlined_(std::move(inlined)), rest_(std::move(rest)) {}
+  const detail::arrived_set* set_;
+  std::byte* base_;
+  detail::image_part inlined_, rest_;
+};
+
+/// `Model`: a struct adapted with BOOST_HANA_ADAPT_STRUCT, or a tensor policy (renamed structs: raw_tensors<renamed<...>>; tensor_list).
+/// Move-only, since a received set owns its small tensors' bytes until they have been pulled.
+template <class Model>
+class tensors_of {
+ public:
+  using tensors = typename detail::set_policy<Model>::type;
+  using model_type = typename tensors::model_type;
+
+  /// Nothing to send; receives as a handle.
+  tensors_of() noexcept = default;
+  /// To send: borrowed. The model must not change while what was published of it is neither settled nor withdrawn.
+  tensors_of(const model_type& model) noexcept : model_(&model) {}
+  tensors_of(const model_type&&) = delete;
+  /// To send: shared, and released when everything published of it is settled or withdrawn (and this member is gone).
+  tensors_of(std::shared_ptr<const model_type> model) noexcept : model_(model.get()), kept_(std::move(model)) {}
+
+  /// To receive eagerly: the message's tensors land in `model`, which is borrowed until the message was received.
+  static tensors_of into(model_type& model) noexcept {
+    tensors_of set;
+    set.into_ = &model;
+    return set;
+  }
+
+  /// Whether a message that was received has filled this member.
+  bool received() const noexcept { return arrived_.has_value(); }
+  /// A received set: what has to be pulled, with the addresses that came with it; nothing where all tensors came inline. For a third
+  /// party: add the owner's address where there is none. It names the tensors above the sender's limit, not the inline ones; to hand
+  /// over the whole set, send this member on in another message.
+  std::optional<locator> remote() const noexcept {
+    if (!arrived_ || !arrived_->rest) return std::nullopt;
+    return arrived_->rest;
+  }
+  /// A received set: says where its owner can be reached, so that it can be sent on to somebody else. As locator::add; invalid_argument
+  /// where nothing was received.
+  result<void> owner_at(std::string_view address) noexcept {
+    if (!arrived_) return failure(errc::invalid_argument);
+    return arrived_->rest.add(address);
+  }
+
+  /// Pulls a received set into `model` from the sender of the message, over the session that it came by. The model is unspecified after an
+  /// error. A set that came inline is copied, which sends nothing: its receipt says completed_unverified and 0 chunks, since the sender does
+  /// not hear of it. Errors: schema_mismatch, those of the pull. One allocation of 64 bytes a large
+  /// tensor where the set is split. May be repeated.
+  template <class Session>
+  result<receipt> pull_into(Session& session, model_type& model, const pull_options& options = {}) const noexcept {
+    return recompose(model, [&](land& to) { return session.pull(arrived_->rest.reference, to, options); });
+  }
+  /// The parts of pull_into for a program that drives the pull itself (connection.pull(landing.remote()->reference, {}, landing.consumer())
+  /// on a host whose consumer is `land`): nothing is written before finish() but by that pull. invalid_argument: nothing was received.
+  result<set_landing> land_in(model_type& model) const noexcept {
+    if (!arrived_) return failure(errc::invalid_argument);
+    return set_landing::make(*arrived_, tensors::destination(model));
+  }
+  /// The same from the addresses that came with the set, with a connection of its own. bad_address: none came.
+  template <class Net>
+  result<receipt> download_into(model_type& model, const pull_options& options = {}) const noexcept {
+    return recompose(model, [&](land& to) { return pull_from<Net>(arrived_->rest, to, options); });
+  }
+
+ private:
+  friend struct detail::set_access;
+
+  template <class Pull>
+  result<receipt> recompose(model_type& model, Pull pull) const noexcept {
+    const auto landing = land_in(model);
+    if (!landing) return failure(landing.error());
+    result<receipt> done = receipt{outcome::completed_unverified, arrived_->inlined_bytes, 0, 0, arrived_->fingerprint, arrived_->digest};
+    if (landing->remote()) {
+      land to = landing->consumer();
+      done = pull(to);
+    }
+    if (done) landing->finish();
+    return done;
+  }
+
+  const model_type* model_ = nullptr;
+  std::shared_ptr<const model_type> kept_;
+  model_type* into_ = nullptr;
+  std::optional<detail::arrived_set> arrived_;
+};
+
+namespace detail {
+
+/// What the decomposer sees of a set.
+struct set_access {
+  template <class M> static const auto* model(const tensors_of<M>& s) noexcept { return s.model_; }
+  template <class M> static const auto& kept(const tensors_of<M>& s) noexcept { return s.kept_; }
+  template <class M> static auto* into(const tensors_of<M>& s) noexcept { return s.into_; }
+  template <class M> static auto& arrived(tensors_of<M>& s) noexcept { return s.arrived_; }
+  template <class M> static const auto& arrived(const tensors_of<M>& s) noexcept { return s.arrived_; }
+};
+
+}  // namespace detail
+}  // namespace tensorpull

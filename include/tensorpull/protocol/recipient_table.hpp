@@ -1,0 +1,104 @@
+// What an owner remembers of its recipients: one record for each recipient of each reference, in memory of fixed size.
+#pragma once
+
+#include <tensorpull/protocol/recipient_id.hpp>
+#include <tensorpull/protocol/recipient_state.hpp>
+#include <tensorpull/protocol/ref_id.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace tensorpull {
+
+/// One recipient of one version of one reference. Times in milliseconds of the owner's clock.
+struct recipient_record {
+  ref_id ref{};
+  std::uint64_t version = 0;
+  recipient_id who{};                ///< none: this record is free
+  std::uint64_t nonce = 0;           ///< names the serve that a confirmation answers
+  std::uint64_t subset_digest = 0;   ///< of the tensors that it named, where `subset`
+  std::uint64_t subset_end = 0;
+  std::uint64_t bytes = 0;           ///< payload handed to transports
+  std::uint64_t marked_bytes = 0;    ///< of them at the last time it was fast enough
+  std::uint64_t marked_ms = 0;
+  std::uint64_t announced_ms = 0;    ///< when its last progress event was told
+  std::uint64_t announced_bytes = 0;
+  std::uint32_t slot = 0;            ///< of its publication
+  std::uint32_t generation = 0;      ///< of its publication; another: the publication is gone, this is what is remembered of it
+  std::uint32_t link = 0;            ///< the connection that serves it now; 0: none
+  std::uint32_t reason = 0;          ///< of a cancellation, the recipient's own
+  std::uint32_t next = 0;            ///< in the bucket's list: index + 1
+  recipient_state state = recipient_state::unseen;
+  recipient_state announced = recipient_state::unseen;
+  bool expected = false;             ///< by name
+  bool anonymous = false;            ///< its connection is all that it has: gone with it
+  bool subset = false;
+  bool serving = false;              ///< a serve has begun under `nonce` and was not ended
+};
+
+/// Records in memory that is handed in: found by reference and recipient in constant time. Not thread-safe: its owner has the lock.
+class recipient_table {
+ public:
+  /// `buckets`: one word for each record is a good number; zeroed here.
+  recipient_table(std::span<recipient_record> records, std::span<std::uint32_t> buckets) noexcept : records_(records), buckets_(buckets) {
+    for (auto& b : buckets_) b = 0;
+  }
+
+  recipient_record* find(const ref_id& ref, recipient_id who) noexcept {
+    if (buckets_.empty()) return nullptr;
+    for (std::uint32_t i = bucket(ref, who); i != 0; i = records_[i - 1].next)
+      if (records_[i - 1].who == who && records_[i - 1].ref == ref) return &records_[i - 1];
+    return nullptr;
+  }
+
+  /// A record for a recipient that has none. Where there is no room: first those of publications that are gone are forgotten, then those
+  /// without a connection (who comes back is counted anew). nullptr: all are connected, or expected by name.
+  /// `current(record)`: whether its publication is still what it was. Cost: once round the table when it is full.
+  template <class Current>
+  recipient_record* add(const ref_id& ref, recipient_id who, Current current) noexcept {
+    for (int pass = 0; pass < 3; ++pass)
+      for (std::size_t i = 0; i < records_.size(); ++i) {
+        hand_ = hand_ + 1 < records_.size() ? hand_ + 1 : 0;
+        recipient_record& r = records_[hand_];
+        const bool gone = !current(r);
+        const bool may_go = !r.who || (pass > 0 && gone) || (pass > 1 && !r.expected && r.link == 0);
+        if (!may_go) continue;
+        if (r.who) unlink(r);
+        r = {};
+        r.ref = ref;
+        r.who = who;
+        std::uint32_t& first = bucket(ref, who);
+        r.next = first;
+        first = static_cast<std::uint32_t>(hand_ + 1);
+        return &r;
+      }
+    return nullptr;
+  }
+  void remove(recipient_record& r) noexcept {
+    unlink(r);
+    r = {};
+  }
+
+  std::span<recipient_record> all() noexcept { return records_; }
+  std::span<const recipient_record> all() const noexcept { return records_; }
+  std::uint32_t index(const recipient_record& r) const noexcept { return static_cast<std::uint32_t>(&r - records_.data()); }
+  recipient_record& at(std::uint32_t i) noexcept { return records_[i]; }
+
+ private:
+  std::uint32_t& bucket(const ref_id& ref, recipient_id who) noexcept {
+    const std::uint64_t mixed = (ref.low ^ who.value * 0x9e3779b97f4a7c15u) * 0xff51afd7ed558ccdu;
+    return buckets_[static_cast<std::size_t>((mixed >> 32) % buckets_.size())];
+  }
+  void unlink(recipient_record& r) noexcept {
+    std::uint32_t* at = &bucket(r.ref, r.who);
+    while (&records_[*at - 1] != &r) at = &records_[*at - 1].next;
+    *at = r.next;
+  }
+
+  std::span<recipient_record> records_;
+  std::span<std::uint32_t> buckets_;
+  std::size_t hand_ = 0;
+};
+
+}  // namespace tensorpull

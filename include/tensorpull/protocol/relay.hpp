@@ -1,0 +1,242 @@
+// A middle party's state machine: passes a reference that it does not hold from its owner to one recipient, through one chunk buffer.
+//
+// To the recipient it is an owner of that reference: every answer is the origin's own, with the same version, fingerprint, digests and
+// nonces; only the cap on chunks is lowered to the buffer. To the origin it is a recipient, and says nothing of its own: a confirmation is the
+// recipient's, passed on, so the origin counts `completed` when the recipient at the far end has compared the digest, never before.
+#pragma once
+
+#include <tensorpull/consumers/concept.hpp>
+#include <tensorpull/framing/payload_prefix.hpp>
+#include <tensorpull/protocol/relay_requests.hpp>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+namespace tensorpull {
+
+/// What passed through a relay.
+struct relayed {
+  std::uint64_t bytes = 0;        ///< payload handed to the recipient's transport
+  std::uint64_t chunks = 0;
+  std::uint32_t completed = 0;             ///< confirmations with a digest that the origin has accepted
+  std::uint32_t completed_unverified = 0;  ///< confirmations without a digest that it has accepted
+};
+
+/// One relayed stream. Towards the origin it is driven like a transfer (endpoint.hpp); towards the recipient it takes and gives bytes.
+/// No I/O, no clock, no heap. Memory: the buffer that it borrows and about 20 KiB of its own, whatever the model's size.
+template <framing Framing, class Limits = default_limits>
+class relay_machine {
+ public:
+  static constexpr std::size_t read_piece_bytes = 256 * 1024;
+
+  /// `chunk`: not empty, borrowed; it bounds the chunks. `id`: the only reference that is passed on. `first_id`: as a transfer's.
+  relay_machine(std::span<std::byte> chunk, ref_id id, std::uint32_t first_id) noexcept : chunk_(chunk), ref_(id), first_id_(first_id), next_id_(first_id) {}
+
+  // Towards the recipient.
+
+  /// Memory for what it sends next; empty: do not read now.
+  std::span<std::byte> room() noexcept { return requests_.room(); }
+  void received(std::size_t n) noexcept { requests_.received(n); }
+  /// Spans to write, at most three: the chunk as far as it has come, or else the answers that wait.
+  std::size_t to_write(std::span<std::span<const std::byte>, 3> out) const noexcept {
+    if (chunk_sent()) {
+      out[0] = std::span(answers_).first(answer_bytes_).subspan(answers_sent_);
+      return out[0].empty() ? 0 : 1;
+    }
+    std::size_t n = 0, skip = sent_;
+    const auto add = [&](std::span<const std::byte> s) {
+      const std::size_t k = std::min(skip, s.size());
+      skip -= k;
+      if (s.size() > k) out[n++] = s.subspan(k);
+    };
+    add(prefix_);
+    add(chunk_.first(landed_));
+    if (landed_ == length_) add(std::span(zeros).first(static_cast<std::size_t>(prefix::padded(length_) - length_)));
+    return n;
+  }
+  void written(std::size_t n) noexcept {
+    if (!chunk_sent()) {
+      const std::size_t before = std::clamp<std::size_t>(sent_, prefix::bytes, prefix::bytes + length_);
+      sent_ += n;
+      report_.bytes += std::clamp<std::size_t>(sent_, prefix::bytes, prefix::bytes + length_) - before;
+      if (chunk_sent()) ++report_.chunks;
+    } else if ((answers_sent_ += n) == answer_bytes_) {
+      answers_sent_ = answer_bytes_ = 0;
+    }
+  }
+  /// The recipient has hung up. Well, if everything that it asked for was answered and the origin knows how it ended.
+  void hung_up() noexcept {
+    if (nonce_ != 0) return fail({errc::connection_lost, 0, 0, {}});
+    ended_ = true;
+  }
+
+  // Towards the origin: what an endpoint wants of a transfer.
+
+  /// The recipient's next request, if there is one and its answer will have room.
+  bool next(message& out) noexcept {
+    for (message m; !ended_ && head(m); requests_.take()) {
+      if (m.ref != ref_) {
+        if (free_bytes() < short_answer) return false;
+        m.kind = message_kind::refused;
+        m.status = status::unknown_reference;
+        answer(m);
+        continue;
+      }
+      if (m.kind != message_kind::cancel) {
+        const std::size_t need = is_long(m.kind) ? Limits::control_frame_bytes : short_answer;
+        if (asked_count_ == asked_.size() || free_bytes() < need) return false;
+        asked_[asked_count_++] = {next_id_, m.id, m.kind, m.flag};
+        reserved_ += need;
+      } else if (m.nonce == nonce_) {
+        nonce_ = 0;
+      }
+      if (m.kind == message_kind::pull) {
+        m.length = static_cast<std::uint32_t>(std::min<std::uint64_t>(m.length, chunk_.size()));
+        ++pulls_;
+      }
+      m.id = next_id_++;
+      out = m;
+      requests_.take();
+      return true;
+    }
+    return false;
+  }
+  bool next_is_long() noexcept {
+    message m;
+    return !ended_ && head(m) && m.kind == message_kind::locate;
+  }
+
+  /// The origin's answer. An error ends the relay: an answer to nothing, or one that is longer than any control frame.
+  void on(const message& m) noexcept {
+    if (ended_) return;
+    asking* const a = find(m);
+    if (a == nullptr) return;
+    message back = m;
+    back.id = a->recipients_id;
+    if (a->kind == message_kind::pull) --pulls_;
+    if (m.kind == message_kind::description) {
+      nonce_ = m.nonce;
+      version_ = m.version;
+      described_ = true;
+      back.length = static_cast<std::uint32_t>(std::min<std::uint64_t>(m.length, chunk_.size()));
+    } else if (m.kind == message_kind::located) {
+      nonce_ = m.nonce;
+    } else if (m.kind == message_kind::confirmed) {
+      nonce_ = 0;
+      if (m.status == status::ok) ++(a->flag ? report_.completed : report_.completed_unverified);
+    }
+    release(*a);
+    answer(back);
+  }
+  /// A chunk's prefix. It waits until the chunk before has left the buffer; its payload is not read until then.
+  bool on_chunk(const message& m) noexcept {
+    if (ended_) return false;
+    asking* const a = find(m);
+    if (a == nullptr) return false;
+    if (a->kind != message_kind::pull || m.length == 0 || m.length > chunk_.size()) return fail({errc::wrong_payload, 0, 0, {}}), false;
+    waiting_ = m;
+    waiting_.id = a->recipients_id;
+    waits_ = true;
+    --pulls_;
+    release(*a);
+    return true;
+  }
+  prepared prepare(std::span<std::span<std::byte>> out, std::uint64_t most) noexcept {
+    if (waits_) {
+      if (!chunk_sent() || answer_bytes_ != 0) return {};
+      prefix::write(waiting_, prefix_);
+      length_ = waiting_.length;
+      landed_ = sent_ = 0;
+      waits_ = false;
+    }
+    const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(most, length_ - landed_));
+    if (n == 0 || out.empty()) return {};
+    out[0] = chunk_.subspan(landed_, n);
+    return {1, n};
+  }
+  void landed(std::span<const std::byte> bytes) noexcept { landed_ += bytes.size(); }
+  bool awaiting_chunk() const noexcept { return !ended_ && pulls_ > 0; }
+  bool described() const noexcept { return described_; }
+  bool ended() const noexcept { return ended_; }
+  std::uint32_t next_id() const noexcept { return next_id_; }
+
+  /// Ends the relay. The recipient's connection has to be closed: a part of a frame may have been sent.
+  void fail(error why) noexcept {
+    if (ended_) return;
+    why.at = report_.bytes;
+    error_ = why;
+    ended_ = true;
+  }
+  /// A recipient that vanished has given up: the message that tells the origin so.
+  std::optional<message> farewell() const noexcept {
+    if (nonce_ == 0) return std::nullopt;
+    message m;
+    m.kind = message_kind::cancel;
+    m.ref = ref_;
+    m.version = version_;
+    m.nonce = nonce_;
+    return m;
+  }
+  result<relayed> outcome() const noexcept {
+    if (error_) return failure(*error_);
+    return report_;
+  }
+
+ private:
+  using prefix = detail::payload_prefix;
+  /// No answer but a schema page and the places of tensors is longer.
+  static constexpr std::size_t short_answer = 192;
+  static constexpr std::size_t most_asked = Limits::pipelined_requests + 2;
+  static constexpr std::array<std::byte, 8> zeros{};
+
+  /// A request that the origin has not answered yet.
+  struct asking {
+    std::uint32_t id, recipients_id;
+    message_kind kind;
+    bool flag;
+  };
+
+  static constexpr bool is_long(message_kind k) noexcept { return k == message_kind::schema || k == message_kind::locate; }
+  bool chunk_sent() const noexcept { return sent_ == (length_ == 0 ? 0 : static_cast<std::size_t>(prefix::frame_bytes(length_))); }
+  std::size_t free_bytes() const noexcept { return answers_.size() - answer_bytes_ - reserved_; }
+
+  bool head(message& m) noexcept {
+    const auto there = requests_.head(m);
+    if (!there) fail(there.error());
+    return there && *there;
+  }
+  void answer(const message& m) noexcept {
+    const auto n = Framing::encode(m, std::span(answers_).subspan(answer_bytes_));
+    if (!n) return fail(n.error());
+    answer_bytes_ += *n;
+  }
+  /// The request that `m` answers. nullptr: none; an answer to an earlier transfer of the same connection is no fault.
+  asking* find(const message& m) noexcept {
+    for (std::size_t i = 0; i < asked_count_; ++i)
+      if (asked_[i].id == m.id && m.ref == ref_) return &asked_[i];
+    if (m.ref == ref_ && static_cast<std::int32_t>(m.id - first_id_) >= 0) fail({errc::unexpected_message, 0, 0, {}});
+    return nullptr;
+  }
+  void release(asking& a) noexcept {
+    reserved_ -= is_long(a.kind) ? Limits::control_frame_bytes : short_answer;
+    a = asked_[--asked_count_];
+  }
+
+  std::span<std::byte> chunk_;
+  ref_id ref_;
+  detail::relay_requests<Framing, Limits> requests_{};
+  alignas(8) std::array<std::byte, Limits::control_frame_bytes + most_asked * short_answer> answers_;
+  alignas(8) std::array<std::byte, prefix::bytes> prefix_;
+  std::array<asking, most_asked> asked_;
+  message waiting_{};
+  std::size_t answer_bytes_ = 0, answers_sent_ = 0, reserved_ = 0, asked_count_ = 0, pulls_ = 0;
+  std::size_t length_ = 0, landed_ = 0, sent_ = 0;  // of the chunk in the buffer; `sent_` counts its frame
+  std::uint64_t nonce_ = 0, version_ = 0;           // of a serve that the recipient has not ended
+  relayed report_{};
+  std::optional<error> error_;
+  std::uint32_t first_id_, next_id_;
+  bool waits_ = false, described_ = false, ended_ = false;
+};
+
+}  // namespace tensorpull

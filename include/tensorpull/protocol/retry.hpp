@@ -1,0 +1,42 @@
+// When to try again, and how long to wait before: exponential back-off with jitter. No clock and no random source of its own.
+#pragma once
+
+#include <tensorpull/core/error.hpp>
+#include <tensorpull/core/min_max.hpp>
+
+#include <cstdint>
+
+namespace tensorpull {
+
+struct retry_policy {
+  std::uint32_t retries = 3;                ///< in a row without progress; 0: none
+  std::uint32_t first_delay_ms = 250;
+  std::uint32_t longest_delay_ms = 60'000;
+};
+
+/// What another try may get past. A connection that could never be made is not among them.
+constexpr bool is_passing(errc code) noexcept { return code == errc::timed_out || code == errc::connection_lost || code == errc::busy; }
+
+class retry_schedule {
+ public:
+  constexpr explicit retry_schedule(const retry_policy& p) noexcept : policy_(p) {}
+
+  /// Something went well: the next failure is the first again.
+  constexpr void succeeded() noexcept { failures_ = 0; }
+  /// Another failure. False: no more tries.
+  constexpr bool failed() noexcept { return ++failures_ <= policy_.retries; }
+  /// How long to wait after this many failures: doubled each time, capped, and spread over its upper half by a random number, so that
+  /// recipients that were cut off together do not come back together.
+  constexpr std::uint64_t delay_ms(std::uint64_t random) const noexcept {
+    const std::uint32_t doublings = failures_ > 0 ? std::min<std::uint32_t>(failures_ - 1, 20) : 0;
+    const std::uint64_t whole = std::min<std::uint64_t>(std::uint64_t{policy_.first_delay_ms} << doublings, policy_.longest_delay_ms);
+    return whole - whole / 2 * (random >> 40) / (std::uint64_t{1} << 24);
+  }
+  constexpr std::uint32_t failures() const noexcept { return failures_; }
+
+ private:
+  retry_policy policy_;
+  std::uint32_t failures_ = 0;
+};
+
+}  // namespace tensorpull

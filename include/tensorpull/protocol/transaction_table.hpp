@@ -1,0 +1,249 @@
+// Which recipients a transaction waits for, and when it has settled. No lock, no clock, no heap of its own: the owner hands them in.
+#pragma once
+
+#include <tensorpull/core/result.hpp>
+#include <tensorpull/protocol/owner_memory.hpp>
+
+namespace tensorpull {
+
+class transaction_table {
+ public:
+  explicit transaction_table(const owner_memory& m) noexcept : records(m.records, m.buckets), slots_(m.slots), table_(m.transactions) {}
+
+  recipient_table records;
+  std::uint64_t now_ms = 0;
+
+  /// table_full: too many transactions are under way.
+  result<transaction_id> open(const transaction_options& options) noexcept {
+    for (transaction& t : table_) {
+      if (t.now != transaction::state::empty && t.now != transaction::state::delivered) continue;
+      const transaction_id id{static_cast<std::uint32_t>(&t - table_.data()), ++numbers_};
+      t = {options, {}, now_ms, now_ms, transaction::state::open, !options.named.empty(), false};
+      t.outcome.id = id;
+      t.outcome.expected = t.named ? static_cast<std::uint32_t>(options.named.size()) : options.recipients;
+      return id;
+    }
+    return failure(errc::table_full, table_.size());
+  }
+  /// From now on it may settle; the list of names is not needed any more.
+  void seal(transaction_id id) noexcept {
+    transaction* const t = find(id);
+    if (t == nullptr || t->now != transaction::state::open) return;
+    t->options.named = {};
+    t->now = transaction::state::sealed;
+    check(*t);
+  }
+  /// Nothing was published in it.
+  void cancel(transaction_id id) noexcept {
+    if (transaction* const t = find(id)) t->now = transaction::state::empty;
+  }
+  transaction* find(transaction_id id) noexcept {
+    if (id.index >= table_.size() || !id || table_[id.index].outcome.id != id) return nullptr;
+    return &table_[id.index];
+  }
+  /// Whether the transaction of `p` still needs its slot.
+  bool needs(const publication& p) noexcept {
+    const transaction* const t = find(p.transaction);
+    return t != nullptr && t->now != transaction::state::delivered;
+  }
+
+  /// A publication joins its transaction, whose named recipients get their records. table_full: no room for all of them.
+  result<void> attach(publication& p) noexcept {
+    transaction* const t = find(p.transaction);
+    if (t == nullptr || t->now != transaction::state::open) return failure(errc::invalid_argument);
+    for (const recipient_id who : t->options.named) {
+      recipient_record* const r = fresh(p, who);
+      if (r == nullptr) return failure(errc::table_full, records.all().size());
+      r->expected = true;
+    }
+    ++t->outcome.references;
+    return {};
+  }
+
+  /// The publication that a record belongs to, if that is still published as it was.
+  publication* publication_of(const recipient_record& r) const noexcept {
+    if (!r.who) return nullptr;
+    publication& p = slots_[r.slot];
+    return p.generation == r.generation && p.now == publication::state::published ? &p : nullptr;
+  }
+
+  /// The record of a recipient that asks for `p`, made if there is none. nullptr: no room.
+  recipient_record* acquire(publication& p, recipient_id who, bool anonymous) noexcept {
+    transaction* const t = find(p.transaction);
+    recipient_record* r = records.find(p.id, who);
+    if (r == nullptr || publication_of(*r) == nullptr) {
+      r = fresh(p, who);
+      if (r == nullptr) return nullptr;
+      r->anonymous = anonymous;
+      if (t->named) ++p.counts.unlisted;
+    }
+    if (r->state == recipient_state::unseen) ++p.counts.acquired, r->state = recipient_state::acquired;
+    else if (is_final(r->state) && r->state != recipient_state::completed) change(p, *r, recipient_state::acquired);
+    t->moved_ms = r->marked_ms = now_ms;
+    return r;
+  }
+
+  /// A record's state changes, and with it the publication's counts; may settle the transaction.
+  void change(publication& p, recipient_record& r, recipient_state to) noexcept {
+    transaction& t = *find(p.transaction);
+    const bool counts = r.expected || !t.named;
+    if (counts && is_final(r.state)) --p.counts.of(r.state);
+    r.state = to;
+    if (counts && is_final(to)) ++p.counts.of(to);
+    t.moved_ms = now_ms;
+    if (is_final(to)) r.serving = false, check(t);
+  }
+
+  /// Payload left for a recipient.
+  void moved(publication& p, recipient_record& r, std::uint64_t bytes) noexcept {
+    r.bytes += bytes;
+    if (transaction* const t = find(p.transaction)) t->moved_ms = now_ms;
+  }
+
+  /// The owner takes `p` away, or puts another version in its place: nobody can finish it any more. Call it before the slot changes.
+  void take(publication& p) noexcept {
+    transaction* const t = find(p.transaction);
+    if (t == nullptr || t->now == transaction::state::settled || t->now == transaction::state::delivered) return;
+    end_recipients(p, *t);
+    t->by_hand = true;
+    p.now = publication::state::withdrawn;
+    ++p.generation;
+    if (!any_published(*t)) settle(*t);
+  }
+
+  /// Lets time pass: looks at the budgets. Cost: one pass over the records.
+  void advance(std::uint64_t now) noexcept {
+    now_ms = now;
+    for (recipient_record& r : records.all()) {
+      publication* const p = publication_of(r);
+      if (p == nullptr || is_final(r.state)) continue;
+      const transaction& t = *find(p->transaction);
+      const owner_budgets& b = t.options.budgets;
+      if (r.state == recipient_state::unseen) {
+        if (b.acquire_ms != 0 && now - t.started_ms > b.acquire_ms) change(*p, r, recipient_state::absent);
+      } else if (b.recipient_idle_ms != 0) {
+        const bool fast = r.bytes - r.marked_bytes > b.recipient_idle_ms / 1000 * b.least_bytes_per_second;
+        if (fast) r.marked_bytes = r.bytes, r.marked_ms = now;
+        else if (now - r.marked_ms > b.recipient_idle_ms) change(*p, r, recipient_state::vanished);
+      }
+    }
+    for (transaction& t : table_) {
+      if (t.now != transaction::state::sealed) continue;
+      const owner_budgets& b = t.options.budgets;
+      if (b.transaction_idle_ms != 0 && now - t.moved_ms > b.transaction_idle_ms) settle(t);
+      else if (b.acquire_ms != 0 && now - t.started_ms > b.acquire_ms) check(t);
+    }
+  }
+
+  /// A transaction that has settled and whose images nobody reads any more: to be told and released, once. nullptr: none.
+  transaction* next_settled() noexcept {
+    if (waiting_ == 0) return nullptr;
+    for (transaction& t : table_)
+      if (t.now == transaction::state::settled && !read_now(t)) {
+        t.now = transaction::state::delivered;
+        --waiting_;
+        return &t;
+      }
+    return nullptr;
+  }
+
+ private:
+  bool belongs(const publication& p, const transaction& t) const noexcept { return p.now != publication::state::empty && p.transaction == t.outcome.id; }
+  bool any_published(const transaction& t) const noexcept {
+    for (const publication& p : slots_)
+      if (belongs(p, t) && p.now == publication::state::published) return true;
+    return false;
+  }
+  bool read_now(const transaction& t) const noexcept {
+    for (const publication& p : slots_)
+      if (belongs(p, t) && p.pins != 0) return true;
+    return false;
+  }
+
+  recipient_record* fresh(publication& p, recipient_id who) noexcept {
+    if (recipient_record* const old = records.find(p.id, who)) records.remove(*old);
+    recipient_record* const r = records.add(p.id, who, [this](const recipient_record& x) { return publication_of(x) != nullptr; });
+    if (r == nullptr) return nullptr;
+    r->version = p.version;
+    r->slot = static_cast<std::uint32_t>(&p - slots_.data());
+    r->generation = p.generation;
+    r->marked_ms = now_ms;
+    return r;
+  }
+
+  /// Settles if every expected recipient of every reference has ended.
+  void check(transaction& t) noexcept {
+    if (t.now != transaction::state::sealed || t.outcome.expected == 0) return;
+    const owner_budgets& b = t.options.budgets;
+    const bool too_late = !t.named && b.acquire_ms != 0 && now_ms - t.started_ms > b.acquire_ms;  // who has not asked will not
+    for (const publication& p : slots_) {
+      if (!belongs(p, t) || p.now != publication::state::published) continue;
+      const std::uint32_t awaited = too_late && p.counts.acquired < t.outcome.expected ? p.counts.acquired : t.outcome.expected;
+      if (p.counts.final() < awaited) return;
+    }
+    settle(t);
+  }
+
+  void end_recipients(publication& p, transaction& t) noexcept {
+    for (recipient_record& r : records.all())
+      if (publication_of(r) == &p && !is_final(r.state)) {
+        r.state = r.state == recipient_state::unseen ? recipient_state::absent : recipient_state::unfinished;
+        if (r.expected || !t.named) ++p.counts.of(r.state);
+      }
+  }
+
+  void settle(transaction& t) noexcept {
+    for (publication& p : slots_)
+      if (belongs(p, t) && p.now == publication::state::published) end_recipients(p, t);
+    sum_up(t);
+    t.now = transaction::state::settled;
+    ++waiting_;
+    for (publication& p : slots_) {
+      if (!belongs(p, t)) continue;
+      p.verdict = t.outcome.verdict;
+      if (p.now != publication::state::published) continue;
+      p.now = publication::state::withdrawn;
+      ++p.generation;
+    }
+  }
+
+  void sum_up(transaction& t) noexcept {
+    publication_status& sum = t.outcome.counts;
+    const publication* first = nullptr;
+    for (const publication& p : slots_) {
+      if (!belongs(p, t)) continue;
+      if (first == nullptr) sum = p.counts, first = &p;
+      else sum.bytes_sent += p.counts.bytes_sent, sum.lost += p.counts.lost;
+    }
+    if (t.outcome.references > 1 && first != nullptr) worst_of_each(t, *first);
+    if (!t.named && t.outcome.expected > sum.final()) sum.absent += t.outcome.expected - sum.final();
+    t.outcome.lasted_ms = now_ms - t.started_ms;
+    const std::uint32_t confirmed = sum.completed + sum.completed_unverified;
+    const bool known = t.outcome.expected != 0;
+    t.outcome.verdict = known && confirmed >= t.outcome.expected ? (sum.completed >= t.outcome.expected ? verdict::completed : verdict::completed_unverified)
+                        : t.options.least != 0 && confirmed >= t.options.least ? verdict::quorum
+                        : t.by_hand ? verdict::withdrawn : known ? verdict::failed : verdict::uncertified;
+  }
+  /// Over several references a recipient counts as what it did worst.
+  void worst_of_each(transaction& t, const publication& first) noexcept {
+    publication_status& sum = t.outcome.counts;
+    sum.completed = sum.completed_unverified = sum.failed = sum.cancelled = sum.vanished = sum.absent = sum.unfinished = 0;
+    for (const recipient_record& r : records.all()) {
+      if (!r.who || r.ref != first.id || r.version != first.version || (t.named && !r.expected)) continue;
+      recipient_state worst = r.state;
+      for (const publication& p : slots_) {
+        if (!belongs(p, t) || &p == &first) continue;
+        const recipient_record* const other = records.find(p.id, r.who);
+        const auto there = other != nullptr && other->version == p.version ? other->state : recipient_state::absent;
+        if (there > worst) worst = there;
+      }
+      ++sum.of(worst);
+    }
+  }
+
+  std::span<publication> slots_;
+  std::span<transaction> table_;
+  std::uint32_t numbers_ = 0, waiting_ = 0;
+};
+
+}  // namespace tensorpull

@@ -1,0 +1,67 @@
+// Which bytes of an image a recipient wants, in order: all of them, or the ranges of a subset. A position counts only wanted bytes.
+#pragma once
+
+#include <tensorpull/core/result.hpp>
+#include <tensorpull/protocol/messages.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace tensorpull {
+
+class wanted_ranges {
+ public:
+  /// Ranges of one subset after adjacent ones were joined.
+  static constexpr std::size_t capacity = 32;
+
+  /// Where one goes through the ranges.
+  struct position {
+    std::uint64_t offset = 0;  ///< in the image
+    std::size_t range = 0;
+  };
+
+  void all(std::uint64_t image_bytes) noexcept {
+    ranges_[0] = {0, image_bytes};
+    count_ = 1;
+    total_ = image_bytes;
+  }
+  /// Ranges as an owner states them: checked to lie in [first, last) in ascending order. bad_frame; does_not_fit: too many gaps.
+  result<void> these(std::span<const byte_range> stated, std::uint64_t first, std::uint64_t last) noexcept {
+    count_ = 0;
+    total_ = 0;
+    for (const byte_range& r : stated) {
+      if (r.begin < first || r.end < r.begin || r.end > last) return failure(errc::bad_frame, r.begin);
+      first = r.end;
+      if (r.begin == r.end) continue;
+      total_ += r.end - r.begin;
+      if (count_ > 0 && ranges_[count_ - 1].end == r.begin) ranges_[count_ - 1].end = r.end;
+      else if (count_ == capacity) return failure(errc::does_not_fit, stated.size());
+      else ranges_[count_++] = r;
+    }
+    return {};
+  }
+
+  std::uint64_t total() const noexcept { return total_; }
+  bool over(const position& p) const noexcept { return p.range >= count_; }
+  std::uint64_t end(const position& p) const noexcept { return ranges_[p.range].end; }
+  /// Where the wanted byte number `n` lies; over() if n = total().
+  position at(std::uint64_t n) const noexcept {
+    position p;
+    while (p.range < count_ && n >= ranges_[p.range].end - ranges_[p.range].begin) n -= ranges_[p.range].end - ranges_[p.range].begin, ++p.range;
+    if (p.range < count_) p.offset = ranges_[p.range].begin + n;
+    return p;
+  }
+  /// `length` must not pass the end of the range.
+  void advance(position& p, std::uint64_t length) const noexcept {
+    p.offset += length;
+    if (p.offset == ranges_[p.range].end && ++p.range < count_) p.offset = ranges_[p.range].begin;
+  }
+
+ private:
+  std::array<byte_range, capacity> ranges_{};
+  std::size_t count_ = 0;
+  std::uint64_t total_ = 0;
+};
+
+}  // namespace tensorpull

@@ -1,0 +1,102 @@
+// What a conformance check found: one line for each requirement, with its number, for people and for tests. A value; it needs no heap.
+#pragma once
+
+#include <array>
+#include <cstdarg>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <span>
+#include <string_view>
+
+namespace tensorpull::testing {
+
+enum class check_result : std::uint8_t { passed, failed, skipped };
+
+struct conformance_check {
+  std::string_view number;  ///< the requirement's number in the concept, and which part of it
+  std::string_view what;    ///< what is required, in a few words
+  check_result result = check_result::passed;
+  std::array<char, 160> why{};  ///< what was seen instead, or why nothing could be; zero-terminated
+
+  std::string_view explanation() const noexcept { return why.data(); }
+};
+
+class conformance_report {
+ public:
+  static constexpr std::size_t capacity = 64;
+
+  std::span<const conformance_check> checks() const noexcept { return {checks_.data(), count_}; }
+  bool passed() const noexcept { return count(check_result::failed) == 0 && count_ > 0; }
+  std::size_t count(check_result r) const noexcept {
+    std::size_t n = 0;
+    for (const conformance_check& c : checks()) n += c.result == r ? 1 : 0;
+    return n;
+  }
+  /// nullptr: there is no such check.
+  const conformance_check* find(std::string_view number) const noexcept {
+    for (const conformance_check& c : checks())
+      if (c.number == number) return &c;
+    return nullptr;
+  }
+  bool failed(std::string_view number) const noexcept {
+    const conformance_check* const c = find(number);
+    return c != nullptr && c->result == check_result::failed;
+  }
+
+  /// Checks pass until fail() or skip() is called for them.
+  void begin(std::string_view number, std::string_view what) noexcept {
+    if (count_ < capacity) checks_[count_++] = {number, what};
+  }
+  /// The first explanation is kept.
+  [[gnu::format(printf, 2, 3)]] void fail(const char* format, ...) noexcept {
+    std::va_list list;
+    va_start(list, format);
+    explain(check_result::failed, format, list);
+    va_end(list);
+  }
+  [[gnu::format(printf, 2, 3)]] void skip(const char* format, ...) noexcept {
+    std::va_list list;
+    va_start(list, format);
+    explain(check_result::skipped, format, list);
+    va_end(list);
+  }
+  /// Whether the check that was begun last has not failed so far.
+  bool holds() const noexcept { return count_ > 0 && checks_[count_ - 1].result == check_result::passed; }
+
+  void print(std::FILE* out) const {
+    std::array<char, 320> line;
+    for (const conformance_check& c : checks()) std::fprintf(out, "%.*s", static_cast<int>(format(c, line)), line.data());
+  }
+  /// Writes the same into `out`, as much as it holds; the characters that the whole needs.
+  std::size_t format(std::span<char> out) const noexcept {
+    std::size_t total = 0;
+    std::array<char, 320> line;
+    for (const conformance_check& c : checks()) {
+      const std::size_t n = format(c, line);
+      for (std::size_t i = 0; i < n; ++i)
+        if (total + i < out.size()) out[total + i] = line[i];
+      total += n;
+    }
+    return total;
+  }
+
+ private:
+  static std::size_t format(const conformance_check& c, std::span<char> out) noexcept {
+    const char* const word = c.result == check_result::passed ? "ok     " : c.result == check_result::failed ? "FAILED " : "skipped";
+    const int n = std::snprintf(out.data(), out.size(), "%s %-4.*s %.*s%s%s\n", word, static_cast<int>(c.number.size()), c.number.data(), static_cast<int>(c.what.size()), c.what.data(),
+                                c.why[0] != '\0' ? ": " : "", c.why.data());
+    return n < 0 ? 0 : static_cast<std::size_t>(n) < out.size() ? static_cast<std::size_t>(n) : out.size() - 1;
+  }
+  void explain(check_result r, const char* format, std::va_list list) noexcept {
+    if (!holds()) return;
+    conformance_check& c = checks_[count_ - 1];
+    c.result = r;
+    std::vsnprintf(c.why.data(), c.why.size(), format, list);
+  }
+
+  std::array<conformance_check, capacity> checks_{};
+  std::size_t count_ = 0;
+};
+
+}  // namespace tensorpull::testing

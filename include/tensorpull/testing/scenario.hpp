@@ -1,0 +1,103 @@
+// What will go wrong in one run: drawn from the seed before anything happens, so that a run can be told in a few lines.
+#pragma once
+
+#include <tensorpull/testing/frame_faults.hpp>
+#include <tensorpull/testing/seeded_random.hpp>
+#include <tensorpull/testing/simulated_pipe.hpp>
+
+#include <array>
+#include <cstdint>
+#include <cstdio>
+#include <string_view>
+#include <vector>
+
+namespace tensorpull::testing {
+
+enum class fault : std::uint8_t {
+  reset, stall, cut, lose, crash_recipient, crash_owner, publish_again, withdraw, mutate, take_buffers,
+};
+inline constexpr std::array<std::string_view, 10> fault_names{"reset", "stall", "cut", "lose", "crash recipient", "crash owner", "publish again", "withdraw", "mutate", "take buffers"};
+
+/// What may go wrong at all, and how much is simulated.
+struct simulation_options {
+  std::size_t most_recipients = 64;
+  std::size_t most_faults = 8;
+  std::uint32_t fault_mask = 0x3ff;   ///< bit i allows fault i
+  bool frame_faults = true;           ///< doubled, late, dropped and shortened frames
+  bool flips = true;                  ///< single bits, in control frames, prefixes and payload
+  bool slow_consumers = true;
+  std::uint64_t request_timeout_us = 400'000;
+  std::uint64_t give_up_us = 60'000'000;  ///< virtual time after the last fault in which everybody has to have completed
+  std::FILE* trace = nullptr;
+};
+
+struct planned_fault {
+  std::uint64_t at_us;
+  fault what;
+  std::uint64_t who;     ///< reduced to the recipients or connections that there are
+  std::uint64_t detail;  ///< a duration, a number of bytes, or a choice
+};
+
+/// One run.
+struct scenario {
+  scenario(const simulation_options& o, seeded_random random) : options(o), random_(random) {
+    const std::uint64_t size = random_.below(100);
+    recipients = 1 + static_cast<std::size_t>(size < 40 ? 0 : size < 88 ? random_.below(4) : size < 97 ? random_.below(12) : random_.below(64));
+    recipients = std::min(recipients, o.most_recipients);
+    if (o.most_faults > 0) {
+      const std::uint64_t count = random_.below(o.most_faults + 1);
+      for (std::uint64_t i = 0; i < count; ++i) {
+        const auto what = static_cast<fault>(random_.below(fault_names.size()));
+        if ((o.fault_mask >> static_cast<unsigned>(what) & 1) != 0) faults.push_back({random_.below(window_us), what, random_(), random_()});
+      }
+    }
+    for (const planned_fault& f : faults) mutates |= f.what == fault::mutate;
+    damages = random_.chance(400);
+    healed_us = faults.empty() && !damages ? 0 : window_us + 500'000;  // the longest outage
+  }
+
+  /// The conditions of the next connection, made before `healed_us`; better ones afterwards.
+  link_conditions conditions(bool healed) {
+    link_conditions c;
+    if (healed) return c.latency_us = 100, c.capacity_bytes = 8192, c;
+    c.latency_us = random_.below(random_.chance(200) ? 20'000 : 500);
+    c.jitter_us = random_.chance(500) ? random_.below(2'000) : 0;
+    const std::uint64_t width = random_.below(10);
+    c.capacity_bytes = static_cast<std::size_t>(width < 2 ? 16 + random_.below(200) : width < 8 ? 500 + random_.below(8000) : 16 * 1024);
+    c.most_per_read = cut();
+    c.most_per_write = cut();
+    return c;
+  }
+  /// Arms faults of frames on a new connection. At most one bit of a connection is flipped: two could undo each other's detection where a
+  /// digest is not asked for.
+  void damage(simulated_pipe& requests, simulated_pipe& replies) {
+    if (!damages) return;
+    if (options.frame_faults && random_.chance(500))
+      for (std::uint64_t n = 1 + random_.below(3); n > 0; --n) {
+        const auto kind = static_cast<frame_fault_kind>(1 + random_.below(4));
+        (random_.chance(250) ? requests : replies).faults.arm({kind, random_.below(10), random_.below(5)});
+      }
+    // a changed source and a damaged request for its digest together would leave nobody to notice
+    if (options.flips && !mutates && random_.chance(500)) {
+      const bool payload = random_.chance(500);
+      (!payload && random_.chance(300) ? requests : replies).faults.arm({payload ? frame_fault_kind::flip_payload : frame_fault_kind::flip_head, random_.below(8), random_()});
+    }
+  }
+
+  static constexpr std::uint64_t window_us = 150'000;
+
+  simulation_options options;
+  std::size_t recipients = 1;
+  std::vector<planned_fault> faults;
+  std::uint64_t healed_us = 0;
+  bool damages = false, mutates = false;
+
+ private:
+  std::size_t cut() {
+    const std::uint64_t how = random_.below(20);
+    return how == 0 ? 1 + static_cast<std::size_t>(random_.below(24)) : how < 6 ? 20 + static_cast<std::size_t>(random_.below(300)) : how < 10 ? 1500 : ~std::size_t{0};
+  }
+  seeded_random random_;
+};
+
+}  // namespace tensorpull::testing

@@ -1,0 +1,169 @@
+// One direction of a simulated connection: bytes under way in virtual time, and what can happen to them there.
+#pragma once
+
+#include <tensorpull/testing/event_queue.hpp>
+#include <tensorpull/testing/frame_faults.hpp>
+#include <tensorpull/testing/seeded_random.hpp>
+#include <tensorpull/transports/concept.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <vector>
+
+namespace tensorpull::testing {
+
+/// How a connection behaves when nothing goes wrong. The defaults: everything at once, at once.
+struct link_conditions {
+  std::uint64_t latency_us = 0;
+  std::uint64_t jitter_us = 0;                    ///< added to the latency of each write, at random; bytes never overtake
+  std::size_t capacity_bytes = 64 * 1024;         ///< bytes that one direction holds before its writer has to wait
+  std::size_t most_per_read = ~std::size_t{0};    ///< a call moves from 1 to this many bytes, at random
+  std::size_t most_per_write = ~std::size_t{0};
+};
+
+/// Borrows the clock. Allocates when made, and later only for frames that a fault doubles or holds back.
+class simulated_pipe {
+ public:
+  simulated_pipe(virtual_clock& clock, const link_conditions& c, seeded_random random) : clock_(clock), c_(c), random_(random) {
+    bytes_.reserve(2 * c.capacity_bytes);
+    arrivals_.reserve(2 * max_arrivals);
+  }
+
+  io_result write(std::span<const std::span<const std::byte>> spans) {
+    if (broken_ != 0 || no_reader_) return {io_status::closed, broken_ != 0 ? broken_ : EPIPE, 0};
+    const std::size_t room = c_.capacity_bytes - std::min(c_.capacity_bytes, waiting());
+    std::size_t left = std::min(room, some(c_.most_per_write)), taken = 0;
+    for (const auto& s : spans) {
+      const std::size_t n = std::min(s.size(), left);
+      if (n > 0) faults.take(s.first(n), [this](std::span<const std::byte> b) { put(b); });
+      left -= n;
+      taken += n;
+    }
+    if (faults.holding() && held_since_ == 0) held_since_ = clock_.now() + 1;
+    return {taken > 0 ? io_status::ok : io_status::would_block, 0, taken};
+  }
+
+  io_result read(std::span<const std::span<std::byte>> spans) {
+    if (broken_ != 0) return {io_status::closed, broken_, 0};
+    release_late();
+    std::size_t left = std::min(arrived(), some(c_.most_per_read)), taken = 0;
+    for (const auto& s : spans) {
+      const std::size_t n = std::min(s.size(), left);
+      if (n > 0) take({s.data(), n});
+      left -= n;
+      taken += n;
+    }
+    if (taken > 0) return {io_status::ok, 0, taken};
+    return {at_end() ? io_status::closed : io_status::would_block, 0, 0};
+  }
+
+  /// A call to read() or write() would not answer would_block.
+  bool readable() {
+    release_late();
+    return broken_ != 0 || arrived() > 0 || at_end();
+  }
+  bool writable() const noexcept { return broken_ != 0 || no_reader_ || waiting() < c_.capacity_bytes; }
+  /// When the reader should look (again): now or later; nothing: only after the writer did something.
+  std::optional<std::uint64_t> next_arrival() const noexcept {
+    if (broken_ != 0) return clock_.now();
+    if (lost_) return std::nullopt;
+    if (first_ < arrivals_.size()) return std::max(arrivals_[first_].at_us, clock_.now());
+    if (held_since_ != 0) return held_since_ + late_us;
+    if (ended_) return std::max(end_at_, clock_.now());
+    return std::nullopt;
+  }
+  std::size_t waiting() const noexcept { return bytes_.size() - head_; }
+  std::uint64_t carried() const noexcept { return carried_; }
+
+  // What can go wrong.
+  /// What is written from now on arrives this much later.
+  void stall(std::uint64_t us) noexcept { last_at_ = std::max(last_at_, clock_.now()) + us; }
+  /// After this many bytes more the connection is gone, in the middle of whatever they are.
+  void cut_after(std::uint64_t bytes) noexcept { cut_at_ = std::min(cut_at_, carried_ + bytes); }
+  /// Both sides get an error now; what is under way is lost.
+  void reset() noexcept { broken_ = ECONNRESET; }
+  /// The network swallows what is and will be under way, and tells nobody.
+  void lose() noexcept { lost_ = true; }
+
+  // What the two sides do.
+  void writer_closed() noexcept {
+    faults.release([this](std::span<const std::byte> b) { put(b); });
+    held_since_ = 0;
+    ended_ = true;
+    end_at_ = arrival();
+  }
+  void reader_closed() noexcept { no_reader_ = !lost_; }
+
+  frame_faults faults;  ///< arm them before the first byte
+
+ private:
+  static constexpr std::size_t max_arrivals = 64;
+  static constexpr std::uint64_t late_us = 30'000;
+
+  struct arriving {
+    std::uint64_t end;  ///< of the bytes carried so far
+    std::uint64_t at_us;
+  };
+
+  std::size_t some(std::size_t most) noexcept { return most == ~std::size_t{0} ? most : 1 + static_cast<std::size_t>(random_.below(most)); }
+  std::uint64_t arrival() noexcept {
+    last_at_ = std::max(last_at_, clock_.now() + c_.latency_us + (c_.jitter_us > 0 ? random_.below(c_.jitter_us) : 0));
+    return last_at_;
+  }
+
+  void put(std::span<const std::byte> b) {
+    if (carried_ + b.size() >= cut_at_) {
+      b = b.first(static_cast<std::size_t>(cut_at_ - carried_));
+      if (!ended_) ended_ = true, end_at_ = arrival();
+      no_reader_ = true;
+      if (b.empty()) return;
+    }
+    if (b.empty()) return;
+    if (head_ > 0 && (head_ == bytes_.size() || bytes_.size() + b.size() > bytes_.capacity())) {
+      bytes_.erase(bytes_.begin(), bytes_.begin() + static_cast<std::ptrdiff_t>(head_));
+      head_ = 0;
+    }
+    bytes_.insert(bytes_.end(), b.begin(), b.end());
+    carried_ += b.size();
+    const std::uint64_t at = arrival();
+    if (first_ == arrivals_.size()) arrivals_.clear(), first_ = 0;
+    if (arrivals_.size() > first_ && (arrivals_.back().at_us == at || arrivals_.size() - first_ >= max_arrivals)) {
+      arrivals_.back() = {carried_, at};
+    } else {
+      if (arrivals_.size() == 2 * max_arrivals) arrivals_.erase(arrivals_.begin(), arrivals_.begin() + static_cast<std::ptrdiff_t>(first_)), first_ = 0;
+      arrivals_.push_back({carried_, at});
+    }
+  }
+  void take(std::span<std::byte> out) noexcept {
+    std::memcpy(out.data(), bytes_.data() + head_, out.size());
+    head_ += out.size();
+    read_ += out.size();
+  }
+  /// Bytes that may be read now.
+  std::size_t arrived() noexcept {
+    if (lost_) return 0;
+    while (first_ < arrivals_.size() && arrivals_[first_].at_us <= clock_.now()) here_ = arrivals_[first_++].end;
+    return static_cast<std::size_t>(here_ - read_);
+  }
+  bool at_end() const noexcept { return ended_ && !lost_ && waiting() == 0 && end_at_ <= clock_.now(); }
+  void release_late() {
+    if (held_since_ == 0 || (faults.holding() && clock_.now() < held_since_ + late_us)) return;
+    held_since_ = 0;
+    faults.release([this](std::span<const std::byte> b) { put(b); });
+  }
+
+  virtual_clock& clock_;
+  link_conditions c_;
+  seeded_random random_;
+  std::vector<std::byte> bytes_;
+  std::vector<arriving> arrivals_;
+  std::size_t head_ = 0, first_ = 0;
+  std::uint64_t carried_ = 0, here_ = 0, read_ = 0;  // bytes put in; of them arrived; of them read
+  std::uint64_t last_at_ = 0, end_at_ = 0, held_since_ = 0, cut_at_ = ~std::uint64_t{0};
+  int broken_ = 0;
+  bool ended_ = false, no_reader_ = false, lost_ = false;
+};
+
+}  // namespace tensorpull::testing

@@ -1,0 +1,142 @@
+// A recipient of a simulation: a process that can die and come back, with one destination, one connection at a time and one transfer.
+#pragma once
+
+#include <tensorpull/protocol/endpoint.hpp>
+#include <tensorpull/protocol/no_owner.hpp>
+#include <tensorpull/protocol/transfer.hpp>
+#include <tensorpull/testing/guarded_tensors.hpp>
+#include <tensorpull/testing/observed_consumer.hpp>
+#include <tensorpull/testing/simulated_owner.hpp>
+#include <tensorpull/testing/simulated_stream.hpp>
+#include <tensorpull/transports/drive.hpp>
+
+#include <memory>
+#include <optional>
+
+namespace tensorpull::testing {
+
+/// `Verdict` is asked when a consumer has finished; see observed_consumer.
+template <class Parts, consumer Consumer, simulated_model Model, class Verdict>
+class simulated_recipient {
+ public:
+  using limits = typename Parts::limits;
+  using observed = observed_consumer<Consumer, Verdict>;
+  using transfer_type = transfer<observed, typename Parts::chunking, typename Parts::integrity, limits>;
+
+  simulated_recipient(const typename Model::shape& shape, const virtual_clock& clock, std::uint64_t timeout_us) : shape_(&shape), clock_(&clock), timeout_us_(timeout_us) {}
+
+  /// `parts`: bit i for tensor i; all bits, or a model that cannot be had in parts: the whole.
+  void start(std::uint32_t parts) {
+    part_ = false;
+    if constexpr (requires { model_->names(); Model(*shape_, parts); }) {
+      part_ = parts != ~0u;
+      model_ = std::make_unique<Model>(*shape_, parts);
+    } else {
+      model_ = std::make_unique<Model>(*shape_);
+    }
+  }
+  /// It pulls some of the tensors by name.
+  bool part() const noexcept { return part_; }
+  /// The process dies: its memory is gone, and its connection, of which the system may tell the peer.
+  void stop() noexcept {
+    attempt_.reset();
+    connection_.reset();
+    model_.reset();
+  }
+  bool up() const noexcept { return model_ != nullptr; }
+  Model& model() noexcept { return *model_; }
+
+  void connect(simulated_stream s, std::uint32_t id) {
+    connection_ = std::make_unique<connection>(std::move(s));
+    connection_id_ = id;
+  }
+  void disconnect() noexcept { connection_.reset(); }
+  bool connected() const noexcept { return connection_ != nullptr; }
+  bool connected(std::uint32_t id) const noexcept { return connection_ != nullptr && connection_id_ == id; }
+  std::uint32_t connection_id() const noexcept { return connection_id_; }
+
+  void begin(pull_request request, typename Parts::chunking cut, Verdict verdict, seeded_random random, const slowness& slow) {
+    if constexpr (requires { model_->names(); })
+      if (part_) request.subset = model_->names();
+    attempt_ = std::make_unique<attempt>(model_->destination(), verdict, *clock_, random, slow, request, cut, connection_->end.next_id());
+    connection_->end.begin_pull();
+    progress_at_ = clock_->now();
+    step_bytes_ = detail::chunk_length_of(cut) / 64 + 1;
+    landed_ = 0;
+    answers_ = 0;
+  }
+  bool pulling() const noexcept { return attempt_ != nullptr; }
+  bool ended() const noexcept { return attempt_ != nullptr && attempt_->t.ended(); }
+  const transfer_type& current() const noexcept { return attempt_->t; }
+  const observed& consumer_of_current() const noexcept { return attempt_->to; }
+  /// When a consumer that has no memory now will have some.
+  std::uint64_t busy_until() const noexcept { return attempt_ ? attempt_->to.busy_until() : 0; }
+
+  /// Moves bytes once. A lost connection ends the transfer: what to do then is decided in lost().
+  detail::pumped pump() noexcept {
+    no_transfer none;
+    const auto did = attempt_ ? detail::pump_once(connection_->end, attempt_->t, connection_->stream, std::span<std::byte>())
+                              : detail::pump_once(connection_->end, none, connection_->stream, std::span<std::byte>());
+    if (!did) {
+      lost(did.error());
+      return {};
+    }
+    if (attempt_ && attempt_->t.pause_ms() > 0) attempt_->t.fail({errc::busy, 0, 0, {}});
+    if (attempt_ && (attempt_->t.landed_bytes() >= landed_ + step_bytes_ || attempt_->t.answers() != answers_)) {
+      landed_ = attempt_->t.landed_bytes();
+      answers_ = attempt_->t.answers();
+      progress_at_ = clock_->now();
+    }
+    return *did;
+  }
+  /// The clock's tick: a request whose time is over ends the transfer.
+  void tick() noexcept {
+    if (attempt_ && !attempt_->t.ended() && clock_->now() - progress_at_ >= timeout_us_) attempt_->t.fail({errc::timed_out, 0, 0, {}});
+  }
+  void cancel() noexcept {
+    if (attempt_) attempt_->t.fail({errc::cancelled, 0, 0, {}});
+  }
+  /// Lets go of a transfer that has ended; the owner hears of it where it can. The connection stays.
+  void end() noexcept {
+    if (connection_) {
+      connection_->end.end_pull(attempt_->t);
+      if (const auto bye = attempt_->t.farewell()) (void)connection_->end.send_control(*bye);
+    }
+    attempt_.reset();
+  }
+
+ private:
+  struct connection {
+    explicit connection(simulated_stream s) : stream(std::move(s)) {}
+    simulated_stream stream;
+    alignas(8) std::array<std::byte, limits::page_bytes> memory;
+    buffer_pool<> pool{memory, memory.size()};
+    deaf handler;
+    no_owner none;
+    endpoint<typename Parts::framing, limits, no_owner, deaf> end{none, pool, handler};
+  };
+  struct attempt {
+    attempt(const destination_view& d, Verdict v, const virtual_clock& clock, seeded_random random, const slowness& slow, const pull_request& request,
+            typename Parts::chunking cut, std::uint32_t first_id)
+        : to(d, v, clock, random, slow), t(to, request, cut, first_id) {}
+    observed to;
+    transfer_type t;
+  };
+
+  /// A transfer ends with its connection; the simulation begins another one. Going on from the first missing byte belongs here.
+  void lost(const error& e) noexcept {
+    if (attempt_) attempt_->t.fail(e);
+    connection_.reset();
+  }
+
+  const typename Model::shape* shape_;
+  const virtual_clock* clock_;
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<connection> connection_;
+  std::unique_ptr<attempt> attempt_;
+  std::uint64_t timeout_us_, progress_at_ = 0, step_bytes_ = 1, landed_ = 0;
+  std::uint32_t answers_ = 0, connection_id_ = 0;
+  bool part_ = false;
+};
+
+}  // namespace tensorpull::testing

@@ -1,0 +1,80 @@
+// A byte stream that exists in virtual time only. Two ends share a link; waiting moves the clock.
+#pragma once
+
+#include <tensorpull/testing/simulated_pipe.hpp>
+
+#include <array>
+#include <memory>
+#include <utility>
+
+namespace tensorpull::testing {
+
+/// Both directions of one connection: pipe i carries what side i writes.
+class simulated_link {
+ public:
+  /// Borrows the clock. `random` decides jitter and splits.
+  simulated_link(virtual_clock& clock, const link_conditions& c, seeded_random random)
+      : clock_(clock), pipes_{simulated_pipe(clock, c, random.fork()), simulated_pipe(clock, c, random.fork())} {}
+
+  virtual_clock& clock() noexcept { return clock_; }
+  simulated_pipe& from(std::size_t side) noexcept { return pipes_[side]; }
+  simulated_pipe& to(std::size_t side) noexcept { return pipes_[1 - side]; }
+
+  void reset() noexcept { pipes_[0].reset(), pipes_[1].reset(); }
+  /// Nothing gets through any more, in both directions, and nobody is told.
+  void lose() noexcept { pipes_[0].lose(), pipes_[1].lose(); }
+  void close(std::size_t side) noexcept { from(side).writer_closed(), to(side).reader_closed(); }
+
+ private:
+  virtual_clock& clock_;
+  std::array<simulated_pipe, 2> pipes_;
+};
+
+/// One end. Closed by its destructor.
+class simulated_stream {
+ public:
+  simulated_stream(std::shared_ptr<simulated_link> link, std::size_t side) noexcept : link_(std::move(link)), side_(side) {}
+  simulated_stream(simulated_stream&&) noexcept = default;
+  simulated_stream& operator=(simulated_stream&& other) noexcept {
+    std::swap(link_, other.link_);
+    std::swap(side_, other.side_);
+    return *this;
+  }
+  ~simulated_stream() {
+    if (link_) link_->close(side_);
+  }
+
+  io_result read_some(std::span<const std::span<std::byte>> spans) noexcept { return link_->to(side_).read(spans); }
+  io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept { return link_->from(side_).write(spans); }
+
+  /// Moves the clock to the first moment at which a direction is ready, or by `timeout`. Nothing else happens meanwhile.
+  io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
+    virtual_clock& clock = link_->clock();
+    const std::uint64_t until = clock.now() + static_cast<std::uint64_t>(std::max<std::chrono::milliseconds::rep>(timeout.count(), 0)) * 1000;
+    for (;;) {
+      const io_ready now{read && link_->to(side_).readable(), write && link_->from(side_).writable()};
+      if (now.read || now.write || clock.now() >= until) return now;
+      const auto next = read ? link_->to(side_).next_arrival() : std::nullopt;
+      clock.advance_to(std::min(until, std::max(next.value_or(until), clock.now() + 1)));
+    }
+  }
+
+  simulated_link& link() noexcept { return *link_; }
+
+ private:
+  std::shared_ptr<simulated_link> link_;
+  std::size_t side_;
+};
+
+static_assert(byte_stream<simulated_stream>);
+
+/// A connected pair in a time of its own.
+struct simulated_pair {
+  simulated_stream left, right;
+};
+inline simulated_pair connect_simulated(virtual_clock& clock, const link_conditions& c, seeded_random random) {
+  auto link = std::make_shared<simulated_link>(clock, c, random);
+  return {simulated_stream(link, 0), simulated_stream(link, 1)};
+}
+
+}  // namespace tensorpull::testing

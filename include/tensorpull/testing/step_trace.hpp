@@ -1,0 +1,38 @@
+// What happened in a simulation, step by step: as a hash that two runs can compare, and as text for people where a file is given.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <string_view>
+
+namespace tensorpull::testing {
+
+/// Nothing is kept: a run that is wanted as text is run again with the same seed.
+class step_trace {
+ public:
+  explicit step_trace(std::FILE* out = nullptr) noexcept : out_(out) {}
+
+  /// At `now_us`, `what` happened to number `who`; `a` and `b` are what matters about it.
+  void note(std::uint64_t now_us, std::string_view what, std::uint64_t who, std::uint64_t a = 0, std::uint64_t b = 0) noexcept {
+    for (const char c : what) mix(static_cast<unsigned char>(c));
+    for (const std::uint64_t v : {now_us, who, a, b}) mix(v);
+    ++steps_;
+    if (out_ != nullptr)
+      std::fprintf(out_, "%10llu us  %-28.*s %4llu  %llu %llx\n", static_cast<unsigned long long>(now_us), static_cast<int>(what.size()), what.data(),
+                   static_cast<unsigned long long>(who), static_cast<unsigned long long>(a), static_cast<unsigned long long>(b));
+  }
+
+  std::uint64_t hash() const noexcept { return hash_; }
+  std::uint64_t steps() const noexcept { return steps_; }
+
+ private:
+  void mix(std::uint64_t v) noexcept {
+    hash_ = (hash_ ^ v) * 0x9e3779b97f4a7c15u;
+    hash_ ^= hash_ >> 29;
+  }
+
+  std::FILE* out_;
+  std::uint64_t hash_ = 0xcbf29ce484222325u, steps_ = 0;
+};
+
+}  // namespace tensorpull::testing

@@ -1,0 +1,125 @@
+// What checks of a byte stream have in common: new connections, time, and moving bytes with patience.
+#pragma once
+
+#include <tensorpull/core/result.hpp>
+#include <tensorpull/testing/conformance_report.hpp>
+#include <tensorpull/testing/seeded_random.hpp>
+#include <tensorpull/transports/concept.hpp>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <vector>
+
+namespace tensorpull::testing {
+
+/// Two connected ends.
+template <byte_stream S>
+struct stream_pair {
+  using stream = S;
+  S left, right;
+};
+
+/// How long the checks wait, and what they may count.
+struct conformance_options {
+  /// for bytes that are on their way; a stream that is slower fails
+  std::chrono::milliseconds patience = std::chrono::seconds(5);
+  /// a call that never waits returns within this time, at least once in five times
+  std::chrono::milliseconds prompt{40};
+  /// heap allocations so far, where the program counts them (operator new replaced); nullptr: not checked
+  std::uint64_t (*allocations)() noexcept = nullptr;
+};
+
+/// `Connect`: connect() gives a result<stream_pair<S>>, a new connection each time; connect.now_us(), where there is one, is the time in which
+/// its streams wait (a virtual clock), otherwise std::chrono::steady_clock is.
+template <class Connect>
+class stream_probe {
+ public:
+  using pair = typename std::invoke_result_t<Connect&>::value_type;
+  using stream = typename pair::stream;
+
+  stream_probe(Connect& connect, const conformance_options& o, conformance_report& r) noexcept : options(o), report(r), connect_(connect) {}
+
+  std::uint64_t now_us() {
+    if constexpr (requires { connect_.now_us(); }) return connect_.now_us();
+    else return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now().time_since_epoch()).count());
+  }
+  /// A new connection; nothing where there is none, which the current check is told.
+  std::optional<pair> connect() {
+    auto made = connect_();
+    if (made) return std::move(*made);
+    report.fail("no connection: %s", to_string(made.error().code).data());
+    return std::nullopt;
+  }
+
+  /// Writes all; the number of bytes taken before the patience ended or the stream did.
+  std::size_t send(stream& s, std::span<const std::byte> bytes) {
+    std::size_t done = 0;
+    return with_patience(s, false, [&] {
+      const std::span<const std::byte> rest = bytes.subspan(done);
+      const io_result io = s.write_some({&rest, 1});
+      done += std::min(io.bytes, rest.size());
+      return done == bytes.size() || io.status == io_status::closed || io.status == io_status::failed ? ended : io.bytes > 0 ? moved : nothing;
+    }), done;
+  }
+  /// Reads up to `most` bytes, fewer where the stream or the patience ends; `end` tells how.
+  std::vector<std::byte> receive(stream& s, std::size_t most, io_status* end = nullptr) {
+    std::vector<std::byte> got(most);
+    std::size_t done = 0;
+    io_status last = io_status::would_block;
+    with_patience(s, true, [&] {
+      const std::span<std::byte> rest = std::span(got).subspan(done);
+      const io_result io = s.read_some({&rest, 1});
+      last = io.status;
+      done += std::min(io.bytes, rest.size());
+      return done == most || io.status == io_status::closed || io.status == io_status::failed ? ended : io.bytes > 0 ? moved : nothing;
+    });
+    if (end != nullptr) *end = last;
+    got.resize(done);
+    return got;
+  }
+  /// Until one byte can be read from `s`, without reading it: for checks of what a stream does with bytes that are there.
+  void settle(stream& s) {
+    for (int i = 0; i < 3; ++i) s.wait(true, false, std::chrono::milliseconds(10));
+  }
+
+  std::vector<std::byte> some_bytes(std::size_t n) {
+    std::vector<std::byte> b(n);
+    random_.fill(b);
+    return b;
+  }
+  /// The shortest of five runs, in microseconds.
+  template <class F>
+  std::uint64_t shortest(F f) {
+    std::uint64_t least = ~std::uint64_t{0};
+    for (int i = 0; i < 5; ++i) {
+      const std::uint64_t begin = now_us();
+      f();
+      least = std::min(least, now_us() - begin);
+    }
+    return least;
+  }
+  std::uint64_t prompt_us() const noexcept { return static_cast<std::uint64_t>(options.prompt.count()) * 1000; }
+  std::uint64_t patience_us() const noexcept { return static_cast<std::uint64_t>(options.patience.count()) * 1000; }
+
+  const conformance_options& options;
+  conformance_report& report;
+
+ private:
+  enum progress { nothing, moved, ended };
+  template <class F>
+  void with_patience(stream& s, bool reading, F step) {
+    for (std::uint64_t begin = now_us();;) {
+      const progress p = step();
+      if (p == ended) return;
+      if (p == moved) begin = now_us();
+      else if (now_us() - begin > patience_us()) return;
+      else s.wait(reading, !reading, std::chrono::milliseconds(1));  // only to let time pass: what it answers is checked elsewhere
+    }
+  }
+
+  Connect& connect_;
+  seeded_random random_{1};
+};
+
+}  // namespace tensorpull::testing

@@ -1,0 +1,157 @@
+// Whole transfers through a byte stream, in one thread: of every chunk length, in odd steps, and with what a network does wrong. Whatever
+// happens, a transfer that says `completed` has the published bytes.
+#pragma once
+
+#include <tensorpull/chunking/bytes_up_to.hpp>
+#include <tensorpull/consumers/land.hpp>
+#include <tensorpull/framing/capnp_framing.hpp>
+#include <tensorpull/integrity/policies.hpp>
+#include <tensorpull/protocol/endpoint.hpp>
+#include <tensorpull/protocol/no_owner.hpp>
+#include <tensorpull/protocol/transfer.hpp>
+#include <tensorpull/testing/faulty_stream.hpp>
+#include <tensorpull/testing/guarded_tensors.hpp>
+#include <tensorpull/testing/published_versions.hpp>
+#include <tensorpull/testing/simulated_owner.hpp>
+#include <tensorpull/testing/stream_probe.hpp>
+#include <tensorpull/transports/pump.hpp>
+
+namespace tensorpull::testing {
+
+template <class Connect>
+class stream_transfers {
+  using probe = stream_probe<Connect>;
+  using stream = faulty_stream<typename probe::stream>;
+  using machine = owner<xxhash_digest>;
+  using transfer_type = transfer<land, bytes_up_to<1u << 20>, image_digest>;
+
+ public:
+  explicit stream_transfers(probe& p) : p_(p), report_(p.report), random_(7), small_(shape(1, 2500)), large_(shape(200, 500'000)) {}
+
+  void run() {
+    for (const auto& c : report_.checks())
+      if (c.result == check_result::failed) return skip(c.number);
+    check("T1", "transfers of every chunk length");
+    for (const std::uint64_t chunk : {std::uint64_t{1}, std::uint64_t{7}, std::uint64_t{64}, std::uint64_t{1000}, std::uint64_t{1} << 16}) expect_completed(small_, chunk, {}, {});
+    for (const std::uint64_t chunk : {std::uint64_t{4096}, std::uint64_t{1} << 16, std::uint64_t{1} << 20}) expect_completed(large_, chunk, {}, {});
+    check("T2", "one byte for each read and each write");
+    expect_completed(small_, 500, {.most_per_read = 1, .most_per_write = 1}, {.most_per_read = 1, .most_per_write = 1});
+    check("T3", "odd splits, different ones in both directions");
+    for (const std::size_t n : {3u, 13u, 79u, 81u, 1021u}) expect_completed(small_, 333, {.most_per_read = n, .most_per_write = n + 2}, {.most_per_read = n + 4, .most_per_write = n});
+    check("T4", "would_block on every other call, and on two of three (Q5)");
+    for (const std::uint32_t n : {1u, 2u}) expect_completed(small_, 333, {.most_per_write = 100, .blocked_calls = n}, {.most_per_read = 50, .blocked_calls = n});
+    check("T5", "a stall in the middle");
+    expect_completed(small_, 333, {}, {.stall_after = 400, .stalled_calls = 30});
+    check("T6", "the connection ends at byte k: an error, and a new connection completes");
+    for (const std::uint64_t k : {0u, 1u, 60u, 100u, 180u, 333u, 700u, 1500u}) {
+      expect_truth(small_, 300, {}, {.read_ends_after = k}, true);
+      expect_completed(small_, 300, {}, {});
+    }
+    check("T7", "the peer is gone in the middle of a send (Q6)");
+    for (const std::uint64_t k : {1u, 50u, 90u}) expect_truth(small_, 300, {.read_ends_after = k}, {}, false);
+    meddle("T8", "a frame comes twice", frame_fault_kind::duplicate, 0);
+    meddle("T9", "frames change their order", frame_fault_kind::late, 1);
+    meddle("T10", "a frame is shortened", frame_fault_kind::truncate, 40);
+    meddle("T11", "a bit of a frame's head is another", frame_fault_kind::flip_head, 0);
+    meddle("T12", "a bit of a payload is another", frame_fault_kind::flip_payload, 0);
+  }
+
+ private:
+  void skip(std::string_view number) noexcept {
+    report_.begin("T", "transfers");
+    report_.skip("they rest on %.*s", static_cast<int>(number.size()), number.data());
+  }
+  void check(std::string_view number, std::string_view what) noexcept { report_.begin(number, what); }
+  void meddle(std::string_view number, std::string_view what, frame_fault_kind kind, std::uint64_t detail) {
+    check(number, what);
+    for (std::uint64_t frame = 0; frame < 6; ++frame)
+      for (const std::uint64_t more : {0u, 37u, 301u}) expect_truth(small_, 300, {.sent = {{{kind, frame, detail + more}}}}, {}, false);
+  }
+
+  guarded_tensors::shape shape(std::uint64_t scale, std::size_t least) {
+    for (;;)
+      if (const guarded_tensors::shape s(random_, scale); s.bytes() >= least) return s;
+  }
+  struct outcome_of {
+    result<receipt> done;
+    bool equal, guarded;
+    std::uint64_t counted;
+  };
+  void expect_completed(const guarded_tensors::shape& s, std::uint64_t chunk, const stream_faults& owner_side, const stream_faults& recipient_side) {
+    if (!report_.holds()) return;
+    const auto got = carry(s, chunk, owner_side, recipient_side);
+    if (!got) return;
+    const auto n = static_cast<unsigned long long>(chunk);
+    if (!got->done) report_.fail("chunks of %llu bytes: %s (after %llu bytes)", n, to_string(got->done.error().code).data(), static_cast<unsigned long long>(got->done.error().at));
+    else if (got->done->outcome != outcome::completed || got->counted != 1) report_.fail("chunks of %llu bytes: it ended, and not as completed at both ends", n);
+    else truth(*got, chunk);
+  }
+  /// It may fail, and `must_fail` says that it has to; it may not lie.
+  void expect_truth(const guarded_tensors::shape& s, std::uint64_t chunk, const stream_faults& owner_side, const stream_faults& recipient_side, bool must_fail) {
+    if (!report_.holds()) return;
+    const auto got = carry(s, chunk, owner_side, recipient_side);
+    if (!got) return;
+    truth(*got, chunk);
+    if (must_fail && got->done) report_.fail("the connection ended at byte %llu, and the transfer says that it completed", static_cast<unsigned long long>(recipient_side.read_ends_after));
+  }
+  void truth(const outcome_of& got, std::uint64_t chunk) noexcept {
+    if (!got.guarded) report_.fail("chunks of %llu bytes: bytes were written outside the destination", static_cast<unsigned long long>(chunk));
+    if (got.done && got.done->outcome == outcome::completed && !got.equal) report_.fail("chunks of %llu bytes: completed, and the bytes are others", static_cast<unsigned long long>(chunk));
+  }
+
+  std::optional<outcome_of> carry(const guarded_tensors::shape& s, std::uint64_t chunk, const stream_faults& owner_side, const stream_faults& recipient_side) {
+    auto made = p_.connect();
+    if (!made) return std::nullopt;
+    guarded_tensors source(s), mine(s);
+    source.fill(random_);
+    published_versions oracle;
+    const ref_id id{1, 2};
+    const std::uint64_t version = image_version<xxhash_digest>(source.source());
+    oracle.add(version, source.source());
+    owner_storage<1, 4> storage;
+    machine references(storage, [this] { return random_(); });
+    (void)references.publish(source.source(), version, true, id, 0);
+
+    std::vector<std::uint64_t> memory(4096 / 8 * 4), scratch(8192 / 8);
+    buffer_pool<> owner_pool(std::as_writable_bytes(std::span(memory)).first(8192), 4096), pool(std::as_writable_bytes(std::span(memory)).subspan(8192), 4096);
+    deaf handler;
+    no_owner none;
+    no_transfer idle;
+    land to(mine.destination());
+    pull_request request;
+    request.ref = id;
+    transfer_type t(to, request, {chunk}, 1);
+    std::optional<stream> left(std::in_place, std::move(made->left), owner_side);
+    stream right(std::move(made->right), recipient_side);
+    {
+      endpoint<capnp_framing, default_limits, machine, deaf> owner_end(references, owner_pool, handler);
+      endpoint<capnp_framing, default_limits, no_owner, deaf> end(none, pool, handler);
+      end.begin_pull();
+      // a frame that was dropped or shortened leaves the recipient waiting: that has to end, too
+      const std::uint64_t patience = owner_side.sent[0].kind != frame_fault_kind::none ? std::min<std::uint64_t>(p_.patience_us(), 20'000) : p_.patience_us();
+      for (std::uint64_t begin = p_.now_us(); !t.ended();) {
+        const auto served = left ? detail::pump_once(owner_end, idle, *left, std::as_writable_bytes(std::span(scratch))) : result<detail::pumped>(detail::pumped{});
+        if (!served) left.reset();
+        const auto did = detail::pump_once(end, t, right, std::span<std::byte>());
+        if (!did) t.fail(did.error());
+        else if (did->received + did->sent > 0 || (served && served->received + served->sent > 0)) begin = p_.now_us();
+        else if (p_.now_us() - begin > patience) t.fail({errc::timed_out, 0, 0, {}});
+        else {
+          if (left) left->release();
+          right.wait(true, false, std::chrono::milliseconds(1));
+        }
+      }
+      end.end_pull(t);
+    }
+    const auto done = t.outcome();
+    const auto counts = references.status_of(id);
+    return outcome_of{done, done && oracle.equal(done->version, mine.source()), mine.guards_intact(), counts ? counts->completed : 0};
+  }
+
+  probe& p_;
+  conformance_report& report_;
+  seeded_random random_;
+  guarded_tensors::shape small_, large_;
+};
+
+}  // namespace tensorpull::testing

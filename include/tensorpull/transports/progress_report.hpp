@@ -1,0 +1,60 @@
+// A recipient's progress events, from what a transfer says of itself.
+#pragma once
+
+#include <tensorpull/transports/pull_options.hpp>
+
+namespace tensorpull::detail {
+
+class progress_report {
+ public:
+  explicit progress_report(const pull_options& options) noexcept : options_(options) {}
+
+  template <class Transfer>
+  void note(const Transfer& t) noexcept {
+    if (!options_.progress || t.landed_bytes() == bytes_) return;
+    const auto now = std::chrono::steady_clock::now();
+    if (sequence_ == 0) tell(t, progress_phase::started, 0, {});
+    else if (now - told_ < options_.progress_interval) return;
+    else tell(t, progress_phase::active, t.landed_bytes(), {});
+    told_ = now;
+  }
+  template <class Transfer>
+  void ended(const Transfer& t, const result<receipt>& how) noexcept {
+    if (!options_.progress) return;
+    if (sequence_ == 0) tell(t, progress_phase::started, 0, {});
+    const auto phase = how ? progress_phase::completed : how.error().code == errc::cancelled ? progress_phase::aborted : progress_phase::failed;
+    tell(t, phase, t.landed_bytes(), how ? errc{} : how.error().code);
+  }
+
+ private:
+  template <class Transfer>
+  void tell(const Transfer& t, progress_phase phase, std::uint64_t bytes, errc code) noexcept {
+    bytes_ = std::max(bytes_, bytes);  // a chunk that is fetched again does not go back
+    progress_event e;
+    e.sequence = ++sequence_;
+    e.phase = phase;
+    e.ref = t.request().ref;
+    e.recipient = t.request().recipient;
+    e.bytes_done = bytes_;
+    e.bytes_total = t.total_bytes();
+    if (t.request().schema != nullptr) count_done(e, *t.request().schema, bytes_);
+    e.code = code;
+    call(e);
+  }
+  void call(const progress_event& e) noexcept {
+#if defined(__cpp_exceptions)
+    try {
+      options_.progress(e);
+    } catch (...) {  // who watches does not stop what is watched
+    }
+#else
+    options_.progress(e);
+#endif
+  }
+
+  const pull_options& options_;
+  std::uint64_t bytes_ = 0, sequence_ = 0;
+  std::chrono::steady_clock::time_point told_{};
+};
+
+}  // namespace tensorpull::detail

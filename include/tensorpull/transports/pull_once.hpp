@@ -1,0 +1,67 @@
+// One pull over connections of its own: no owner role, nothing on the heap. What a device has that downloads and closes.
+#pragma once
+
+#include <tensorpull/protocol/endpoint.hpp>
+#include <tensorpull/protocol/no_owner.hpp>
+#include <tensorpull/protocol/transfer.hpp>
+#include <tensorpull/transports/drive.hpp>
+
+#include <array>
+
+namespace tensorpull {
+
+/// `connect() -> result<Stream>` makes a connection, each time that one is needed. All state is under 8 KiB of stack. What has landed stays
+/// over lost connections; a first connection that cannot be made is not tried again. `pause(time)` waits at most that long.
+template <class Parts, class Connect, class Pause, consumer Consumer>
+result<receipt> pull_persistently(Connect connect, Pause pause, const reference& ref, Consumer& to, const pull_options& options = {},
+                                  typename Parts::chunking chunking = {}) noexcept {
+  struct deaf {
+    static constexpr bool ready() noexcept { return true; }
+    static constexpr void on_application(const message&) noexcept {}
+  } handler;
+  using limits = typename Parts::limits;
+  pull_request request = make_request(ref, options);
+  while (!request.recipient) request.recipient = {system_entropy{}()};
+  using transfer_type = transfer<Consumer, typename Parts::chunking, typename Parts::integrity, limits>;
+  transfer_type t(to, request, chunking, 1);
+  detail::persistence<transfer_type> all(t, options);
+  for (bool connected = false; !t.ended();) {
+    plain_optional<error> why, broken;
+    if (auto stream = connect(); !stream) {
+      why = stream.error();
+      if (!connected || (why->code != errc::connection_failed && !is_passing(why->code))) t.fail(*why);
+      else why->code = errc::connection_lost;  // it could be made before
+    } else {
+      connected = true;
+      no_owner none;
+      // for the names of a subset, and for the other schema's pages where the schemas differ
+      alignas(8) std::array<std::byte, limits::page_bytes> memory;
+      buffer_pool<> pool(memory, memory.size());
+      endpoint<typename Parts::framing, limits, no_owner, deaf> end(none, pool, handler);
+      why = detail::drive(end, t, *stream, {}, options, detail::chunk_length_of(chunking), all, broken);
+    }
+    if (t.ended() || !why) break;
+    const auto delay = all.try_again(*why);
+    if (!delay) break;
+    if (!detail::wait_out(*delay, options.stop, pause)) t.fail({errc::cancelled, 0, 0, {}});
+    t.restart();
+  }
+  return all.outcome();
+}
+
+/// The same over one connected stream; a lost connection ends it.
+template <class Parts, byte_stream Stream, consumer Consumer>
+result<receipt> pull_once(Stream& stream, const reference& ref, Consumer& to, const pull_options& options = {}, typename Parts::chunking chunking = {}) noexcept {
+  struct borrowed {
+    Stream* to;
+    io_result read_some(std::span<const std::span<std::byte>> s) noexcept { return to->read_some(s); }
+    io_result write_some(std::span<const std::span<const std::byte>> s) noexcept { return to->write_some(s); }
+    io_ready wait(bool read, bool write, std::chrono::milliseconds t) noexcept { return to->wait(read, write, t); }
+  };
+  pull_options once = options;
+  once.retry.retries = 0;
+  const auto connect = [&]() -> result<borrowed> { return borrowed{&stream}; };
+  return pull_persistently<Parts>(connect, [](std::chrono::milliseconds) {}, ref, to, once, chunking);
+}
+
+}  // namespace tensorpull

@@ -1,0 +1,127 @@
+// Drives a relay between two connections on the caller's thread: from the owner's end to one recipient's.
+#pragma once
+
+#include <tensorpull/protocol/endpoint.hpp>
+#include <tensorpull/protocol/no_owner.hpp>
+#include <tensorpull/protocol/relay.hpp>
+#include <tensorpull/transports/any_stop_token.hpp>
+#include <tensorpull/transports/chrono.hpp>
+#include <tensorpull/transports/drive.hpp>
+
+#include <poll.h>
+
+namespace tensorpull {
+
+struct relay_options {
+  /// How long nothing may move in either direction.
+  std::chrono::milliseconds idle_timeout = std::chrono::seconds(600);
+  /// Heard within 0.1 s.
+  any_stop_token stop{};
+};
+
+/// The connection to an owner that can be reached, for a relay alone: no owner role, no application messages, nothing on the heap, about
+/// 6 KiB. Where the owner has called us (it is behind NAT), its session takes this place. Neither copied nor moved.
+template <class Parts, byte_stream Stream>
+class relay_link {
+ public:
+  explicit relay_link(Stream stream) noexcept : stream_(std::move(stream)) {}
+
+  std::uint32_t begin_transfer() noexcept { return end_.begin_pull(), end_.next_id(); }
+  template <class Transfer>
+  result<detail::pumped> step_transfer(Transfer& t) noexcept {
+    return detail::pump_once(end_, t, stream_, std::span<std::byte>());
+  }
+  template <class Transfer>
+  void end_transfer(Transfer& t) noexcept {
+    end_.end_pull(t);
+    no_transfer none;
+    if (const auto bye = t.farewell(); bye && end_.send_control(*bye)) (void)step_transfer(none);
+  }
+  Stream& stream() noexcept { return stream_; }
+
+ private:
+  using limits = typename Parts::limits;
+  struct deaf {
+    static constexpr bool ready() noexcept { return true; }
+    static constexpr void on_application(const message&) noexcept {}
+  };
+  Stream stream_;
+  deaf handler_;
+  no_owner none_;
+  alignas(8) std::array<std::byte, limits::control_frame_bytes> memory_;
+  buffer_pool<> pool_{memory_, limits::control_frame_bytes};
+  endpoint<typename Parts::framing, limits, no_owner, deaf> end_{none_, pool_, handler_};
+};
+
+namespace detail {
+
+/// Waits until one of two streams can go on. Descriptors are polled together; other streams in turn.
+template <byte_stream A, byte_stream B>
+void wait_for_either(A& a, bool a_reads, bool a_writes, B& b, bool b_reads, bool b_writes, std::chrono::milliseconds timeout) noexcept {
+  if constexpr (requires { a.native_handle(), b.native_handle(); }) {
+    const auto events = [](bool reads, bool writes) { return static_cast<short>((reads ? POLLIN : 0) | (writes ? POLLOUT : 0)); };
+    // a descriptor of which nothing is wanted would wake us for a hang-up that nobody looks at
+    pollfd both[2] = {{a_reads || a_writes ? a.native_handle() : -1, events(a_reads, a_writes), 0}, {b_reads || b_writes ? b.native_handle() : -1, events(b_reads, b_writes), 0}};
+    (void)::poll(both, 2, static_cast<int>(timeout.count()));
+  } else {
+    constexpr std::chrono::milliseconds turn{1};
+    const auto ready = a.wait(a_reads, a_writes, turn);
+    if (!ready.read && !ready.write) b.wait(b_reads, b_writes, turn);
+  }
+}
+
+}  // namespace detail
+
+/// Passes `ref` on until the recipient hangs up. `upstream`: a session with the owner at its other end, or a relay_link. `recipient`: a
+/// stream whose other end pulls as from any owner; any number of pulls, one after the other. `chunk`: the one buffer, which bounds the
+/// chunks that the recipient is served; all that is allocated is what the caller has.
+///
+/// One recipient at a time for each upstream connection: the owner counts a connection as one recipient. On a session an application message
+/// that comes meanwhile waits for receive(), and a second one holds up everything behind it.
+/// Errors: connection_lost (either side, before the recipient had ended well; the owner is told `cancelled` where it can be),
+/// timed_out, cancelled, and what either side did against the protocol. `at`: payload bytes passed on. Close `recipient` after an error.
+template <class Parts, class Upstream, byte_stream Stream>
+result<relayed> relay(Upstream& upstream, Stream& recipient, const reference& ref, std::span<std::byte> chunk, const relay_options& options = {}) noexcept {
+  if (chunk.empty()) return failure(errc::invalid_argument);
+  using clock = std::chrono::steady_clock;
+  relay_machine<typename Parts::framing, typename Parts::limits> machine(chunk, ref.id, upstream.begin_transfer());
+  auto last = clock::now();
+  bool broken = false;
+  while (!machine.ended()) {
+    if (options.stop.stop_requested()) machine.fail({errc::cancelled, 0, 0, {}});
+    bool moved = false;
+    const std::array<std::span<std::byte>, 1> room{machine.room()};
+    if (!room[0].empty()) {
+      const io_result io = recipient.read_some(room);
+      machine.received(io.bytes);
+      moved = io.bytes > 0;
+      if (io.status == io_status::closed || io.status == io_status::failed) machine.hung_up();
+    }
+    const auto did = upstream.step_transfer(machine);
+    if (!did) {
+      broken = true;
+      machine.fail(did.error());
+      break;
+    }
+    std::array<std::span<const std::byte>, 3> out;
+    if (const std::size_t n = machine.to_write(out); n > 0 && !machine.ended()) {
+      const io_result io = recipient.write_some({out.data(), n});
+      machine.written(io.bytes);
+      moved = moved || io.bytes > 0;
+      if (io.status == io_status::closed || io.status == io_status::failed) machine.hung_up();
+    }
+    if (moved || did->received + did->sent > 0) {
+      last = clock::now();
+      continue;
+    }
+    const auto idle = std::chrono::duration_cast<std::chrono::milliseconds>(clock::now() - last);
+    if (idle >= options.idle_timeout) machine.fail({errc::timed_out, 0, 0, {}});
+    else if (!machine.ended())
+      detail::wait_for_either(upstream.stream(), did->wants_read, did->wants_write, recipient, !room[0].empty(), machine.to_write(out) > 0,
+                              std::min(detail::wait_step, options.idle_timeout - idle));
+  }
+  if (!broken) upstream.end_transfer(machine);
+  return machine.outcome();
+}
+
+}  // namespace tensorpull

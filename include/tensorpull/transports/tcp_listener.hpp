@@ -1,0 +1,52 @@
+// Accepts TCP connections by waiting, one at a time: for programs that give each connection to a session or a relay. Plain sockets.
+#pragma once
+
+#include <tensorpull/transports/tcp_connect.hpp>
+
+namespace tensorpull {
+
+/// Movable; closed by its destructor.
+class tcp_listener {
+ public:
+  /// "host:port", ":port" for every local address; port 0: any free one. Errors: bad_address, connection_failed with errno.
+  static result<tcp_listener> open(std::string_view address, int backlog = 128) noexcept {
+    const auto parsed = parse_address(address);
+    if (!parsed) return failure(parsed.error());
+    const auto list = detail::resolve(*parsed, address, true);
+    if (!list) return failure(list.error());
+    const addrinfo& a = **list;
+    posix_stream s(::socket(a.ai_family, a.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, a.ai_protocol));
+    const int on = 1;
+    sockaddr_storage bound{};
+    socklen_t size = sizeof bound;
+    if (s.native_handle() < 0 || ::setsockopt(s.native_handle(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
+        ::bind(s.native_handle(), a.ai_addr, a.ai_addrlen) != 0 || ::listen(s.native_handle(), backlog) != 0 ||
+        ::getsockname(s.native_handle(), reinterpret_cast<sockaddr*>(&bound), &size) != 0)
+      return failure(errc::connection_failed, 0, address, errno);
+    const auto port = bound.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6*>(&bound)->sin6_port : reinterpret_cast<const sockaddr_in*>(&bound)->sin_port;
+    return tcp_listener(std::move(s), ntohs(port));
+  }
+
+  std::uint16_t port() const noexcept { return port_; }
+
+  /// The next connection. Errors: timed_out, cancelled (heard within 0.1 s), io with errno.
+  result<posix_stream> accept(std::chrono::milliseconds timeout = std::chrono::seconds(600), const any_stop_token& stop = {}) noexcept {
+    const auto start = std::chrono::steady_clock::now();
+    for (;;) {
+      posix_stream s(::accept4(socket_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      if (s.native_handle() >= 0) return detail::no_delay(s.native_handle()), std::move(s);
+      if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR && errno != ECONNABORTED) return failure(errc::io, 0, {}, errno);
+      if (stop.stop_requested()) return failure(errc::cancelled);
+      const auto spent = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start);
+      if (spent >= timeout) return failure(errc::timed_out);
+      socket_.wait(true, false, std::min(abort_interval, timeout - spent));
+    }
+  }
+
+ private:
+  tcp_listener(posix_stream s, std::uint16_t port) noexcept : socket_(std::move(s)), port_(port) {}
+  posix_stream socket_;
+  std::uint16_t port_;
+};
+
+}  // namespace tensorpull

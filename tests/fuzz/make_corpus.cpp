@@ -1,0 +1,228 @@
+// Writes the seeds: make_corpus FOLDER. Valid ones come from the library's own encoder and from transfers that are recorded; the hostile
+// ones are made by hand, after group F of the catalogue of faults.
+#include "sides.hpp"
+
+#include "support/messages.hpp"
+
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+
+namespace {
+
+using namespace test;
+using namespace test::fuzz;
+using bytes = std::vector<std::byte>;
+using kind = tp::message_kind;
+
+std::filesystem::path folder;
+
+void write(const char* target, const std::string& name, std::span<const std::byte> content) {
+  std::filesystem::create_directories(folder / target);
+  std::ofstream(folder / target / name, std::ios::binary).write(reinterpret_cast<const char*>(content.data()), static_cast<std::streamsize>(content.size()));
+}
+void write(const char* target, const std::string& name, std::string_view text) { write(target, name, std::as_bytes(std::span(text))); }
+
+bytes joined(std::initializer_list<std::span<const std::byte>> parts) {
+  bytes all;
+  for (const auto& p : parts) all.insert(all.end(), p.begin(), p.end());
+  return all;
+}
+/// The head of a stream: scenario, reads, writes.
+bytes head(unsigned scenario, std::array<unsigned, 4> reads = {}, std::array<unsigned, 3> writes = {}) {
+  bytes h{static_cast<std::byte>(scenario)};
+  for (const unsigned n : reads) h.push_back(static_cast<std::byte>(n));
+  for (const unsigned n : writes) h.push_back(static_cast<std::byte>(n));
+  return h;
+}
+
+std::vector<std::pair<std::string, frame>> hostile_frames() {
+  constexpr std::uint64_t page = struct_pointer(0, 5, 1), locate = struct_pointer(0, 3, 1), application = struct_pointer(0, 1, 2);
+  constexpr std::uint32_t most = (1u << 29) - 1;
+  const auto lone = [](std::uint64_t root) { return frame(words{segment_table(9), root, 1ull << 32, 0, 0, 0, 0, 0, 0, 0}); };
+  words empty_segments(257, 0), alias{locate, 0, 0, 0, list_pointer(0, of_pointer, 64)};
+  empty_segments[0] = std::uint64_t{1} << 32 | 511;
+  empty_segments.push_back(0);
+  words aliased{0, struct_pointer(0, 7, 1), std::uint64_t{static_cast<std::uint16_t>(kind::locate)} << 32, 0, 0, 0, 0, 0, 0};
+  aliased.insert(aliased.end(), alias.begin(), alias.end());
+  for (int i = 0; i < 64; ++i) aliased.push_back(list_pointer(63 - i, of_byte, 256));
+  aliased.resize(aliased.size() + 32, 0x6161616161616161);
+  aliased.back() = 0x0061616161616161;
+  aliased[0] = segment_table(static_cast<std::uint32_t>(aliased.size() - 1));
+  return {
+      {"f01-512-segments", frame(empty_segments)},
+      {"f02-eight-mi-words", frame(words{segment_table(8u << 20), 0})},
+      {"f03-eight-segments-of-all", frame(words{~std::uint64_t{0} << 32 | 7, ~std::uint64_t{0}, ~std::uint64_t{0}, ~std::uint64_t{0}, 0xffffffff})},
+      {"f04-three-of-four-mi-words", frame(words{std::uint64_t{4u << 20} << 32 | 2, std::uint64_t{4u << 20} << 32 | (4u << 20)})},
+      {"f05-no-word", frame(words{0})},
+      {"f08-far-to-nowhere", single_segment(kind::schema_page, {far_pointer(1, 0, false), 0, 0, 0, 0, 0, 0})},
+      {"f08-far-to-itself", single_segment(kind::schema_page, {far_pointer(0, 9, false), 0, 0, 0, 0, 0, 0})},
+      {"f08-double-far-bad-pad", single_segment(kind::schema_page, {far_pointer(0, 9, true), 0, 0, 0, 0, 0, 0})},
+      {"f09-negative-offset", single_segment(kind::schema_page, {struct_pointer(-100, 5, 1), 0, 0, 0, 0, 0, 0})},
+      {"f09-past-the-end", single_segment(kind::schema_page, {struct_pointer(0, 0xffff, 0xffff), 0, 0, 0, 0, 0, 0})},
+      {"f09-root-too-long", lone(struct_pointer(0, 8, 1))},
+      {"f10-page-is-the-root", single_segment(kind::schema_page, {struct_pointer(-9, 7, 1)})},
+      {"f10-list-in-itself", single_segment(kind::locate, {locate, 0, 0, 0, list_pointer(-1, of_pointer, 1)})},
+      {"f11-voids", single_segment(kind::locate, {locate, 0, 0, 0, list_pointer(0, of_void, most)})},
+      {"f11-structs-without-size", single_segment(kind::schema_page, {page, 0, 0, 0, 0, 0, list_pointer(0, of_composite, 0), struct_pointer(static_cast<std::int32_t>(most), 0, 0)})},
+      {"f12-alias-bomb", frame(aliased)},
+      {"f13-text-without-end", single_segment(kind::locate, {locate, 1, 2, 3, list_pointer(0, of_pointer, 1), list_pointer(0, of_byte, 2), 0x6161})},
+      {"f13-text-of-size-zero", single_segment(kind::locate, {locate, 1, 2, 3, list_pointer(0, of_pointer, 1), list_pointer(0, of_byte, 0)})},
+      {"f14-structs-for-pointers", single_segment(kind::locate, {locate, 1, 2, 3, list_pointer(0, of_composite, 2), struct_pointer(2, 1, 0), 7, 8})},
+      {"f15-capability", lone(3)},
+      {"f15-reserved-kind", single_segment(kind::schema_page, {std::uint64_t{7}})},
+      {"f17-unknown-tag", single_segment(static_cast<kind>(200), {0})},
+      {"f17-unknown-status", single_segment(kind::refused, {~std::uint64_t{0}, ~std::uint64_t{0}})},
+      {"f17-longer-root", frame(words{segment_table(15), struct_pointer(0, 12, 2), 1ull << 32 | 9, 1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0})},
+      {"application-of-two-lists", single_segment(kind::application, {application, 5, list_pointer(1, of_composite, 4), list_pointer(0, of_byte, 0), struct_pointer(1, 4, 0), 1, 2, 3, 4})},
+  };
+}
+
+void make_frames() {
+  for (const tp::message& m : every_message()) write("frames", "valid-" + std::to_string(static_cast<int>(m.kind)), encode(m).bytes());
+  for (const std::size_t n : {0u, 1u, 13u, 64u}) write("frames", "valid-chunk-" + std::to_string(n), chunk_frame(every_message()[2], bytes(n, std::byte{7})).bytes());
+  write("frames", "valid-two-segments",
+        frame(words{std::uint64_t{9} << 32 | 1, 9, struct_pointer(0, 7, 1), std::uint64_t{12} << 32 | 5, 0, 0, 0, 0, 0, 0, far_pointer(1, 0, false), struct_pointer(0, 3, 1), 1, 2, 3,
+                    list_pointer(0, of_pointer, 2), list_pointer(1, of_byte, 2), list_pointer(1, of_byte, 3), 'a', 'b'}).bytes());
+  for (const auto& [name, f] : hostile_frames()) write("frames", name, f.bytes());
+}
+
+/// One transfer between two honest ends; what each of them sent.
+struct recording {
+  bytes to_owner, to_recipient;
+};
+/// What was put into a wire since the last call, and not yet taken out.
+void keep_new(bytes& kept, const wire& w) { kept.insert(kept.end(), w.bytes.end() - static_cast<std::ptrdiff_t>(w.carried - kept.size()), w.bytes.end()); }
+
+recording record(const pull_plan& plan) {
+  static small_model a, b(4), all, part(3, true);
+  owning_side owner(a, b);
+  party recipient(22, 2);
+  small_model& into = plan.subset ? part : all;
+  into.reset();
+  wire up, down;
+  pipe_end left(up, down, {}, {}), right(down, up, {}, {});
+  recording r;
+  const auto scratch = [](party& p) { return std::span<std::byte>(reinterpret_cast<std::byte*>(p.scratch.get()), 65536); };
+  plan.with_policies([&]<class Chunking, class Integrity>(Chunking, Integrity) {
+    for (int i = 0; i < (plan.twice ? 2 : 1); ++i) {
+      watched_land to(into);
+      const auto names = into.names();
+      tp::transfer<watched_land, Chunking, Integrity> t(to, plan.request(names, a.version()), Chunking{}, recipient.end.next_id());
+      recipient.end.begin_pull();
+      tp::no_transfer idle;
+      for (int round = 0; round < 1000 && !t.ended(); ++round) {
+        const auto asked = tp::detail::pump_once(recipient.end, t, right, scratch(recipient));
+        keep_new(r.to_owner, up);
+        const auto answered = tp::detail::pump_once(owner.end.end, idle, left, scratch(owner.end));
+        require(asked && answered, "two honest ends understand each other");
+        keep_new(r.to_recipient, down);
+      }
+      require(t.ended() && t.outcome().has_value(), "a recorded transfer completes");
+      recipient.end.end_pull(t);
+    }
+  });
+  return r;
+}
+
+void make_streams() {
+  for (const unsigned scenario : {0u, 1u, 2u, 3u, 4u, 5u, 8u, 16u, 32u + 1u, 64u}) {
+    const recording r = record(pull_plan(static_cast<std::uint8_t>(scenario)));
+    const bool completes = (scenario & 16) == 0;
+    const std::string name = (completes ? "valid-" : "gives-up-") + std::to_string(scenario);
+    write("replies", name, joined({head(scenario), r.to_recipient}));
+    write("replies", "unasked-" + std::to_string(scenario), joined({head(128 | scenario, {0, 200}), r.to_recipient}));
+    write("replies", name + "-in-pieces", joined({head(scenario, {1, 7, 80, 13}, {3, 200, 50}), r.to_recipient}));
+    write("requests", "valid-" + std::to_string(scenario), joined({head(0), r.to_owner}));
+    write("requests", "withdrawn-" + std::to_string(scenario), joined({head(3, {9, 64, 1, 30}, {5, 100, 41}), r.to_owner}));
+  }
+  tp::message m;
+  m.ref = second_ref;
+  bytes pulls = head(3, {40, 96, 8, 1}, {31, 90, 7});
+  const auto add = [&](bytes& to, const tp::message& what) {
+    const frame f = encode(what);
+    to.insert(to.end(), f.bytes().begin(), f.bytes().end());
+  };
+  for (std::uint32_t i = 0; i < 20; ++i) {
+    m.kind = i % 5 == 0 ? kind::describe : i % 5 == 4 ? kind::schema : kind::pull;
+    m.id = i, m.offset = m.kind == kind::pull ? 37u * i : 0, m.length = 100, m.flag = i % 2 == 0;
+    add(pulls, m);
+  }
+  write("requests", "pulls-of-two-versions", pulls);
+  bytes odd = head(0, {100, 3, 0, 0}, {0, 0, 9});
+  for (const tp::ref_id id : {tp::ref_id{}, first_ref, second_ref, withdrawn_ref, tp::ref_id{9, 9}})
+    for (const auto& [offset, length] : {std::pair{~std::uint64_t{0}, ~0u}, {std::uint64_t{0}, 0u}, {~std::uint64_t{0} - 5, 10u}, {std::uint64_t{0}, ~0u}}) {
+      m = {};
+      m.kind = kind::pull, m.ref = id, m.offset = offset, m.length = length;
+      add(odd, m);
+    }
+  write("requests", "r02-offsets-and-lengths", odd);
+  bytes all = head(0), refused = head(4);
+  for (tp::message any : every_message()) {
+    if (!tp::is_request(any.kind) && any.kind != kind::application) continue;
+    any.ref = any.kind == kind::application ? any.ref : first_ref, any.version = 0;
+    add(all, any), add(refused, any);
+  }
+  write("requests", "valid-all-kinds", all);
+  write("requests", "nobody-takes-messages", refused);
+  for (const auto& [name, f] : hostile_frames()) {
+    write("requests", name, joined({head(0), f.bytes()}));
+    write("replies", name, joined({head(0), f.bytes()}));
+  }
+  for (const char* target : {"requests", "replies"}) {
+    write(target, "f16-zeros", joined({head(0), bytes(512)}));
+    write(target, "f16-http", joined({head(0), std::as_bytes(std::span(std::string_view("GET / HTTP/1.1\r\nHost: a\r\n\r\n")))}));
+    write(target, "f16-tls", joined({head(0), std::as_bytes(std::span(std::string_view("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 and thirty-two random bytes")))}));
+    write(target, "f16-ssh", joined({head(0), std::as_bytes(std::span(std::string_view("SSH-2.0-OpenSSH_9.2\r\n")))}));
+  }
+}
+
+void make_headers() {
+  // pairs, window; for each pair its lengths and texts; for each tensor dtype, rank and name's length, extents, name
+  const auto tensor = [](unsigned type, std::initializer_list<unsigned> extents, std::string_view name) {
+    std::string s{static_cast<char>(type), static_cast<char>(extents.size() + 8 * name.size())};
+    for (const unsigned n : extents) s += static_cast<char>(n);
+    return s.append(name);
+  };
+  constexpr auto f32 = static_cast<unsigned>(tp::dtype::f32), u8 = static_cast<unsigned>(tp::dtype::u8), f4 = static_cast<unsigned>(tp::dtype::f4);
+  const std::string plain("\0\x0a", 2), pair("\x01\x00\x03\x02keyvv", 9);
+  write("headers", "valid-none", plain);
+  write("headers", "valid-one", plain + tensor(f32, {2, 3}, "weight"));
+  write("headers", "valid-all-dtypes", [&] {
+    std::string s = plain;
+    for (unsigned i = 0; i < tp::dtype_count; ++i) s += tensor(i, {8, i}, "t" + std::to_string(i));
+    return s;
+  }());
+  write("headers", "valid-metadata", pair + tensor(f32, {}, "scalar") + tensor(f32, {0, 5}, "none"));
+  write("headers", "valid-escapes", plain + tensor(f32, {1}, "\"\\/\b\f\n\r\t\x01\x1f\x7f") + tensor(f32, {1}, "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80") + tensor(f32, {1}, ""));
+  write("headers", "l04-size-overflow", plain + tensor(f32, {232, 232}, "a") + tensor(f32, {0, 239, 239}, "b"));
+  write("headers", "l06-one-name-twice", plain + tensor(f32, {2}, "a") + tensor(u8, {2}, "a"));
+  write("headers", "reserved-name", plain + tensor(f32, {2}, "__metadata__"));
+  write("headers", "no-utf8", plain + tensor(f32, {2}, "\xed\xa0\x80"));
+  write("headers", "half-bytes", plain + tensor(f4, {3}, "a"));
+}
+
+void make_texts() {
+  const std::pair<const char*, std::string_view> all[] = {
+      {"valid-reference", "0123456789abcdef0123456789ABCDEF"}, {"valid-address", "127.0.0.1:8002"}, {"valid-address-v6", "[fe80::1]:65535"},
+      {"valid-port-alone", ":0"}, {"valid-dtype", "F8_E4M3FNUZ"}, {"r06-reference-too-short", "0123456789abcdef0123456789abcde"},
+      {"r06-reference-with-zero", std::string_view("0123456789abcdef\0" "123456789abcdef", 32)}, {"port-too-large", "host:65536"}, {"port-negative", "host:-1"},
+      {"port-missing", "host:"}, {"v6-without-brackets", "fe80::1:80"}, {"brackets-alone", "[]:1"}, {"nothing", ""}};
+  for (const auto& [name, text] : all) write("texts", name, text);
+  write("texts", "host-too-long", std::string(256, 'h') + ":1");
+  write("texts", "valid-host-just-fits", std::string(255, 'h') + ":00080");
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  if (count != 2) {
+    std::cerr << "usage: make_corpus FOLDER\n";
+    return 2;
+  }
+  folder = arguments[1];
+  make_frames();
+  make_streams();
+  make_headers();
+  make_texts();
+}

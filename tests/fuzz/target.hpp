@@ -1,0 +1,69 @@
+// What a fuzz target is. The same functions run under libFuzzer (libfuzzer.cpp) and, for each file of the corpora, as ordinary tests
+// (corpus.test.cpp).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace test::fuzz {
+
+using input = std::span<const std::byte>;
+
+/// An invariant that does not hold. Nobody catches it under libFuzzer, which then reports a crash; a test reports a failure.
+struct broken_invariant : std::logic_error {
+  using std::logic_error::logic_error;
+};
+inline void require(bool holds, const char* what) {
+  if (!holds) throw broken_invariant(what);
+}
+
+// Each takes any bytes, requires what must hold whatever they are, and says how far they got; 0: nothing of them was accepted.
+unsigned frames(input);    ///< one frame
+unsigned requests(input);  ///< settings, then what a recipient sends to an owner
+unsigned replies(input);   ///< settings, then what an owner sends to a recipient
+unsigned headers(input);   ///< a list of tensors
+unsigned texts(input);     ///< a reference, an address or a dtype, as users write them
+
+/// The head of a stream's input: one byte of scenario, then the sizes of reads and of writes, in turns (0: all that there is).
+struct settings {
+  static constexpr std::size_t bytes = 8;
+  std::uint8_t scenario = 0;
+  std::array<std::uint8_t, 4> reads{};
+  std::array<std::uint8_t, 3> writes{};
+
+  static settings of(input in) noexcept {
+    settings s;
+    const auto at = [&](std::size_t i) { return i < in.size() ? static_cast<std::uint8_t>(in[i]) : std::uint8_t{0}; };
+    s.scenario = at(0);
+    for (std::size_t i = 0; i < s.reads.size(); ++i) s.reads[i] = at(1 + i);
+    for (std::size_t i = 0; i < s.writes.size(); ++i) s.writes[i] = at(5 + i);
+    return s;
+  }
+};
+inline input stream_of(input in) noexcept { return in.subspan(in.size() < settings::bytes ? in.size() : settings::bytes); }
+
+struct target {
+  std::string_view name;
+  unsigned (*run)(input);
+  bool of_frames;       ///< its inputs are frames, so they are mutated as such
+  std::size_t settings; ///< bytes before the first frame
+};
+inline constexpr std::array targets{
+    target{"frames", frames, true, 0},
+    target{"requests", requests, true, settings::bytes},
+    target{"replies", replies, true, settings::bytes},
+    target{"headers", headers, false, 0},
+    target{"texts", texts, false, 0},
+};
+
+/// Changes a sequence of frames as frames: their words, their order, their number; the length that it has then. `change_bytes` is what a
+/// fuzzer does to bytes of no known structure: (data, size, room) gives the new size.
+using byte_mutator = std::size_t (*)(std::uint8_t*, std::size_t, std::size_t);
+std::size_t mutate_frames(std::span<std::byte> room, std::size_t size, std::size_t settings, std::uint32_t seed, byte_mutator change_bytes);
+
+}  // namespace test::fuzz

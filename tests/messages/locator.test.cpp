@@ -1,0 +1,62 @@
+#include <tensorpull/messages/locator.hpp>
+
+#include "support/allocation_counter.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace {
+
+namespace tp = tensorpull;
+
+constexpr tp::reference some{{0x0123456789abcdef, 0xfedcba9876543210}, 0x1111222233334444, 0x5555666677778888};
+const std::string text = "tensorpull:0123456789abcdeffedcba9876543210/1111222233334444/5555666677778888";
+
+tp::locator two_addresses() {
+  tp::locator l(some);
+  EXPECT_TRUE(l.add("10.0.0.7:8002"));
+  EXPECT_TRUE(l.add("[fe80::1]:9"));
+  return l;
+}
+
+TEST(Locator, WhatIsPrintedIsParsed) {
+  EXPECT_EQ(tp::to_text(tp::locator(some)).view(), text);
+  EXPECT_EQ(tp::to_text(two_addresses()).view(), text + "@10.0.0.7:8002,[fe80::1]:9");
+  for (const tp::locator& l : {tp::locator(some), two_addresses()}) {
+    const auto back = tp::parse_locator(tp::to_text(l).view());
+    ASSERT_TRUE(back) << to_string(back.error().code);
+    EXPECT_EQ(*back, l);
+  }
+  const std::string longest(tp::locator::max_address_bytes - 6, 'a');
+  tp::locator full(some);
+  for (std::size_t i = 0; i < tp::locator::max_addresses; ++i) ASSERT_TRUE(full.add(longest + ":65535"));
+  EXPECT_EQ(full.add("a:1").error().code, tp::errc::table_full);
+  EXPECT_EQ(tp::to_text(full).bytes, tp::locator::max_text_bytes);
+  EXPECT_EQ(*tp::parse_locator(tp::to_text(full).view()), full);
+}
+
+TEST(Locator, NothingElseIsParsedAndNothingIsAllocated) {
+  const std::string everything(1 << 20, 'x');
+  const std::string long_address = text + "@" + std::string(200, 'a') + ":1";
+  const std::string five = text + "@a:1,a:2,a:3,a:4,a:5";
+  const std::string nul = text + std::string("@a\0b:1", 6);
+  const std::string bad_digit = "tensorpull:g123456789abcdeffedcba9876543210/1111222233334444/5555666677778888";
+  const std::string minus = "tensorpull:0123456789abcdeffedcba9876543210/-111222233334444/5555666677778888";
+  const std::string no_id = "tensorpull:00000000000000000000000000000000/1111222233334444/5555666677778888@a:1";
+  const std::string hostile[] = {"", "tensorpull:", "x" + text, text + " ", text + "@", text + "@a", text + "@a:1,", text + "@,a:1", text + "@:80", text + "@a:0",
+                                 text + "@a:65536", text + "@a b:1", text + "@a\n:1", text + "@a@b:1", text + "@fe80::1:9", text.substr(0, text.size() - 1)};
+  const test::allocation_watch watch;
+  for (const std::string& t : hostile) EXPECT_FALSE(tp::parse_locator(t)) << t;
+  EXPECT_EQ(tp::parse_locator(everything).error().code, tp::errc::too_large);
+  EXPECT_EQ(tp::parse_locator(long_address).error().code, tp::errc::bad_address);
+  EXPECT_EQ(tp::parse_locator(five).error().code, tp::errc::table_full);
+  EXPECT_EQ(tp::parse_locator(nul).error().code, tp::errc::bad_address);
+  EXPECT_EQ(tp::parse_locator(bad_digit).error().code, tp::errc::bad_frame);
+  EXPECT_EQ(tp::parse_locator(minus).error().at, 44u);
+  EXPECT_FALSE(tp::parse_locator(no_id));
+  for (std::size_t n = 0; n < text.size(); ++n) EXPECT_FALSE(tp::parse_locator(std::string_view(text).substr(0, n)));
+  EXPECT_EQ(watch.count(), 0u);
+}
+
+}  // namespace

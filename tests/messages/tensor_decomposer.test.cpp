@@ -1,0 +1,277 @@
+// Message structs over a real connection, each end on a thread of its own.
+#include "messages/structs.hpp"
+
+#include <tensorpull/transports/tcp_owner.hpp>
+
+namespace {
+
+using namespace test;
+
+TEST(TensorDecomposer, ATaskIsReceivedEagerlyAndTheSenderHearsOfIt) {
+  connected_sessions<net> both;
+  const auto model = random_model<split_model>(1);
+  std::jthread left([&] {
+    task t = some_task();
+    t.model = tp::tensors_of<split_model>(*model);
+    const auto sent = messages::send(both.left(), 7, t);
+    ASSERT_TRUE(sent) << to_string(sent.error().code);
+    EXPECT_EQ(sent->references().size(), 1u);
+    ASSERT_TRUE(both.left().serve(tp::until_settled_all(*sent), 30s));
+    EXPECT_TRUE(sent->settled(both.left()));
+    EXPECT_EQ(both.left().status_of(sent->references()[0])->completed, 1u);
+  });
+  const auto mine = std::make_unique<split_model>();
+  task got;
+  got.model = tp::tensors_of<split_model>::into(*mine);
+  const auto kind = messages::receive(both.right(), got);
+  ASSERT_TRUE(kind) << to_string(kind.error().code) << " " << kind.error().name.view();
+  EXPECT_EQ(*kind, 7u);
+  EXPECT_TRUE(equal_but_tensors(got, some_task()));
+  EXPECT_TRUE(same(*mine, *model));
+}
+
+TEST(TensorDecomposer, AHandleIsPulledLaterOrNever) {
+  connected_sessions<net> both;
+  const auto model = random_model<split_model>(2);
+  std::jthread left([&](std::stop_token stop) {
+    task t = some_task();
+    t.model = tp::tensors_of<split_model>(*model);
+    const auto first = messages::send(both.left(), 1, t), second = messages::send(both.left(), 2, t);
+    ASSERT_TRUE(first && second);
+    (void)both.left().serve(tp::until_settled_all(*first), 30s, stop);
+    EXPECT_FALSE(second->settled(both.left()));
+    second->withdraw(both.left());
+    EXPECT_TRUE(both.left().withdraw(second->references()[0])) << "once more changes nothing";
+  });
+  task one, two;
+  ASSERT_TRUE(messages::receive(both.right(), one));
+  ASSERT_TRUE(messages::receive(both.right(), two));
+  ASSERT_TRUE(one.model.received());
+  ASSERT_TRUE(one.model.remote());
+  const auto mine = std::make_unique<split_model>();
+  const auto done = one.model.pull_into(both.right(), *mine);
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_EQ(done->outcome, tp::outcome::completed);
+  EXPECT_TRUE(same(*mine, *model));
+}
+
+TEST(TensorDecomposer, ChunkSizeZeroPutsEverythingInlineOrSaysThatItDoesNotFit) {
+  using native = tp::pipeline<tp::raw_tensors<split_model>, tp::whole, tp::tcp>;
+  using native_messages = tp::tensor_decomposer<native>;
+  publisher_of<native> owner;
+  const auto model = random_model<split_model>(3);
+  task t = some_task();
+  t.model = tp::tensors_of<split_model>(*model);
+  const auto apart = native_messages::decompose(owner, t);
+  ASSERT_TRUE(apart) << to_string(apart.error().code);
+  EXPECT_TRUE(apart->references().empty());
+  EXPECT_TRUE(apart->settled(owner));
+  task got;
+  ASSERT_TRUE(native_messages::recompose(apart->references(), apart->body(), got));
+  EXPECT_FALSE(got.model.remote());
+  const auto mine = std::make_unique<split_model>();
+  no_session nobody;
+  ASSERT_TRUE(got.model.pull_into(nobody, *mine));
+  EXPECT_TRUE(same(*mine, *model));
+
+  const auto big = std::make_unique<too_big_inline>();
+  big_task b{tp::tensors_of<too_big_inline>(*big)};
+  const auto refused = native_messages::decompose(owner, b);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, tp::errc::does_not_fit);
+  EXPECT_EQ(refused.error().name.view(), "weights");
+}
+
+TEST(TensorDecomposer, OnlyTensorsAboveTheThresholdArePublished) {
+  publisher_of<net> owner;
+  const auto model = random_model<split_model>(4);
+  task t = some_task();
+  t.model = tp::tensors_of<split_model>(*model);
+  const auto apart = messages::decompose(owner, t);
+  ASSERT_TRUE(apart);
+  ASSERT_EQ(apart->references().size(), 1u);
+  tp::xxh3_64 h;  // the schema of the one large tensor alone
+  const auto& all = tp::raw_tensors<split_model>::schema();
+  for (const auto& e : all.entries())
+    if (e.size_bytes() > 16384) tp::hash_entry(h, e);
+  EXPECT_EQ(apart->references()[0].fingerprint, h.digest());
+
+  using everything = tp::tensor_decomposer<net, tp::inline_up_to<0>>;
+  const auto whole = everything::decompose(owner, t);
+  ASSERT_TRUE(whole);
+  EXPECT_EQ(whole->references()[0].fingerprint, all.fingerprint);
+  EXPECT_EQ(whole->references()[0].version, (tp::image_version<tp::xxhash_digest>(tp::raw_tensors<split_model>::source(*model)))) << "nothing inline: the image is the model's own";
+}
+
+TEST(TensorDecomposer, AModelThatWasHandedOverLivesAsLongAsItIsPublished) {
+  publisher_of<net> owner;
+  std::weak_ptr<const split_model> watch;
+  tp::reference ref;
+  {
+    std::shared_ptr<const split_model> model = random_model<split_model>(5);
+    watch = model;
+    task t = some_task();
+    t.model = tp::tensors_of<split_model>(std::move(model));
+    const auto apart = messages::decompose(owner, t);
+    ASSERT_TRUE(apart);
+    ref = apart->references()[0];
+  }
+  EXPECT_FALSE(watch.expired());
+  ASSERT_TRUE(owner.withdraw(ref));
+  EXPECT_TRUE(watch.expired());
+}
+
+struct few : tp::default_limits {
+  static constexpr std::size_t references = 1;
+};
+
+TEST(TensorDecomposer, AfterAnErrorNothingStaysPublished) {
+  using small_net = tp::pipeline<tp::raw_tensors<split_model>, tp::fixed_bytes<64_KiB>, tp::tcp, few>;
+  publisher_of<small_net> owner;
+  const auto a = random_model<split_model>(6), b = random_model<split_model>(7);
+  two_models two{tp::tensors_of<split_model>(*a), tp::tensors_of<split_model>(*b)};
+  const auto refused = tp::tensor_decomposer<small_net>::decompose(owner, two);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, tp::errc::table_full);
+  EXPECT_EQ(refused.error().name.view(), "second");
+  EXPECT_TRUE(owner.add_tensors(*a)) << "the slot of the first is free again";
+}
+
+TEST(TensorDecomposer, AHandleIsSentOnAndPulledByAThirdParty) {
+  auto owner = net::downloader::open();
+  ASSERT_TRUE(owner);
+  const auto model = random_model<split_model>(8);
+  task t = some_task();
+  t.model = tp::tensors_of<split_model>(*model);
+  const auto apart = messages::decompose(*owner, t);
+  ASSERT_TRUE(apart);
+  serving run(*owner);
+
+  task middle;
+  ASSERT_TRUE(messages::recompose(apart->references(), apart->body(), middle));
+  publisher_of<net> nothing;
+  const auto without = messages::decompose(nothing, middle);
+  EXPECT_EQ(without.error().code, tp::errc::invalid_argument) << "nobody could be asked for it";
+  EXPECT_EQ(without.error().name.view(), "model");
+  ASSERT_TRUE(middle.model.owner_at("127.0.0.1:1"));  // nobody is there: the next address is tried
+  ASSERT_TRUE(middle.model.owner_at(local(owner->port())));
+  const auto onward = messages::decompose(nothing, middle);
+  ASSERT_TRUE(onward);
+
+  task last;
+  ASSERT_TRUE(messages::recompose(onward->references(), onward->body(), last));
+  const auto mine = std::make_unique<split_model>();
+  const auto done = last.model.download_into<net>(*mine);
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_EQ(done->outcome, tp::outcome::completed);
+  EXPECT_TRUE(same(*mine, *model));
+}
+
+/// A host that sends every client a task, and pulls the result that comes back when it has time.
+struct aggregator {
+  using host_type = net::host<aggregator, tp::land>;
+  using connection = host_type::connection;
+
+  void connected(connection& c) { (void)c.send(1, task_to_send->references(), task_to_send->body()); }
+  void message(connection& c, const tp::message& m) {
+    const auto read = messages::recompose(m.references, m.body, result);
+    ASSERT_TRUE(read) << to_string(read.error().code) << " " << read.error().name.view();
+    auto where = result.model.land_in(update);
+    ASSERT_TRUE(where);
+    landing.emplace(std::move(*where));
+    ASSERT_TRUE(c.pull(landing->remote()->reference, {}, landing->consumer()));
+  }
+  void pulled(connection&, const tp::result<tp::receipt>& r) {
+    ASSERT_TRUE(r);
+    landing->finish();
+    done = r->outcome == tp::outcome::completed;
+  }
+  void closed(connection&, const tp::error&) { ++closes; }
+
+  const tp::decomposed<>* task_to_send = nullptr;
+  task result;
+  split_model update{};
+  std::optional<tp::set_landing> landing;
+  bool done = false;
+  int closes = 0;
+};
+
+TEST(TensorDecomposer, AHostSendsOneMessageToManyAndPullsFromItsHandler) {
+  const auto server = std::make_unique<aggregator>();
+  boost::asio::io_context io(1);
+  aggregator::host_type host(io, *server);
+  const auto port = host.listen("127.0.0.1:0");
+  ASSERT_TRUE(port);
+  const auto global = random_model<split_model>(1), trained = random_model<split_model>(2);
+  task t = some_task();
+  t.model = tp::tensors_of<split_model>(*global);
+  const auto apart = messages::decompose(host.published(), t, {{}, 2});
+  ASSERT_TRUE(apart);
+  server->task_to_send = &*apart;
+  for (int client = 0; client < 2; ++client) {
+    server->update = {};
+    std::jthread device([&] {
+      auto session = net::session::connect(local(*port));
+      ASSERT_TRUE(session);
+      const auto mine = std::make_unique<split_model>();
+      task got;
+      got.model = tp::tensors_of<split_model>::into(*mine);
+      ASSERT_TRUE(messages::receive(*session, got));
+      EXPECT_TRUE(same(*mine, *global));
+      got.model = tp::tensors_of<split_model>(*trained);
+      const auto sent = messages::send(*session, 2, got);
+      ASSERT_TRUE(sent);
+      EXPECT_TRUE(session->serve(tp::until_settled_all(*sent), 60s));
+    });
+    const auto end = std::chrono::steady_clock::now() + 60s;
+    while (server->closes <= client && std::chrono::steady_clock::now() < end) io.run_one_for(50ms);
+    EXPECT_TRUE(server->done);
+    EXPECT_TRUE(same(server->update, *trained));
+    EXPECT_EQ(apart->settled(host.published()), client == 1);
+  }
+}
+
+TEST(TensorDecomposer, ALocatorIsAMemberToo) {
+  publisher_of<net> owner;
+  auto t = some_task();
+  const auto model = random_model<split_model>(9);
+  t.model = tp::tensors_of<split_model>(*model);
+  t.elsewhere = tp::locator({{3, 4}, 5, 6});
+  ASSERT_TRUE(t.elsewhere.add("h:1"));
+  const auto apart = messages::decompose(owner, t);
+  ASSERT_TRUE(apart);
+  EXPECT_EQ(apart->references().size(), 2u);
+  task got;
+  ASSERT_TRUE(messages::recompose(apart->references(), apart->body(), got));
+  EXPECT_EQ(got.elsewhere, t.elsewhere);
+}
+
+TEST(TensorDecomposer, ARunTimeListTravelsToo) {
+  publisher_of<net> owner;
+  std::vector<float> weights(10000), landed(10000);
+  weights[9999] = 3;
+  const std::uint64_t shape[] = {100, 100};
+  const std::uint64_t scalar = 1;
+  float bias = 2, bias_landed = 0;
+  const auto list = [&](float* w, float* b) {
+    const std::array views{tp::mutable_tensor_view{"w", tp::dtype::f32, shape, reinterpret_cast<std::byte*>(w)},
+                           tp::mutable_tensor_view{"b", tp::dtype::f32, {&scalar, 1}, reinterpret_cast<std::byte*>(b)}};
+    return std::move(*tp::dynamic_image::make(std::span<const tp::mutable_tensor_view>(views)));
+  };
+  const auto from = list(weights.data(), &bias);
+  auto to = list(landed.data(), &bias_landed);
+  list_task t{tp::tensors_of<tp::tensor_list>(from)};
+  connected_sessions<net> both;
+  std::jthread left([&] {
+    const auto apart = messages::send(both.left(), 1, t);
+    ASSERT_TRUE(apart);
+    EXPECT_EQ(apart->references().size(), 1u);
+    (void)both.left().serve(tp::until_settled_all(*apart), 30s);
+  });
+  list_task got{tp::tensors_of<tp::tensor_list>::into(to)};
+  ASSERT_TRUE(messages::receive(both.right(), got));
+  EXPECT_EQ(landed, weights);
+  EXPECT_EQ(bias_landed, bias);
+}
+
+}  // namespace

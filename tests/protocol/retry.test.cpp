@@ -1,0 +1,176 @@
+// How long a recipient waits before it tries again, and the cursor that it can keep.
+#include "support/pair.hpp"
+
+#include <tensorpull/protocol/resume_cursor.hpp>
+#include <tensorpull/protocol/retry.hpp>
+
+namespace {
+
+using namespace test;
+
+TEST(Retry, Delays_double_up_to_the_cap_and_are_spread_over_their_upper_half) {
+  tp::retry_schedule s({.retries = 10, .first_delay_ms = 100, .longest_delay_ms = 1000});
+  for (const std::uint64_t whole : {100u, 200u, 400u, 800u, 1000u, 1000u}) {
+    ASSERT_TRUE(s.failed());
+    EXPECT_EQ(s.delay_ms(0), whole);
+    EXPECT_GE(s.delay_ms(~std::uint64_t{0}), whole / 2);
+    EXPECT_LT(s.delay_ms(~std::uint64_t{0}), whole / 2 + 2);
+  }
+}
+TEST(Retry, Tries_are_counted_from_the_last_success) {
+  tp::retry_schedule s({.retries = 2});
+  for (int round = 0; round < 5; ++round) {
+    EXPECT_TRUE(s.failed());
+    EXPECT_TRUE(s.failed());
+    s.succeeded();
+  }
+  EXPECT_TRUE(s.failed());
+  EXPECT_TRUE(s.failed());
+  EXPECT_FALSE(s.failed());
+  EXPECT_FALSE(tp::retry_schedule({.retries = 0}).failed());
+}
+TEST(Retry, Extreme_policies_do_not_overflow) {
+  tp::retry_schedule s({.retries = ~0u, .first_delay_ms = ~0u, .longest_delay_ms = ~0u});
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_TRUE(s.failed());
+    EXPECT_LE(s.delay_ms(12345), ~0u);
+  }
+}
+TEST(Retry, T10_recipients_that_were_cut_off_together_come_back_apart) {
+  generator random(9);
+  std::vector<std::uint64_t> delays;
+  for (int i = 0; i < 64; ++i) {
+    tp::retry_schedule s({.first_delay_ms = 10'000});
+    s.failed();
+    delays.push_back(s.delay_ms(random()));
+  }
+  std::sort(delays.begin(), delays.end());
+  EXPECT_GT(delays.back() - delays.front(), 4'000u);
+  EXPECT_GT(std::unique(delays.begin(), delays.end()) - delays.begin(), 50);
+}
+
+TEST(ResumeCursor, Forty_eight_bytes_there_and_back) {
+  const tp::resume_cursor c{{1, ~0ull}, 3, 4, 5, 6};
+  const auto bytes = tp::encode(c);
+  EXPECT_EQ(bytes.size(), 48u);
+  EXPECT_EQ(*tp::decode_cursor(bytes), c);
+  EXPECT_FALSE(tp::decode_cursor(std::span(bytes).first(47)));
+  const std::array<std::byte, 48> nothing{};
+  EXPECT_EQ(tp::decode_cursor(nothing).error(), tp::errc::bad_frame);
+  auto no_version = c;
+  no_version.version = 0;
+  EXPECT_FALSE(tp::decode_cursor(tp::encode(no_version)));
+}
+
+/// A transfer over one connection after the other, each cut after `most` rounds.
+struct interrupted {
+  const model source = mixed_model().fill(1);
+  model mine = mixed_model();
+  pair p{cut{97}};
+  tp::land to{mine.destination()};
+  tp::ref_id ref = p.left.publish(source, {1, 2}, 1);
+};
+
+template <class Integrity>
+void expect_exact_over_reconnections(int rounds) {
+  interrupted x;
+  tp::pull_request request{.ref = {1, 2}};
+  request.recipient = {77};
+  transfer<tp::fixed_bytes<1024>, Integrity> t(x.to, request, {}, 1);
+  tp::no_transfer idle;
+  int connections = 0;
+  for (; !t.ended() && connections < 5000; ++connections) {
+    x.p.reconnect();
+    x.p.right.end.begin_pull();
+    for (int i = 0; i < rounds && !t.ended() && x.p.pump(idle, t); ++i) {
+    }
+    if (t.ended()) break;
+    x.p.right.end.end_pull(t);
+    t.restart();
+  }
+  ASSERT_TRUE(t.ended());
+  ASSERT_TRUE(t.outcome()) << to_string(t.outcome().error().code);
+  EXPECT_GT(connections, 1);
+  EXPECT_TRUE(x.mine.same_tensors(x.source) && x.mine.guards_intact());
+  EXPECT_EQ(x.p.left.status().acquired, 1u) << "one recipient, however often it came";
+  EXPECT_TRUE(x.p.left.references.settled({1, 2}));
+  // what a cut costs: what was on its way, and where chunks are checked one by one, the begun one
+  EXPECT_LE(x.p.left.status().bytes_sent, x.source.schema().image_bytes + static_cast<std::uint64_t>(connections) * 5 * 1024);
+}
+TEST(Transfer, T4_reconnections_lose_nothing_that_has_landed) {
+  for (const int rounds : {7, 9, 12, 17, 30}) {
+    expect_exact_over_reconnections<tp::image_digest>(rounds);
+    expect_exact_over_reconnections<tp::unverified>(rounds);
+  }
+  for (const int rounds : {18, 21, 27}) {  // at least a chunk each time
+    expect_exact_over_reconnections<tp::chunk_and_image_digest>(rounds);
+    expect_exact_over_reconnections<tp::chunk_digest>(rounds);
+  }
+}
+
+TEST(Transfer, A_cursor_resumes_in_another_program_and_is_not_believed_where_the_bytes_differ) {
+  const std::uint64_t all = mixed_model().schema().image_bytes;
+  for (const bool edited : {false, true})
+    for (const int rounds : {20, 45, 70}) {
+      interrupted x;
+      tp::resume_cursor kept;
+      {
+        tp::pull_request request{.ref = {1, 2}};
+        request.recipient = {5};
+        transfer<> t(x.to, request, {}, 1);
+        x.p.right.end.begin_pull();
+        tp::no_transfer idle;
+        for (int i = 0; i < rounds; ++i) x.p.pump(idle, t);
+        kept = t.cursor();
+        x.p.right.end.end_pull(t);
+      }
+      ASSERT_TRUE(kept) << rounds;
+      ASSERT_LT(kept.offset, all);
+      x.p.reconnect();
+      if (edited) x.mine.flip_first_byte();
+      tp::land to(x.mine.destination());
+      tp::pull_request request{.ref = {1, 2}};
+      request.recipient = {5};
+      transfer<> t(to, request, {}, 1);
+      const bool header_alone = kept.offset <= x.source.schema().header_bytes;
+      EXPECT_EQ(t.resume(kept), !edited || header_alone);
+      const auto sent_before = x.p.left.status().bytes_sent;
+      const auto done = x.p.pull(t);
+      ASSERT_TRUE(done) << to_string(done.error().code);
+      EXPECT_EQ(done->outcome, tp::outcome::completed);
+      EXPECT_TRUE(x.mine.same_tensors(x.source));
+      EXPECT_EQ(x.p.left.status().bytes_sent - sent_before, edited && !header_alone ? all : all - kept.offset);
+    }
+}
+
+TEST(Transfer, A_cursor_of_another_reference_version_or_schema_resumes_nothing) {
+  interrupted x;
+  tp::pull_request request{.ref = {1, 2}, .version = version_of(x.source)};
+  for (const auto& wrong : {tp::resume_cursor{}, tp::resume_cursor{{9, 9}, x.source.schema().fingerprint, version_of(x.source), 8, 0},
+                            tp::resume_cursor{{1, 2}, 1, version_of(x.source), 8, 0}, tp::resume_cursor{{1, 2}, x.source.schema().fingerprint, 4, 8, 0},
+                            tp::resume_cursor{{1, 2}, x.source.schema().fingerprint, version_of(x.source), ~0ull, 0}}) {
+    transfer<> t(x.to, request, {}, 1);
+    EXPECT_FALSE(t.resume(wrong));
+  }
+}
+
+TEST(Transfer, Reconnecting_to_another_version_is_stale_and_never_a_mix) {
+  interrupted x;
+  tp::pull_request request{.ref = {1, 2}};
+  request.recipient = {5};
+  transfer<> t(x.to, request, {}, 1);
+  x.p.right.end.begin_pull();
+  tp::no_transfer idle;
+  for (int i = 0; i < 40; ++i) x.p.pump(idle, t);
+  ASSERT_FALSE(t.ended());
+  const model other = mixed_model().fill(2);
+  x.p.right.end.end_pull(t);
+  x.p.reconnect();
+  x.p.left.publish(other);
+  t.restart();
+  const auto done = x.p.pull(t);
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error(), tp::errc::stale_version);
+}
+
+}  // namespace

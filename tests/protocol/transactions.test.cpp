@@ -1,0 +1,425 @@
+// Who is expected, what counts as an end, and what a transaction's outcome is. The clock is a number.
+#include "support/models.hpp"
+
+#include <tensorpull/integrity/policies.hpp>
+#include <tensorpull/protocol/owner.hpp>
+
+namespace {
+
+using namespace test;
+using kind = tp::message_kind;
+using tp::recipient_state;
+using tp::status;
+using tp::verdict;
+using owner = tp::owner<tp::xxhash_digest>;
+
+constexpr tp::ref_id id{1, 2}, other{3, 4};
+constexpr tp::recipient_id ada{11}, bob{12}, eve{13};
+
+struct Transactions : testing::Test {
+  model m = mixed_model().fill(1);
+  tp::owner_storage<4, 16> storage;
+  generator random{5};
+  owner o{storage, [this] { return random(); }};
+  std::uint64_t version = version_of(m);
+  std::vector<tp::settlement> settled;
+
+  tp::transaction_options counted(std::uint32_t n, std::uint32_t least = 0) {
+    tp::transaction_options t;
+    t.recipients = n;
+    t.least = least;
+    return t;
+  }
+  tp::transaction_options named(std::span<const tp::recipient_id> who) {
+    tp::transaction_options t;
+    t.named = who;
+    return t;
+  }
+  void publish(const tp::transaction_options& t, tp::ref_id as = id) { ASSERT_TRUE(o.publish(m.source(), version, true, as, t)); }
+  /// What drivers do after each step.
+  void deliver() {
+    tp::settlement s;
+    for (tp::callback<const tp::settlement&> tell; o.next_settled(s, tell);) {
+      settled.push_back(s);
+      if (tell) tell(s);
+    }
+  }
+  void at(std::uint64_t ms) {
+    o.advance(ms);
+    deliver();
+  }
+  tp::message ask(kind k, tp::recipient_id who, tp::ref_id ref = id) const {
+    tp::message q;
+    q.kind = k;
+    q.id = 7;
+    q.ref = ref;
+    q.recipient = who;
+    return q;
+  }
+  tp::pending_reply say(owner::link& l, const tp::message& q) {
+    tp::pending_reply r;
+    r.kind = kind::nothing;
+    o.handle(l, q, r);
+    deliver();
+    return r;
+  }
+  tp::pending_reply describe(owner::link& l, tp::recipient_id who, tp::ref_id ref = id) { return say(l, ask(kind::describe, who, ref)); }
+  tp::pending_reply pull(owner::link& l, std::uint64_t offset, std::uint32_t length, tp::ref_id ref = id) {
+    auto q = ask(kind::pull, {}, ref);
+    q.offset = offset;
+    q.length = length;
+    return say(l, q);
+  }
+  tp::pending_reply confirm(owner::link& l, tp::recipient_id who, std::uint64_t nonce, std::uint64_t digest, tp::ref_id ref = id) {
+    auto q = ask(kind::confirm, who, ref);
+    q.version = version;
+    q.nonce = nonce;
+    q.digest = digest;
+    q.flag = digest != 0;
+    return say(l, q);
+  }
+  /// Everything up to the confirmation; its nonce.
+  std::uint64_t take_all(owner::link& l, tp::recipient_id who, tp::ref_id ref = id) {
+    EXPECT_EQ(describe(l, who, ref).kind, kind::description);
+    return pull(l, 0, 1u << 30, ref).nonce;
+  }
+  status complete(owner::link& l, tp::recipient_id who, tp::ref_id ref = id) { return confirm(l, who, take_all(l, who, ref), version, ref).status; }
+  void cancel(owner::link& l, tp::recipient_id who, std::uint64_t nonce, std::uint32_t reason = 0) {
+    auto q = ask(kind::cancel, who);
+    q.nonce = nonce;
+    q.reason = reason;
+    say(l, q);
+  }
+  recipient_state state(tp::recipient_id who, tp::ref_id ref = id) {
+    const auto r = o.recipient_of(ref, who);
+    return r ? r->state : recipient_state::unseen;
+  }
+};
+
+TEST_F(Transactions, Named_recipients_complete_when_each_of_them_has_confirmed) {
+  const std::array who{ada, bob};
+  publish(named(who));
+  owner::link a, b;
+  EXPECT_EQ(state(ada), recipient_state::unseen);
+  EXPECT_EQ(complete(a, ada), status::ok);
+  EXPECT_FALSE(o.settled(id));
+  EXPECT_EQ(complete(b, bob), status::ok);
+  EXPECT_TRUE(o.settled(id));
+  ASSERT_EQ(settled.size(), 1u);
+  EXPECT_EQ(settled[0].verdict, verdict::completed);
+  EXPECT_EQ(settled[0].expected, 2u);
+  EXPECT_EQ(settled[0].counts.completed, 2u);
+  EXPECT_EQ(o.outcome_of(id)->verdict, verdict::completed);
+}
+
+TEST_F(Transactions, C5_an_absent_member_and_an_unlisted_one_do_not_certify) {
+  const std::array who{ada, bob};
+  auto t = named(who);
+  t.budgets.acquire_ms = 1000;
+  publish(t);
+  owner::link a, e;
+  EXPECT_EQ(complete(a, ada), status::ok);
+  EXPECT_EQ(complete(e, eve), status::ok) << "served all the same";
+  EXPECT_FALSE(o.settled(id));
+  at(1001);
+  ASSERT_EQ(settled.size(), 1u);
+  EXPECT_EQ(settled[0].verdict, verdict::failed);
+  EXPECT_EQ(settled[0].counts.completed, 1u);
+  EXPECT_EQ(settled[0].counts.absent, 1u);
+  EXPECT_EQ(settled[0].counts.unlisted, 1u);
+  EXPECT_EQ(state(bob), recipient_state::absent);
+}
+
+TEST_F(Transactions, Counted_recipients_unverified_ones_and_a_quorum) {
+  publish(counted(2));
+  owner::link a, b, c;
+  EXPECT_EQ(complete(a, ada), status::ok);
+  EXPECT_EQ(complete(a, ada), status::ok) << "the same again is no second";
+  EXPECT_FALSE(o.settled(id));
+  EXPECT_EQ(confirm(b, bob, take_all(b, bob), 0).status, status::ok);
+  ASSERT_EQ(settled.size(), 1u);
+  EXPECT_EQ(settled[0].verdict, verdict::completed_unverified);
+
+  publish(counted(3, 2));
+  complete(a, ada), complete(b, bob);
+  EXPECT_FALSE(o.settled(id));
+  cancel(c, eve, take_all(c, eve), 42);
+  ASSERT_EQ(settled.size(), 2u);
+  EXPECT_EQ(settled[1].verdict, verdict::quorum);
+  EXPECT_EQ(o.recipient_of(id, eve)->reason, 42u);
+
+  publish(counted(2, 2));
+  complete(a, ada);
+  cancel(b, bob, take_all(b, bob));
+  ASSERT_EQ(settled.size(), 3u);
+  EXPECT_EQ(settled[2].verdict, verdict::failed);
+}
+
+TEST_F(Transactions, An_unknown_number_never_certifies) {
+  publish(counted(0));
+  owner::link a;
+  for (std::uint64_t i = 1; i < 9; ++i) complete(a, {100 + i});
+  EXPECT_FALSE(o.settled(id));
+  ASSERT_TRUE(o.withdraw(id));
+  deliver();
+  ASSERT_EQ(settled.size(), 1u);
+  EXPECT_EQ(settled[0].verdict, verdict::withdrawn);
+  EXPECT_EQ(settled[0].counts.completed, 8u);
+  auto t = counted(0, 2);
+  t.budgets.transaction_idle_ms = 500;
+  publish(t);
+  complete(a, ada), complete(a, bob);
+  at(501);
+  EXPECT_EQ(settled.back().verdict, verdict::quorum);
+  t.least = 0;
+  publish(t);
+  complete(a, ada);
+  at(1100);
+  EXPECT_EQ(settled.back().verdict, verdict::uncertified);
+}
+
+TEST_F(Transactions, T1_a_recipient_that_vanishes_is_dropped_by_its_idle_budget_and_a_slow_one_is_not) {
+  auto t = counted(2);
+  t.budgets.recipient_idle_ms = 2000;
+  publish(t);
+  owner::link a, b;
+  describe(a, ada), pull(a, 0, 100);
+  describe(b, bob);
+  o.forget(a);
+  for (std::uint64_t now = 500; now <= 6000; now += 500) {  // bob takes 200 bytes a second
+    const auto r = pull(b, 0, 100);
+    ASSERT_NE(o.pin(r), nullptr);
+    o.unpin(r, 100);
+    at(now);
+    EXPECT_EQ(state(ada), now <= 2000 ? recipient_state::acquired : recipient_state::vanished) << now;
+    EXPECT_EQ(state(bob), recipient_state::acquired) << now;
+  }
+  EXPECT_EQ(complete(b, bob), status::ok);
+  ASSERT_EQ(settled.size(), 1u);
+  EXPECT_EQ(settled[0].verdict, verdict::failed);
+  EXPECT_EQ(settled[0].counts.vanished, 1u);
+  EXPECT_EQ(settled[0].counts.completed, 1u);
+}
+
+TEST_F(Transactions, Who_was_dropped_may_come_back_until_it_has_settled) {
+  auto t = counted(2);
+  t.budgets.recipient_idle_ms = 1000;
+  publish(t);
+  owner::link a, b, again;
+  describe(a, ada);
+  at(1500);
+  EXPECT_EQ(state(ada), recipient_state::vanished);
+  EXPECT_EQ(complete(again, ada), status::ok);
+  EXPECT_EQ(o.status_of(id)->vanished, 0u);
+  EXPECT_EQ(complete(b, bob), status::ok);
+  EXPECT_EQ(settled.back().verdict, verdict::completed);
+}
+
+TEST_F(Transactions, Several_references_settle_together_and_a_recipient_counts_as_its_worst) {
+  const auto t = o.open_transaction(counted(2));
+  ASSERT_TRUE(t);
+  ASSERT_TRUE(o.publish(m.source(), version, true, id, *t));
+  owner::link a, b;
+  EXPECT_EQ(complete(a, ada), status::ok) << "served before the transaction is sealed";
+  EXPECT_EQ(complete(b, bob), status::ok);
+  EXPECT_FALSE(o.settled(id));
+  ASSERT_TRUE(o.publish(m.source(), version, true, other, *t));
+  o.seal(*t);
+  deliver();
+  EXPECT_FALSE(o.settled(id));
+  EXPECT_EQ(complete(a, ada, other), status::ok);
+  EXPECT_EQ(confirm(b, bob, take_all(b, bob, other), version ^ 1, other).status, status::digest_mismatch);
+  ASSERT_EQ(settled.size(), 1u);
+  EXPECT_EQ(settled[0].references, 2u);
+  EXPECT_EQ(settled[0].verdict, verdict::failed);
+  EXPECT_EQ(settled[0].counts.completed, 1u);
+  EXPECT_EQ(settled[0].counts.failed, 1u);
+  EXPECT_TRUE(o.settled(id) && o.settled(other));
+  EXPECT_FALSE(o.publish(m.source(), version, true, id, *t)) << "a settled transaction takes nothing more";
+}
+
+TEST_F(Transactions, R9_R10_confirmations_repeated_late_lost_and_of_others) {
+  publish(counted(2));
+  owner::link a, b;
+  const auto nonce = take_all(a, ada);
+  EXPECT_EQ(confirm(b, bob, nonce, version).status, status::bad_request) << "of another's fetch";
+  EXPECT_EQ(confirm(a, ada, nonce + 1, version).status, status::bad_request);
+  o.forget(a);  // before the confirmation: it comes over another connection, which has not asked for anything
+  owner::link c;
+  EXPECT_EQ(confirm(c, ada, nonce, version).status, status::ok);
+  EXPECT_EQ(confirm(c, ada, nonce, version).status, status::ok) << "the answer may have been lost";
+  EXPECT_EQ(o.status_of(id)->completed, 1u);
+  EXPECT_EQ(complete(b, bob), status::ok);
+  ASSERT_EQ(settled.size(), 1u);
+  EXPECT_EQ(confirm(c, ada, nonce, version).status, status::ok) << "late, and still what it was";
+  EXPECT_EQ(confirm(c, ada, nonce, version ^ 1).status, status::digest_mismatch);
+  EXPECT_EQ(settled.size(), 1u);
+  EXPECT_EQ(o.outcome_of(id)->counts.completed, 2u);
+}
+
+TEST_F(Transactions, A_reconnected_recipient_goes_on_with_its_serve) {
+  publish(counted(1));
+  owner::link a;
+  const auto first = describe(a, ada);
+  pull(a, 0, 1000);
+  o.forget(a);
+  EXPECT_EQ(o.status_of(id)->lost, 1u);
+  owner::link b;
+  const auto again = describe(b, ada);
+  EXPECT_EQ(again.nonce, first.nonce);
+  EXPECT_EQ(o.status_of(id)->acquired, 1u);
+  owner::link half_open;  // the old connection is still there when the new one comes
+  EXPECT_EQ(describe(half_open, ada).nonce, first.nonce);
+  o.forget(b);
+  EXPECT_EQ(o.status_of(id)->lost, 1u) << "the recipient is not b's any more";
+  EXPECT_EQ(confirm(half_open, ada, pull(half_open, 1000, 1u << 30).nonce, version).status, status::ok);
+  EXPECT_EQ(settled.size(), 1u);
+}
+
+TEST_F(Transactions, R8_afterwards_only_those_who_completed_are_told_so) {
+  publish(counted(2));
+  owner::link a, b, e;
+  complete(a, ada);
+  describe(e, eve);
+  cancel(b, bob, take_all(b, bob));
+  ASSERT_EQ(settled.size(), 1u);
+  EXPECT_EQ(describe(a, ada).status, status::already_final);
+  for (auto* const l : {&b, &e}) EXPECT_EQ(describe(*l, l == &b ? bob : eve).status, status::withdrawn);
+  EXPECT_EQ(state(eve), recipient_state::unfinished);
+  EXPECT_EQ(confirm(e, eve, o.recipient_of(id, eve)->nonce, version).status, status::withdrawn);
+  EXPECT_EQ(settled[0].counts.completed, 1u) << "the outcome was a value";
+}
+
+TEST_F(Transactions, R11_a_cancelled_serve_stays_cancelled) {
+  publish(counted(2));
+  owner::link a;
+  const auto nonce = take_all(a, ada);
+  cancel(a, ada, nonce);
+  cancel(a, ada, nonce);
+  EXPECT_EQ(o.status_of(id)->cancelled, 1u);
+  EXPECT_EQ(confirm(a, ada, nonce, version).status, status::already_final);
+  EXPECT_EQ(o.status_of(id)->completed, 0u);
+}
+
+TEST_F(Transactions, T9_an_end_and_a_time_out_in_the_same_tick_are_one_end) {
+  for (const bool confirmed_first : {true, false}) {
+    auto t = counted(1);
+    t.budgets.recipient_idle_ms = 1000;
+    publish(t);
+    owner::link a;
+    const auto nonce = take_all(a, ada);
+    const std::size_t before = settled.size();
+    const std::uint64_t now = confirmed_first ? 5000 : 9000;
+    if (confirmed_first) confirm(a, ada, nonce, version);
+    at(now);
+    if (!confirmed_first) confirm(a, ada, nonce, version);
+    at(now);
+    ASSERT_EQ(settled.size(), before + 1);
+    EXPECT_EQ(settled.back().verdict, confirmed_first ? verdict::completed : verdict::failed);
+    EXPECT_EQ(settled.back().counts.final(), 1u);
+  }
+}
+
+TEST_F(Transactions, Publishing_again_ends_the_old_transaction_once_and_its_recipients_are_stale) {
+  publish(counted(2));
+  owner::link a;
+  const auto nonce = take_all(a, ada);
+  const auto old = version;
+  m.fill(9);
+  version = version_of(m);
+  publish(counted(1));
+  deliver();
+  ASSERT_EQ(settled.size(), 1u);
+  EXPECT_EQ(settled[0].verdict, verdict::withdrawn);
+  EXPECT_EQ(settled[0].counts.unfinished, 1u);
+  auto q = ask(kind::pull, {});
+  q.version = old;
+  q.length = 8;
+  EXPECT_EQ(say(a, q).status, status::stale);
+  version = old;
+  EXPECT_EQ(confirm(a, ada, nonce, old).status, status::stale);
+  version = version_of(m);
+  EXPECT_EQ(complete(a, ada), status::ok);
+  ASSERT_EQ(settled.size(), 2u);
+  EXPECT_EQ(settled[1].verdict, verdict::completed);
+}
+
+TEST_F(Transactions, Who_has_finished_is_remembered_within_bounds) {
+  owner::link a;
+  publish(counted(0));
+  for (std::uint64_t i = 1; i <= 1000; ++i) ASSERT_EQ(complete(a, {100 + i}), status::ok) << i;
+  EXPECT_EQ(o.status_of(id)->completed, 1000u) << "counts outlive the records";
+  std::array<tp::recipient_record, 64> all;
+  EXPECT_LE(o.recipients_of(id, all), 16u);
+}
+
+TEST_F(Transactions, Invented_identities_push_out_no_connected_recipient) {
+  publish(counted(0));
+  owner::link honest, attacker;
+  const auto nonce = take_all(honest, ada);
+  for (std::uint64_t i = 1; i <= 10'000; ++i) describe(attacker, {1'000 + i});
+  EXPECT_EQ(confirm(honest, ada, nonce, version).status, status::ok);
+  std::vector<owner::link> many(40);
+  std::size_t busy = 0;
+  for (std::size_t i = 0; i < many.size(); ++i) busy += describe(many[i], {50'000 + i}).status == status::busy;
+  EXPECT_GT(busy, 20u) << "more connections than records: the others are asked to wait";
+  for (auto& l : many) o.forget(l);
+  owner::link late;
+  EXPECT_EQ(complete(late, bob), status::ok);
+}
+
+TEST_F(Transactions, Tables_that_are_full_are_said_and_change_nothing) {
+  std::vector<tp::recipient_id> crowd;
+  for (std::uint64_t i = 1; i <= 17; ++i) crowd.push_back({i});
+  EXPECT_EQ(o.publish(m.source(), version, true, id, named(crowd)).error(), tp::errc::table_full);
+  EXPECT_EQ(settled.size(), 0u);
+  crowd.pop_back();
+  publish(named(crowd));
+  owner::link l;
+  EXPECT_EQ(describe(l, eve).kind, kind::description) << "eve is number 13";
+  EXPECT_EQ(describe(l, {99}).status, status::busy);
+}
+
+TEST_F(Transactions, Progress_events_come_in_order_and_are_not_masked_by_others) {
+  std::vector<tp::progress_event> seen;
+  auto watch = [&](const tp::progress_event& e) { seen.push_back(e); };
+  auto t = counted(2);
+  t.progress = watch;
+  t.progress_interval_ms = 100;
+  publish(t);
+  const auto drain = [&] {
+    tp::progress_event e;
+    for (tp::callback<const tp::progress_event&> tell; o.next_event(e, tell);) tell(e);
+  };
+  owner::link a, b;
+  describe(a, ada), describe(b, bob);
+  for (std::uint64_t now = 0; now <= 500; now += 10) {
+    const auto r = pull(a, now, 10);
+    ASSERT_NE(o.pin(r), nullptr);
+    o.unpin(r, 10);
+    at(now);
+    drain();
+  }
+  complete(a, ada);
+  drain();
+  cancel(b, bob, take_all(b, bob));
+  drain();
+  std::uint64_t last_bytes = 0, last_sequence = 0;
+  std::size_t active = 0;
+  std::vector<tp::progress_phase> of_bob;
+  for (const auto& e : seen) {
+    EXPECT_GT(e.sequence, last_sequence);
+    last_sequence = e.sequence;
+    if (e.recipient == bob) of_bob.push_back(e.phase);
+    if (e.recipient != ada) continue;
+    EXPECT_GE(e.bytes_done, last_bytes);
+    EXPECT_EQ(e.bytes_total, m.schema().image_bytes);
+    last_bytes = e.bytes_done;
+    active += e.phase == tp::progress_phase::active;
+  }
+  EXPECT_EQ(active, 5u) << "one each 100 ms";
+  EXPECT_EQ(of_bob, (std::vector{tp::progress_phase::started, tp::progress_phase::aborted}));
+  EXPECT_EQ(seen.back().phase, tp::progress_phase::aborted);
+}
+
+}  // namespace

@@ -1,0 +1,106 @@
+// Every allocation that the library makes may fail: a clean error, and nothing is kept.
+#include <tensorpull/tensorpull.hpp>
+#include <tensorpull/testing/failing_allocation.hpp>
+#include <tensorpull/testing/guarded_tensors.hpp>
+#include <tensorpull/testing/simulated_network.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <new>
+
+using tensorpull::testing::failing_allocation;
+
+namespace {
+thread_local long live = 0;
+void* take(void* p) noexcept {
+  live += p != nullptr ? 1 : 0;
+  return p;
+}
+/// Out of line: the compiler would otherwise see `new` beside std::free and take it for a mistake.
+[[gnu::noinline]] void give(void* p) noexcept {
+  live -= p != nullptr ? 1 : 0;
+  std::free(p);
+}
+void* aligned(std::size_t n, std::align_val_t a) noexcept {
+  const auto to = static_cast<std::size_t>(a);
+  return take(std::aligned_alloc(to, (n + to - 1) / to * to));
+}
+}  // namespace
+
+void* operator new(std::size_t n, const std::nothrow_t&) noexcept { return failing_allocation::fails_now() ? nullptr : take(std::malloc(n)); }
+void* operator new(std::size_t n) {
+  if (void* const p = operator new(n, std::nothrow)) return p;
+  throw std::bad_alloc();
+}
+void* operator new(std::size_t n, std::align_val_t a, const std::nothrow_t&) noexcept { return failing_allocation::fails_now() ? nullptr : aligned(n, a); }
+void* operator new(std::size_t n, std::align_val_t a) {
+  if (void* const p = operator new(n, a, std::nothrow)) return p;
+  throw std::bad_alloc();
+}
+void operator delete(void* p) noexcept { give(p); }
+void operator delete(void* p, std::size_t) noexcept { give(p); }
+void operator delete(void* p, std::align_val_t) noexcept { give(p); }
+void operator delete(void* p, std::size_t, std::align_val_t) noexcept { give(p); }
+
+namespace {
+
+using namespace tensorpull;
+using namespace tensorpull::testing;
+using net = pipeline<tensor_list, simulated, fixed_bytes<256>>;
+
+TEST(FailingAllocation, Only_the_nth_fails_and_all_are_counted) {
+  for (std::uint64_t n = 0; n < 4; ++n) {
+    const failing_allocation fails(n);
+    for (std::uint64_t i = 1; i <= 3; ++i) {
+      int* const p = new (std::nothrow) int(1);
+      EXPECT_EQ(p == nullptr, i == n);
+      delete p;
+    }
+    EXPECT_EQ(fails.count(), 3u);
+    EXPECT_EQ(fails.happened(), n != 0);
+  }
+}
+
+/// Publishes what it is given and opens a connection: everything that allocates before a transfer.
+result<void> set_up(std::span<const mutable_tensor_view> views) {
+  auto image = dynamic_image::make(views);
+  if (!image) return failure(image.error());
+  publisher<net::parts> owner;
+  const auto borrowed = owner.add_tensors(*image, {.recipients = 1});
+  if (!borrowed) return failure(borrowed.error());
+  const auto kept = owner.add_tensors(std::move(*image), {.recipients = 1});
+  return kept ? result<void>() : failure(kept.error());
+}
+TEST(FailingAllocation, Q1_whichever_allocation_of_publishing_fails_it_is_an_error_and_nothing_is_kept) {
+  std::array<std::byte, 64> memory{};
+  const std::array<std::uint64_t, 1> shape{16};
+  const std::array<mutable_tensor_view, 1> views{{{"w", dtype::f32, shape, memory.data()}}};
+  std::uint64_t failures = 0;
+  for (std::uint64_t n = 1;; ++n) {
+    ASSERT_LT(n, 100u);
+    const long before = live;
+    const failing_allocation fails(n);
+    const auto done = set_up(views);
+    EXPECT_EQ(live, before) << n;
+    if (!fails.happened()) {
+      EXPECT_TRUE(done);
+      break;
+    }
+    ++failures;
+    ASSERT_FALSE(done) << n;
+    EXPECT_EQ(done.error(), errc::out_of_memory);
+  }
+  EXPECT_GE(failures, 2u);
+}
+TEST(FailingAllocation, Q1_a_session_without_memory_is_an_error) {
+  virtual_clock clock;
+  auto both = connect_simulated(clock, {}, seeded_random(1));
+  const failing_allocation fails(1);
+  EXPECT_EQ(net::session::over(std::move(both.left)).error(), errc::out_of_memory);
+  std::byte b;
+  const std::span<std::byte> one(&b, 1);
+  EXPECT_EQ(both.right.read_some({&one, 1}).status, io_status::closed) << "the stream was not kept";
+}
+
+}  // namespace

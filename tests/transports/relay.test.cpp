@@ -1,0 +1,301 @@
+// A middle party between an owner and a recipient, each on a thread of its own, over TCP.
+#include "support/allocation_counter.hpp"
+
+#include "network.hpp"
+#include "support/frames.hpp"
+
+#include <tensorpull/transports/relay.hpp>
+#include <tensorpull/transports/tcp_listener.hpp>
+
+#include <functional>
+
+namespace {
+
+using namespace test;
+using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::tcp>;
+using link = tp::relay_link<net::parts, tp::posix_stream>;
+constexpr std::size_t buffer_bytes = 16'384;
+
+/// A middle party that serves one recipient after the other, each over an upstream connection of its own.
+class middle {
+ public:
+  middle(std::uint16_t origin, const tp::reference& ref, std::size_t buffer = buffer_bytes) : listener_(std::move(*tp::tcp_listener::open("127.0.0.1:0"))) {
+    thread_ = std::jthread([this, origin, ref, buffer](std::stop_token stop) {
+      std::vector<std::byte> chunk(buffer);
+      while (auto recipient = listener_.accept(60s, stop)) {
+        auto up = tp::tcp_connect(local(origin), std::chrono::steady_clock::now() + 10s);
+        ASSERT_TRUE(up);
+        link upstream(std::move(*up));
+        outcomes.push_back(tp::relay<net::parts>(upstream, *recipient, ref, chunk, {30s, stop}));
+      }
+    });
+  }
+  std::uint16_t port() const { return listener_.port(); }
+  void stop() { thread_.request_stop(), thread_.join(); }
+  std::vector<tp::result<tp::relayed>> outcomes;
+
+ private:
+  tp::tcp_listener listener_;
+  std::jthread thread_;
+};
+
+struct origin {
+  explicit origin(std::uint32_t recipients = 1) : model(random_model<mlp>(7)) {
+    auto opened = net::downloader::open();
+    EXPECT_TRUE(opened);
+    owner.emplace(std::move(*opened));
+    ref = *owner->add_tensors(*model, {.recipients = recipients});
+    run.emplace(*owner);
+  }
+  std::unique_ptr<mlp> model;
+  std::optional<net::downloader> owner;
+  tp::reference ref;
+  std::optional<serving> run;
+};
+
+TEST(Relay, TheRecipientGetsTheOriginsBytesInChunksOfTheBuffer) {
+  origin o;
+  middle m(o.owner->port(), o.ref);
+  const auto mine = blank<mlp>();
+  const auto done = net::download_tensors(local(m.port()), o.ref, *mine);
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_EQ(done->outcome, tp::outcome::completed);
+  EXPECT_EQ(done->version, o.ref.version);
+  EXPECT_EQ(done->digest, o.ref.version);
+  EXPECT_EQ(done->chunks, (done->bytes + buffer_bytes - 1) / buffer_bytes) << "no chunk is longer than the buffer";
+  EXPECT_TRUE(same(*mine, *o.model));
+  o.run->stop();
+  const auto status = *o.owner->status_of(o.ref);
+  EXPECT_EQ(status.completed, 1u);
+  EXPECT_EQ(status.final(), 1u);
+  m.stop();
+  ASSERT_EQ(m.outcomes.size(), 1u);
+  ASSERT_TRUE(m.outcomes[0]) << to_string(m.outcomes[0].error().code);
+  EXPECT_EQ(m.outcomes[0]->completed, 1u);
+  EXPECT_EQ(m.outcomes[0]->bytes, done->bytes);
+  EXPECT_EQ(m.outcomes[0]->chunks, done->chunks);
+}
+
+TEST(Relay, EveryRecipientCountsAtTheOrigin) {
+  origin o(3);
+  middle m(o.owner->port(), o.ref);
+  for (int i = 0; i < 3; ++i) {
+    const auto mine = blank<mlp>();
+    ASSERT_TRUE(net::download_tensors(local(m.port()), o.ref, *mine));
+    EXPECT_TRUE(same(*mine, *o.model));
+  }
+  o.run->stop();
+  EXPECT_TRUE(o.owner->settled(o.ref));
+  EXPECT_EQ(o.owner->status_of(o.ref)->completed, 3u);
+}
+
+TEST(Relay, TheOriginHearsOfARecipientThatVanished) {
+  origin o;
+  middle m(o.owner->port(), o.ref, 1024);
+  std::stop_source stop;
+  struct impatient : tp::land {
+    impatient(const tp::destination_view& to, std::stop_source& s) : land(to), stop(s) {}
+    tp::result<void> chunk(std::uint64_t, std::uint64_t) noexcept { return ++n == 5 ? tp::failure(tp::errc::disk_full) : tp::result<void>{}; }
+    std::stop_source& stop;
+    int n = 0;
+  };
+  const auto mine = blank<mlp>();
+  impatient to(tp::raw_tensors<mlp>::destination(*mine), stop);
+  EXPECT_EQ(net::pull(local(m.port()), o.ref, to).error().code, tp::errc::disk_full);
+  // the farewell needs a moment; nothing else can happen
+  for (int i = 0; i < 200 && m.outcomes.empty(); ++i) std::this_thread::sleep_for(20ms);
+  m.stop();
+  o.run->stop();
+  const auto status = *o.owner->status_of(o.ref);
+  EXPECT_EQ(status.completed, 0u);
+  EXPECT_EQ(status.cancelled + status.lost, 1u);
+}
+
+TEST(Relay, ARefusalIsTheOriginsAndAnotherReferenceIsNone) {
+  origin o(0);
+  middle m(o.owner->port(), o.ref);
+  const auto mine = blank<mlp>();
+  EXPECT_EQ(net::download_tensors(local(m.port()), {{9, 9}, 0, 0}, *mine).error().code, tp::errc::unknown_reference);
+  EXPECT_EQ(net::download_tensors(local(m.port()), {o.ref.id, 5, 0}, *mine).error().code, tp::errc::stale_version);
+  using other_net = tp::pipeline<tp::raw_tensors<tiny>, tp::fixed_bytes<64_KiB>, tp::tcp>;
+  const auto other = blank<tiny>();
+  const auto differs = other_net::download_tensors(local(m.port()), o.ref, *other);
+  EXPECT_EQ(differs.error().code, tp::errc::schema_mismatch);
+  EXPECT_FALSE(differs.error().name.empty()) << "schema pages pass too";
+  const std::string_view names[] = {"hidden.b"};
+  const std::uint64_t shape[] = {128};
+  float b[128];
+  const tp::mutable_tensor_view view{"hidden.b", tp::dtype::f32, shape, reinterpret_cast<std::byte*>(b)};
+  auto image = tp::dynamic_image::make(std::span(&view, 1));
+  tp::land to(image->destination());
+  const auto part = net::pull(local(m.port()), o.ref, to, {.tensors = names});
+  ASSERT_TRUE(part) << to_string(part.error().code);
+  EXPECT_EQ(std::memcmp(b, o.model->hidden.b, sizeof b), 0);
+}
+
+TEST(Relay, AnOwnerBehindNatIsReachedOverItsOwnConnection) {
+  const auto model = random_model<mlp>(3);
+  auto outside = tp::tcp_listener::open("127.0.0.1:0"), inside = tp::tcp_listener::open("127.0.0.1:0");
+  ASSERT_TRUE(outside && inside);
+  std::jthread owner([&] {
+    auto s = net::session::connect(local(inside->port()));
+    ASSERT_TRUE(s);
+    const auto ref = s->add_tensors(*model, {.recipients = 2});
+    ASSERT_TRUE(ref);
+    ASSERT_TRUE(s->send(1, {&*ref, 1}, {}));
+    EXPECT_TRUE(s->serve(tp::until_settled(*ref), 60s));
+    EXPECT_EQ(s->status_of(*ref)->completed, 2u) << "the middle party and whom it relays to are two recipients";
+    (void)s->receive(60s);  // until the middle party hangs up
+  });
+  auto accepted = inside->accept(60s);
+  ASSERT_TRUE(accepted);
+  auto up = net::session::over(std::move(*accepted));
+  const auto said = up->receive(60s);
+  ASSERT_TRUE(said);
+  const tp::reference ref = said->references[0];
+
+  const auto mine = blank<mlp>();
+  std::jthread recipient([&] {
+    const auto done = net::download_tensors(local(outside->port()), ref, *mine);
+    ASSERT_TRUE(done) << to_string(done.error().code);
+    EXPECT_EQ(done->outcome, tp::outcome::completed);
+  });
+  auto stream = outside->accept(60s);
+  ASSERT_TRUE(stream);
+  std::vector<std::byte> chunk(buffer_bytes);
+  const auto done = tp::relay<net::parts>(*up, *stream, ref, chunk, {30s, {}});
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_EQ(done->completed, 1u);
+  recipient.join();
+  EXPECT_TRUE(same(*mine, *model));
+  // the same session still pulls for itself: answers to the relay's requests and to its own are told apart
+  const auto own = blank<mlp>();
+  const auto again = up->download_tensors(ref, *own);
+  ASSERT_TRUE(again) << to_string(again.error().code);
+  EXPECT_TRUE(same(*own, *model));
+}
+
+tp::message answer_to(const tp::message& asked, tp::message_kind kind) {
+  tp::message m;
+  m.kind = kind;
+  m.id = asked.id;
+  m.ref = {1, 2};
+  m.version = 3;
+  m.nonce = 4;
+  return m;
+}
+
+/// An origin that answers the first description well, and the pull that came with it as `lie` says.
+tp::result<tp::relayed> relay_from_liar(std::function<std::vector<std::byte>(std::uint32_t pull_id)> lie) {
+  raw_listener origin, outside;
+  auto up = tp::tcp_connect(local(origin.port()), std::chrono::steady_clock::now() + 10s);
+  link upstream(std::move(*up));
+  raw_peer liar = origin.accept();
+  auto recipient = tp::tcp_connect(local(outside.port()), std::chrono::steady_clock::now() + 10s);
+  raw_peer stream = outside.accept();
+  std::jthread pulling([&] {
+    const auto mine = blank<mlp>();
+    EXPECT_FALSE((tp::pull_once<net::parts, tp::posix_stream>(*recipient, tp::reference{{1, 2}, 0, 0}, *std::make_unique<tp::land>(tp::raw_tensors<mlp>::destination(*mine)))));
+  });
+  std::jthread lying([&] {
+    std::vector<std::byte> asked = liar.hear(1);
+    const auto more = liar.hear(16 + 8 * 8 - 1);
+    tp::message first;
+    first.id = 1;
+    auto d = answer_to(first, tp::message_kind::description);
+    const auto& schema = tp::raw_tensors<mlp>::schema();
+    d.fingerprint = schema.fingerprint, d.image_bytes = schema.image_bytes, d.data_start = schema.header_bytes, d.tensors = schema.tensor_count;
+    d.length = 1 << 20, d.window = 4, d.flag = true;
+    liar.say(encode(d).bytes());
+    liar.say(lie(2));
+  });
+  std::vector<std::byte> chunk(buffer_bytes);
+  auto done = tp::relay<net::parts>(upstream, stream.stream(), {{1, 2}, 0, 0}, chunk, {20s, {}});
+  stream.reset();
+  return done;
+}
+std::vector<std::byte> chunk_frame(std::uint32_t id, std::uint32_t length) {
+  tp::message asked;
+  asked.id = id;
+  auto m = answer_to(asked, tp::message_kind::chunk);
+  m.length = length;
+  std::vector<std::byte> frame(static_cast<std::size_t>(tp::detail::payload_prefix::frame_bytes(length)));
+  tp::detail::payload_prefix::write(m, std::span(frame).first<80>());
+  return frame;
+}
+
+TEST(Relay, AnOriginCannotWriteBehindTheBufferNorAnswerWhatWasNotAsked) {
+  const auto longer = relay_from_liar([](std::uint32_t id) { return chunk_frame(id, buffer_bytes + 1); });
+  EXPECT_EQ(to_string(longer.error().code), to_string(tp::errc::wrong_payload));
+  const auto empty = relay_from_liar([](std::uint32_t id) { return chunk_frame(id, 0); });
+  EXPECT_EQ(to_string(empty.error().code), to_string(tp::errc::wrong_payload));
+  const auto unasked = relay_from_liar([](std::uint32_t id) { return chunk_frame(id + 50, 64); });
+  EXPECT_EQ(to_string(unasked.error().code), to_string(tp::errc::unexpected_message));
+  const auto to_description = relay_from_liar([](std::uint32_t) {
+    tp::message first;
+    first.id = 1;
+    const auto f = encode(answer_to(first, tp::message_kind::confirmed));
+    return std::vector<std::byte>(f.bytes().begin(), f.bytes().end());
+  });
+  EXPECT_EQ(to_string(to_description.error().code), to_string(tp::errc::unexpected_message)) << "answered already";
+}
+
+TEST(Relay, ARecipientCanOnlyAsk) {
+  origin o;
+  tp::message letter;
+  letter.kind = tp::message_kind::application;
+  const auto text = encode(letter), answer = encode(answer_to({}, tp::message_kind::description));
+  const std::vector<std::byte> garbage(64, std::byte{0xff});
+  for (const std::span<const std::byte> said : {text.bytes(), answer.bytes(), std::span<const std::byte>(garbage)}) {
+    raw_listener outside;
+    auto client = tp::tcp_connect(local(outside.port()), std::chrono::steady_clock::now() + 10s);
+    raw_peer peer(std::move(*client)), stream = outside.accept();
+    peer.say(said);
+    auto up = tp::tcp_connect(local(o.owner->port()), std::chrono::steady_clock::now() + 10s);
+    link upstream(std::move(*up));
+    std::vector<std::byte> chunk(buffer_bytes);
+    EXPECT_FALSE(tp::relay<net::parts>(upstream, stream.stream(), o.ref, chunk, {20s, {}}));
+  }
+  o.run->stop();
+  EXPECT_EQ(o.owner->status_of(o.ref)->acquired, 0u);
+}
+
+TEST(Relay, MemoryIsOneChunkBufferAndNothingIsAllocated) {
+  using big = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<1_MiB>, tp::tcp>;
+  static_assert(sizeof(tp::relay_machine<tp::capnp_framing>) <= 24 * 1024);
+  static_assert(sizeof(link) <= 8 * 1024);
+  auto opened = big::downloader::open();
+  const auto model = random_model<large>(1), mine = blank<large>();
+  const auto ref = opened->add_tensors(*model, {.recipients = 2});
+  serving run(*opened);
+  auto listener = tp::tcp_listener::open("127.0.0.1:0");
+  std::vector<std::byte> chunk(64 * 1024);
+  std::vector<std::jthread> recipients;
+  for (int i = 0; i < 2; ++i) {
+    std::atomic<bool> go{false};
+    std::jthread recipient([&] {
+      while (!go) std::this_thread::yield();
+      const auto done = big::download_tensors(local(listener->port()), *ref, *mine);
+      EXPECT_TRUE(done);
+    });
+    auto up = tp::tcp_connect(local(opened->port()), std::chrono::steady_clock::now() + 10s);
+    ASSERT_TRUE(up);
+    link upstream(std::move(*up));
+    go = true;
+    auto stream = listener->accept(60s);
+    ASSERT_TRUE(stream);
+    const allocation_watch watch;
+    const auto done = tp::relay<big::parts>(upstream, *stream, *ref, chunk);
+    ASSERT_TRUE(done);
+    EXPECT_EQ(done->chunks, (done->bytes + chunk.size() - 1) / chunk.size());
+    // the owner's thread accepts and keeps one connection, which is not the relay's; 192 chunks would make 192
+    EXPECT_LE(watch.count(), 100u);
+    if (i == 1) {
+      EXPECT_LE(watch.count(), 8u);
+    }
+    recipient.join();
+  }
+  EXPECT_TRUE(same(*mine, *model));
+}
+
+}  // namespace

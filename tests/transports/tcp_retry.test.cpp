@@ -1,0 +1,275 @@
+// Connections that are lost, time out and come back; owners that restart; recipients that give up and say why.
+#include "network.hpp"
+
+#include <atomic>
+
+namespace {
+
+using namespace test;
+using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<16_KiB>, tp::tcp>;
+constexpr tp::retry_policy quick{.retries = 3, .first_delay_ms = 5, .longest_delay_ms = 20};
+
+/// Stands between a recipient and an owner; what it does with each connection is the test's.
+class middle {
+ public:
+  /// `most(n)`: bytes of answers that the n-th connection carries before it is cut; 0: it stays silent.
+  template <class Most>
+  middle(std::atomic<std::uint16_t>& owner, Most most) : thread_([this, &owner, most](std::stop_token stop) {
+    while (!stop.stop_requested()) {
+      pollfd p{listener_.native_handle(), POLLIN, 0};
+      if (::poll(&p, 1, 20) <= 0) continue;
+      raw_peer client = listener_.accept();
+      const std::size_t n = connections_++;
+      carry(stop, std::move(client), owner, most(n));
+    }
+  }) {}
+  std::uint16_t port() const { return listener_.port(); }
+  std::size_t connections() const { return connections_; }
+
+ private:
+  static void carry(std::stop_token stop, raw_peer client, std::atomic<std::uint16_t>& owner_port, std::size_t most) {
+    std::vector<std::byte> piece(4096);
+    const std::array<std::span<std::byte>, 1> in{piece};
+    if (most == 0) {
+      while (!stop.stop_requested()) {
+        const auto io = client.stream().read_some(in);
+        if (io.status == tp::io_status::closed || io.status == tp::io_status::failed) return;
+        client.stream().wait(true, false, 5ms);
+      }
+      return;
+    }
+    raw_peer owner(owner_port);
+    for (std::size_t carried = 0; !stop.stop_requested();) {
+      const auto asked = client.stream().read_some(in);
+      if (asked.status == tp::io_status::closed || asked.status == tp::io_status::failed) return;
+      if (asked.bytes > 0 && !owner.say(std::span(piece).first(asked.bytes))) return;
+      const auto answered = owner.stream().read_some(in);
+      const std::size_t n = std::min(answered.bytes, most - carried);
+      if (n > 0 && !client.say(std::span(piece).first(n))) return;
+      if ((carried += n) == most || answered.status == tp::io_status::closed) return;
+      if (asked.bytes + answered.bytes == 0) client.stream().wait(true, false, 1ms);
+    }
+  }
+  raw_listener listener_;
+  std::atomic<std::size_t> connections_{0};
+  std::jthread thread_;
+};
+
+constexpr std::size_t uncut = ~std::size_t{0};
+
+struct running {
+  std::unique_ptr<mlp> source = random_model<mlp>(1);
+  tp::result<net::downloader> owner = net::downloader::open();
+  tp::reference ref;
+  std::atomic<std::uint16_t> port;
+  std::optional<serving> server;
+  explicit running(const tp::publish_options& o = {}) : ref(*owner->add_tensors(*source, o)), port(owner->port()) { server.emplace(*owner); }
+};
+
+TEST(TcpRetry, T4_a_transfer_survives_many_cuts_and_sends_at_most_one_chunk_again_for_each) {
+  running r({.recipients = 1});
+  generator random(3);
+  middle m(r.port, [&](std::size_t) { return 30'000 + static_cast<std::size_t>(random.below(40'000)); });
+  const auto mine = blank<mlp>();
+  const auto done = net::download_tensors(local(m.port()), r.ref, *mine, {.per_request_timeout = 60s, .window = 1, .retry = quick});
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_EQ(done->outcome, tp::outcome::completed);
+  EXPECT_TRUE(same(*mine, *r.source));
+  EXPECT_GT(m.connections(), 5u) << "many more than the retries in a row";
+  r.server->stop();
+  EXPECT_LE(r.owner->status_of(r.ref)->bytes_sent, done->bytes + m.connections() * 16_KiB);
+  EXPECT_EQ(r.owner->status_of(r.ref)->acquired, 1u);
+  EXPECT_EQ(r.owner->outcome_of(r.ref)->verdict, tp::verdict::completed);
+}
+
+TEST(TcpRetry, One_and_several_timeouts_then_recovery_and_the_count_starts_anew_after_a_success) {
+  running r;
+  // after each part: its cut, silence, silence: three failures in a row and no more
+  const std::array<std::size_t, 7> plan{0, 0, 100'000, 0, 0, 100'000, uncut};
+  middle m(r.port, [plan](std::size_t n) { return n == 0 ? 20'000 : plan[std::min(n - 1, plan.size() - 1)]; });
+  const auto mine = blank<mlp>();
+  const auto done = net::download_tensors(local(m.port()), r.ref, *mine, {.per_request_timeout = 300ms, .retry = quick});
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_TRUE(same(*mine, *r.source));
+  EXPECT_EQ(m.connections(), plan.size() + 1);
+}
+
+TEST(TcpRetry, Retries_exhausted_and_no_retries) {
+  running r;
+  middle silent(r.port, [](std::size_t) { return std::size_t{0}; });
+  const auto mine = blank<mlp>();
+  EXPECT_EQ(net::download_tensors(local(silent.port()), r.ref, *mine, {.per_request_timeout = 50ms, .retry = quick}).error(), tp::errc::timed_out);
+  EXPECT_EQ(silent.connections(), 4u);
+  EXPECT_EQ(net::download_tensors(local(silent.port()), r.ref, *mine, {.per_request_timeout = 50ms, .retry = {.retries = 0}}).error(), tp::errc::timed_out);
+  EXPECT_EQ(silent.connections(), 5u);
+}
+
+TEST(TcpRetry, An_error_that_no_try_gets_past_fails_at_once) {
+  running r;
+  middle m(r.port, [](std::size_t) { return uncut; });
+  const auto mine = blank<mlp>();
+  EXPECT_EQ(net::download_tensors(local(m.port()), tp::ref_id{7, 7}, *mine, {.per_request_timeout = 60s, .retry = quick}).error(), tp::errc::unknown_reference);
+  EXPECT_EQ(m.connections(), 1u);
+  const auto start = std::chrono::steady_clock::now();
+  raw_listener* gone = new raw_listener;
+  const auto port = gone->port();
+  delete gone;
+  EXPECT_EQ(net::download_tensors(local(port), r.ref, *mine, {.retry = {.first_delay_ms = 60'000}}).error(), tp::errc::connection_failed);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 30s);
+}
+
+TEST(TcpRetry, An_owner_that_restarts_with_the_same_bytes_is_gone_on_with_and_one_that_forgot_is_named) {
+  for (const bool remembers : {true, false}) {
+    running first({.id = {5, 6}});
+    auto second = net::downloader::open();
+    if (remembers) {
+      ASSERT_TRUE(second->add_tensors(*first.source, {.id = {5, 6}}));
+    }
+    serving server(*second);
+    middle m(first.port, [&](std::size_t n) {
+      if (n == 0) return std::size_t{150'000};
+      first.server.reset();
+      first.port = second->port();
+      return uncut;
+    });
+    const auto mine = blank<mlp>();
+    const auto done = net::download_tensors(local(m.port()), first.ref, *mine, {.per_request_timeout = 60s, .retry = quick});
+    server.stop();
+    if (remembers) {
+      ASSERT_TRUE(done) << to_string(done.error().code);
+      EXPECT_TRUE(same(*mine, *first.source));
+      EXPECT_LT(second->status_of({{5, 6}})->bytes_sent, done->bytes - 100'000) << "what had landed was not sent again";
+    } else {
+      EXPECT_EQ(done.error(), tp::errc::unknown_reference);
+      EXPECT_GT(done.error().at, 0u);
+    }
+  }
+}
+
+TEST(TcpRetry, T8_an_abort_in_back_off_is_heard_at_once) {
+  running r;
+  middle m(r.port, [](std::size_t) { return std::size_t{20'000}; });
+  std::stop_source stop;
+  std::jthread later([&] {
+    while (m.connections() == 0) std::this_thread::sleep_for(5ms);
+    std::this_thread::sleep_for(100ms);
+    stop.request_stop();
+  });
+  const auto mine = blank<mlp>();
+  const auto start = std::chrono::steady_clock::now();
+  const auto done = net::download_tensors(local(m.port()), r.ref, *mine, {.per_request_timeout = 60s, .stop = stop.get_token(), .retry = {.first_delay_ms = 60'000}});
+  EXPECT_EQ(done.error(), tp::errc::cancelled);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 20s);
+}
+
+/// Asks to stop once so many bytes have landed.
+struct stopping : tp::land {
+  std::stop_source* source;
+  stopping(mlp& m, std::stop_source& s) : tp::land(tp::raw_tensors<mlp>::destination(m)), source(&s) {}
+  tp::result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
+    if (offset + bytes.size() >= 100'000) source->request_stop();
+    return tp::land::commit(offset, bytes);
+  }
+};
+
+TEST(TcpRetry, The_owner_hears_of_an_abort_and_its_reason_and_the_cursor_goes_on_later) {
+  running r({.recipients = 2});
+  const auto mine = blank<mlp>();
+  std::stop_source stop;
+  stopping to(*mine, stop);
+  const std::uint32_t reason = 42;
+  tp::resume_cursor cursor;
+  std::vector<tp::progress_event> seen;
+  auto watch = [&](const tp::progress_event& e) { seen.push_back(e); };
+  const tp::recipient_id me{99};
+  tp::pull_options options{.per_request_timeout = 60s, .stop = stop.get_token(), .stop_reason = &reason, .recipient = me, .cursor = &cursor, .progress = watch, .progress_interval = 0ms};
+  EXPECT_EQ(net::pull(local(r.port), r.ref, to, options).error(), tp::errc::cancelled);
+  ASSERT_TRUE(cursor);
+  EXPECT_GE(cursor.offset, 100'000u);
+  ASSERT_GE(seen.size(), 3u);
+  EXPECT_EQ(seen.front().phase, tp::progress_phase::started);
+  EXPECT_EQ(seen.back().phase, tp::progress_phase::aborted);
+  for (std::size_t i = 1; i < seen.size(); ++i) {
+    EXPECT_EQ(seen[i].sequence, seen[i - 1].sequence + 1);
+    EXPECT_GE(seen[i].bytes_done, seen[i - 1].bytes_done);
+  }
+  for (int i = 0; i < 200; ++i) {
+    r.server->stop();
+    if (r.owner->status_of(r.ref)->cancelled == 1) break;
+    r.server.emplace(*r.owner);
+    std::this_thread::sleep_for(10ms);
+  }
+  ASSERT_EQ(r.owner->status_of(r.ref)->cancelled, 1u);
+  EXPECT_EQ(r.owner->recipient_of(r.ref, me)->reason, 42u);
+  const auto sent = r.owner->status_of(r.ref)->bytes_sent;
+  r.server.emplace(*r.owner);
+
+  seen.clear();
+  const auto kept = cursor;
+  const auto done = net::download_tensors(local(r.port), r.ref, *mine, {.per_request_timeout = 60s, .recipient = me, .cursor = &cursor, .progress = watch});
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_TRUE(same(*mine, *r.source));
+  EXPECT_EQ(cursor.offset, done->bytes);
+  EXPECT_EQ(cursor.digest, done->digest);
+  ASSERT_EQ(seen.size(), 2u);
+  EXPECT_EQ(seen.back().phase, tp::progress_phase::completed);
+  EXPECT_EQ(seen.back().tensors_done, seen.back().tensors_total);
+  r.server->stop();
+  EXPECT_EQ(r.owner->status_of(r.ref)->bytes_sent - sent, done->bytes - kept.offset);
+  EXPECT_EQ(r.owner->status_of(r.ref)->completed, 1u);
+  EXPECT_EQ(r.owner->status_of(r.ref)->cancelled, 0u);
+}
+
+TEST(TcpRetry, A_session_asks_again_on_its_connection_after_a_timeout) {
+  running r;
+  auto session = *net::session::connect(local(r.port));
+  r.server->stop();  // the owner does nothing for a while
+  std::jthread later([&] {
+    std::this_thread::sleep_for(400ms);
+    r.server.emplace(*r.owner);
+  });
+  const auto mine = blank<mlp>();
+  const auto done = session.download_tensors(r.ref, *mine, {.per_request_timeout = 100ms, .retry = {.retries = 20, .first_delay_ms = 20, .longest_delay_ms = 20}});
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_TRUE(same(*mine, *r.source));
+}
+
+TEST(TcpRetry, Callbacks_run_once_before_the_source_is_released_and_may_throw) {
+  auto owner = *net::downloader::open();
+  struct tracked {
+    std::unique_ptr<mlp> model = random_model<mlp>(4);
+    bool* released;
+    ~tracked() { *released = true; }
+  };
+  bool released = false, released_at_call = true;
+  int calls = 0;
+  auto tell = [&](const tp::settlement& s) {
+    ++calls;
+    released_at_call = released;
+    EXPECT_EQ(s.verdict, calls == 1 ? tp::verdict::completed : tp::verdict::withdrawn);
+    throw 5;
+  };
+  const auto kept = std::make_shared<tracked>();
+  kept->released = &released;
+  auto pointer = std::shared_ptr<mlp>(kept, kept->model.get());
+  const std::weak_ptr<mlp> alive = pointer;
+  const auto ref = *owner.add_tensors(std::move(pointer), {.recipients = 1, .expect = {.settled = tell}});
+  std::optional<serving> server(std::in_place, owner);
+  const auto mine = blank<mlp>();
+  ASSERT_TRUE(net::download_tensors(local(owner.port()), ref, *mine, {.per_request_timeout = 60s}));
+  server.reset();
+  EXPECT_EQ(calls, 1);
+  EXPECT_FALSE(released_at_call);
+  EXPECT_EQ(alive.use_count(), 1) << "only the test's own is left";
+  for (int i = 0; i < 3; ++i) (void)owner.withdraw(ref);
+  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(owner.callback_failures(), 1u);
+
+  mlp other{};
+  const auto again = *owner.add_tensors(other, {.expect = {.settled = tell}});
+  EXPECT_TRUE(owner.withdraw(again));
+  EXPECT_TRUE(owner.withdraw(again));
+  EXPECT_EQ(calls, 2);
+}
+
+}  // namespace
