@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tensorpull/image/schema.hpp>
+#include <tensorpull/integrity/digest_kind.hpp>
 #include <tensorpull/protocol/recipient_id.hpp>
 #include <tensorpull/protocol/ref_id.hpp>
 

@@ -104,8 +104,8 @@ class recipient {
   }
 
   /// All bytes are there (and checked, if `verified`): confirm next.
-  void confirm(std::uint64_t digest, bool verified) noexcept {
-    own_digest_ = digest;
+  void confirm(std::uint64_t own, bool verified) noexcept {
+    own_digest_ = own;
     verified_ = verified;
     phase_ = phase::confirming;
   }

@@ -194,17 +194,17 @@ class transfer {
   void received_all() noexcept {
     const description& d = machine_.description();
     bool verified = false;
-    std::uint64_t digest = 0;
+    std::uint64_t own = 0;
     if constexpr (Integrity::whole) {
-      digest = whole_hash_.digest();
+      own = whole_hash_.digest();
       verified = d.verifiable;
-      if (verified && digest != machine_.expected_digest()) return fail({errc::digest_mismatch, 0, 0, {}});
+      if (verified && own != machine_.expected_digest()) return fail({errc::digest_mismatch, 0, 0, {}});
     }
     receipt_ = {verified ? tensorpull::outcome::completed : tensorpull::outcome::completed_unverified,
-                landed_, receipt_.chunks, receipt_.damaged, d.version, d.fingerprint, digest};
+                landed_, receipt_.chunks, receipt_.damaged, d.version, d.fingerprint, own};
     if (const auto ok = to_.finish(receipt_); !ok) return fail(ok.error());
     finished_ = true;
-    machine_.confirm(digest, verified);
+    machine_.confirm(own, verified);
   }
 
   /// Forgets what has landed of the current chunk. False: this consumer cannot.
