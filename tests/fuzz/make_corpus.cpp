@@ -202,6 +202,23 @@ void make_headers() {
   write("headers", "half-bytes", plain + tensor(f4, {3}, "a"));
 }
 
+void make_cursors() {
+  const model source = mixed_model().fill(1);
+  const auto& schema = source.schema();
+  const auto image = source.image_bytes();
+  for (const std::uint64_t offset : {std::uint64_t{1}, schema.header_bytes, schema.header_bytes + 1, schema.image_bytes / 2, schema.image_bytes - 1, schema.image_bytes}) {
+    tp::xxhash_digest h;
+    h.update(std::span(image).first(static_cast<std::size_t>(offset)));
+    const auto cursor = tp::encode(tp::resume_cursor{first_ref, schema.fingerprint, version_of(source), offset, h.digest()});
+    std::string text(1, '\x10');  // the destination holds the source's bytes
+    text.append(reinterpret_cast<const char*>(cursor.data()), cursor.size());
+    write("cursors", "valid-" + std::to_string(offset), text);
+    write("cursors", "edited-" + std::to_string(offset), text + std::string("\x00\x07\x01", 3));
+    text[0] = '\x30';
+    write("cursors", "edited-and-believed-" + std::to_string(offset), text + std::string("\x00\x07\x01", 3));
+  }
+}
+
 void make_texts() {
   const std::pair<const char*, std::string_view> all[] = {
       {"valid-reference", "0123456789abcdef0123456789ABCDEF"}, {"valid-address", "127.0.0.1:8002"}, {"valid-address-v6", "[fe80::1]:65535"},
@@ -225,4 +242,5 @@ int main(int count, char** arguments) {
   make_streams();
   make_headers();
   make_texts();
+  make_cursors();
 }

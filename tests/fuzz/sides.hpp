@@ -25,7 +25,7 @@ struct owning_side {
     publish(second_ref, b, unverified_version, false);
   }
   void publish(tp::ref_id id, const small_model& m, std::uint64_t version, bool verifiable) {
-    require(end.references.publish(m.source(), version, verifiable, id, 1).has_value(), "there is a slot for it");
+    require(end.references.publish(m.source(), version, verifiable, id, 0).has_value(), "there is a slot for it");
   }
 };
 
