@@ -380,6 +380,121 @@ TEST_F(Transactions, Tables_that_are_full_are_said_and_change_nothing) {
   EXPECT_EQ(describe(l, {99}).status, status::busy);
 }
 
+TEST_F(Transactions, R8_the_end_of_an_earlier_publication_is_none_of_a_later_one_with_the_same_bytes) {
+  for (const bool together : {false, true}) {
+    const std::size_t before = settled.size();
+    owner::link a, b;
+    const auto both = [&] {
+      const auto t = o.open_transaction(counted(1));
+      EXPECT_TRUE(t);
+      EXPECT_TRUE(o.publish(m.source(), version, true, id, *t));
+      if (together) {
+        EXPECT_TRUE(o.publish(m.source(), version, true, other, *t));
+      }
+      o.seal(*t);
+      deliver();
+    };
+    both();
+    complete(a, ada);
+    if (together) complete(a, ada, other);
+    ASSERT_EQ(settled.size(), before + 1);
+    both();
+    for (const auto ref : {id, other}) {
+      if (ref == other && !together) continue;
+      auto q = ask(kind::cancel, bob, ref);
+      q.nonce = take_all(b, bob, ref);
+      say(b, q);
+    }
+    ASSERT_EQ(settled.size(), before + 2);
+    EXPECT_EQ(settled.back().verdict, verdict::failed);
+    EXPECT_EQ(settled.back().counts.completed, 0u);
+    EXPECT_EQ(describe(a, ada).status, status::withdrawn) << "ada has not completed this one";
+  }
+}
+
+TEST_F(Transactions, C3_a_part_that_is_published_again_on_its_own_does_not_complete_the_rest) {
+  const auto t = o.open_transaction(counted(1));
+  ASSERT_TRUE(o.publish(m.source(), version, true, id, *t));
+  ASSERT_TRUE(o.publish(m.source(), version, true, other, *t));
+  o.seal(*t);
+  owner::link a;
+  take_all(a, ada);
+  publish(counted(1));
+  deliver();
+  EXPECT_EQ(complete(a, ada, other), status::ok);
+  ASSERT_EQ(settled.size(), 1u);
+  EXPECT_EQ(settled[0].verdict, verdict::withdrawn);
+  EXPECT_EQ(settled[0].counts.completed, 0u);
+  EXPECT_EQ(complete(a, ada), status::ok);
+  ASSERT_EQ(settled.size(), 2u);
+  EXPECT_EQ(settled[1].verdict, verdict::completed);
+}
+
+TEST_F(Transactions, A_transaction_of_nothing_and_one_whose_parts_were_withdrawn_end_when_sealed) {
+  for (int i = 0; i < 10; ++i) {
+    const auto t = o.open_transaction(counted(0));
+    ASSERT_TRUE(t) << i;
+    if (i % 2 != 0) {
+      ASSERT_TRUE(o.publish(m.source(), version, true, id, *t));
+      ASSERT_TRUE(o.withdraw(id));
+      ASSERT_TRUE(o.publish(m.source(), version, true, other, *t)) << "it is still open";
+      EXPECT_EQ(o.publish(m.source(), version, true, other, *t).error(), tp::errc::invalid_argument) << "once in a transaction";
+      ASSERT_TRUE(o.withdraw(other));
+    }
+    deliver();
+    EXPECT_EQ(settled.size(), static_cast<std::size_t>(i));
+    o.seal(*t);
+    deliver();
+    ASSERT_EQ(settled.size(), static_cast<std::size_t>(i) + 1);
+  }
+}
+
+TEST_F(Transactions, What_cannot_be_published_leaves_what_was_there) {
+  publish(counted(1));
+  owner::link a;
+  const auto nonce = take_all(a, ada);
+  std::vector<tp::recipient_id> crowd;
+  for (std::uint64_t i = 1; i <= 17; ++i) crowd.push_back({i});
+  EXPECT_EQ(o.publish(m.source(), version, true, id, named(crowd)).error(), tp::errc::table_full);
+  EXPECT_EQ(o.publish(m.source(), version, true, id, tp::transaction_id{1, 77}).error(), tp::errc::invalid_argument);
+  deliver();
+  EXPECT_EQ(settled.size(), 0u);
+  EXPECT_EQ(confirm(a, ada, nonce, version).status, status::ok);
+  EXPECT_EQ(o.outcome_of(id)->verdict, verdict::completed);
+}
+
+TEST_F(Transactions, Who_was_forgotten_for_lack_of_room_is_not_waited_for) {
+  auto t = counted(1);
+  t.budgets.acquire_ms = 1000;
+  publish(t);
+  ASSERT_TRUE(o.publish(m.source(), version, true, other, counted(0)));
+  owner::link a;
+  describe(a, ada);
+  o.forget(a);
+  std::vector<owner::link> many(16);
+  for (std::size_t i = 0; i < many.size(); ++i) EXPECT_EQ(describe(many[i], {500 + i}, other).kind, kind::description);
+  at(1001);
+  ASSERT_EQ(settled.size(), 1u);
+  EXPECT_EQ(settled[0].verdict, verdict::failed);
+}
+
+TEST_F(Transactions, T6_T7_a_clock_that_steps_back_and_the_largest_budgets_end_nothing) {
+  auto t = counted(2);
+  t.budgets = {~0ull, ~0ull, ~0ull, ~0ull};
+  at(50'000);
+  publish(t);
+  owner::link a;
+  describe(a, ada);
+  for (const std::uint64_t now : {60'000ull, 10ull, 70'000ull, 1ull << 62}) at(now);
+  EXPECT_EQ(state(ada), recipient_state::acquired);
+  EXPECT_EQ(settled.size(), 0u);
+  auto short_one = counted(1);
+  short_one.budgets.transaction_idle_ms = 1000;
+  ASSERT_TRUE(o.publish(m.source(), version, true, other, short_one));
+  at(5);
+  EXPECT_EQ(settled.size(), 0u);
+}
+
 TEST_F(Transactions, Progress_events_come_in_order_and_are_not_masked_by_others) {
   std::vector<tp::progress_event> seen;
   auto watch = [&](const tp::progress_event& e) { seen.push_back(e); };

@@ -132,7 +132,7 @@ class owner : public publication_table<Lock> {
   /// What is said of a reference that is not published: those who completed it are told so.
   status over(const publication* slot, const message& m) noexcept {
     const recipient_record* const r = m.kind == message_kind::describe && m.recipient ? book_.records.find(m.ref, m.recipient) : nullptr;
-    if (r != nullptr && (r->state == recipient_state::completed || r->state == recipient_state::completed_unverified)) return status::already_final;
+    if (r != nullptr && (slot == nullptr || is_of(*r, *slot, slots_)) && (r->state == recipient_state::completed || r->state == recipient_state::completed_unverified)) return status::already_final;
     return slot == nullptr ? status::unknown_reference : status::withdrawn;
   }
 

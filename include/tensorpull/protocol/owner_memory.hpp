@@ -17,6 +17,12 @@ struct owner_memory {
   std::span<std::uint32_t> buckets;
 };
 
+/// Whether a record is of what is, or was last, published in a slot: not of an earlier publication under the same reference.
+inline bool is_of(const recipient_record& r, const publication& p, std::span<publication> slots) noexcept {
+  const bool over = p.now == publication::state::withdrawn;
+  return r.ref == p.id && &slots[r.slot] == &p && (r.generation == p.generation || (over && r.generation + 1 == p.generation));
+}
+
 /// The same as an object: so many references at a time, and so many recipients of all of them together.
 template <std::size_t References, std::size_t Recipients>
 class owner_storage {
@@ -26,7 +32,7 @@ class owner_storage {
 
  private:
   std::array<publication, References> slots_{};
-  std::array<transaction, References> transactions_{};
+  std::array<transaction, References + 2> transactions_{};  // a version that takes the place of another has one while the other ends
   std::array<recipient_record, Recipients> records_{};
   std::array<std::uint32_t, Recipients> buckets_{};
 };

@@ -13,7 +13,7 @@ class progress_feed {
     for (recipient_record& r : book.records.all()) {
       if (!r.who) continue;
       const publication& p = slots[r.slot];
-      const transaction* const t = p.id == r.ref && p.version == r.version ? book.find(p.transaction) : nullptr;
+      const transaction* const t = is_of(r, p, slots) ? book.find(p.transaction) : nullptr;
       if (t == nullptr || !t->options.progress || !due(r, *t, book.now_ms)) continue;
       fill(out, r, p, book.now_ms);
       tell = t->options.progress;

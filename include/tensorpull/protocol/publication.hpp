@@ -54,6 +54,8 @@ struct publication {
   state now = state::empty;
   tensorpull::verdict verdict = verdict::open;  ///< its transaction's
   bool verifiable = false;
+
+  bool is_part_of(transaction_id t) const noexcept { return now != state::empty && transaction == t; }
 };
 
 }  // namespace tensorpull

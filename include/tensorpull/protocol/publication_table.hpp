@@ -150,9 +150,14 @@ class publication_table {
  protected:
   // The lock is held by whoever calls these.
   publication* find(ref_id id) const noexcept {
-    for (std::size_t i = 0; i < slots_.size(); ++i)
-      if (publication& p = slots_[i]; p.now != publication::state::empty && p.id == id) return &p;
-    return nullptr;
+    publication* last = nullptr;  // of those that are over
+    for (std::size_t i = 0; i < slots_.size(); ++i) {
+      publication& p = slots_[i];
+      if (p.now == publication::state::empty || p.id != id) continue;
+      if (p.now == publication::state::published) return &p;
+      if (last == nullptr || p.order > last->order) last = &p;
+    }
+    return last;
   }
   /// An empty slot, or else the oldest of those that are over and that nobody reads.
   publication* vacant() noexcept {
@@ -167,27 +172,36 @@ class publication_table {
   }
   result<ref_id> place(const source_view& image, std::uint64_t version, bool verifiable, ref_id id, transaction_id in) noexcept {
     if (!id || version == 0) return failure(errc::invalid_argument);
-    publication* slot = find(id);
-    if (slot == nullptr) slot = vacant();
-    if (slot == nullptr) return failure(errc::table_full, slots_.size());
-    if (pinned_here(*slot)) return failure(errc::busy);
-    if (slot->now == publication::state::published) book_.take(*slot);  // nobody pins it anew while we wait
-    await_unpinned(*slot);
+    publication* slot = nullptr;
+    for (bool waited = true; waited;) {  // everything may have changed after a wait
+      publication* const old = find(id);
+      if (const auto ok = book_.admits(in, old); !ok) return failure(ok.error());
+      slot = old != nullptr && !book_.shares(*old) ? old : vacant();
+      if (slot == nullptr) return failure(errc::table_full, slots_.size());
+      if (old != nullptr && pinned_here(*old)) return failure(errc::busy);
+      if (old != nullptr && old->now == publication::state::published) book_.take(*old);  // nobody pins it anew while we wait
+      waited = old != nullptr && await_unpinned(*old);
+    }
     *slot = {id, image, version, ++orders_, {}, in, slot->generation + 1, 0, publication::state::published, verdict::open, verifiable};
     const auto joined = book_.attach(*slot);
     if (joined) return id;
     slot->now = publication::state::withdrawn;
+    slot->verdict = verdict::withdrawn;
+    slot->transaction = {};
     return failure(joined.error());
   }
   /// Without threads a pin is our caller's: a consumer's callback runs while the memory that it is sent from is read. Waiting would
   /// never end.
   static constexpr bool pinned_here(const publication& p) noexcept { return std::is_same_v<Lock, no_lock> && p.pins != 0; }
-  void await_unpinned(publication& p) noexcept {
-    while (p.pins != 0) {  // only another thread's non-blocking send can hold a pin
-      lock_.unlock();
+  /// Whether it had to wait: then other threads may have used the slot.
+  bool await_unpinned(publication& p) noexcept {
+    bool waited = false;
+    for (const auto generation = p.generation; p.pins != 0 && p.generation == generation; waited = true) {
+      lock_.unlock();  // only another thread's non-blocking send can hold a pin
       lock_.relax();
       lock_.lock();
     }
+    return waited;
   }
 
   std::span<publication> slots_;

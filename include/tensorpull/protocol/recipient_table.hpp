@@ -55,8 +55,9 @@ class recipient_table {
   /// A record for a recipient that has none. Where there is no room: first those of publications that are gone are forgotten, then those
   /// without a connection (who comes back is counted anew). nullptr: all are connected, or expected by name.
   /// `current(record)`: whether its publication is still what it was. Cost: once round the table when it is full.
-  template <class Current>
-  recipient_record* add(const ref_id& ref, recipient_id who, Current current) noexcept {
+  /// `forgotten(record)`: called before one goes.
+  template <class Current, class Forgotten>
+  recipient_record* add(const ref_id& ref, recipient_id who, Current current, Forgotten forgotten) noexcept {
     for (int pass = 0; pass < 3; ++pass)
       for (std::size_t i = 0; i < records_.size(); ++i) {
         hand_ = hand_ + 1 < records_.size() ? hand_ + 1 : 0;
@@ -64,7 +65,7 @@ class recipient_table {
         const bool gone = !current(r);
         const bool may_go = !r.who || (pass > 0 && gone) || (pass > 1 && !r.expected && r.link == 0);
         if (!may_go) continue;
-        if (r.who) unlink(r);
+        if (r.who) forgotten(r), unlink(r);
         r = {};
         r.ref = ref;
         r.who = who;

@@ -1,8 +1,9 @@
 // Which recipients a transaction waits for, and when it has settled. No lock, no clock, no heap of its own: the owner hands them in.
 #pragma once
 
+#include <tensorpull/core/min_max.hpp>
 #include <tensorpull/core/result.hpp>
-#include <tensorpull/protocol/owner_memory.hpp>
+#include <tensorpull/protocol/settlement_sum.hpp>
 
 namespace tensorpull {
 
@@ -17,7 +18,8 @@ class transaction_table {
   result<transaction_id> open(const transaction_options& options) noexcept {
     for (transaction& t : table_) {
       if (t.now != transaction::state::empty && t.now != transaction::state::delivered) continue;
-      const transaction_id id{static_cast<std::uint32_t>(&t - table_.data()), ++numbers_};
+      if (++numbers_ == 0) ++numbers_;
+      const transaction_id id{static_cast<std::uint32_t>(&t - table_.data()), numbers_};
       t = {options, {}, now_ms, now_ms, transaction::state::open, !options.named.empty(), false};
       t.outcome.id = id;
       t.outcome.expected = t.named ? static_cast<std::uint32_t>(options.named.size()) : options.recipients;
@@ -31,7 +33,8 @@ class transaction_table {
     if (t == nullptr || t->now != transaction::state::open) return;
     t->options.named = {};
     t->now = transaction::state::sealed;
-    check(*t);
+    if (any_published(*t)) check(*t);
+    else settle(*t);  // nothing is left of it
   }
   /// Nothing was published in it.
   void cancel(transaction_id id) noexcept {
@@ -45,6 +48,26 @@ class transaction_table {
   bool needs(const publication& p) noexcept {
     const transaction* const t = find(p.transaction);
     return t != nullptr && t->now != transaction::state::delivered;
+  }
+
+  /// Whether other references of its transaction go on without `p`, so that its slot has to tell how `p` fared.
+  bool shares(const publication& p) noexcept {
+    const transaction* const t = find(p.transaction);
+    return t != nullptr && (t->now == transaction::state::open || (t->now == transaction::state::sealed && t->outcome.references > 1));
+  }
+  /// Whether another publication can join, in the place of `old` if there is one. invalid_argument: the transaction is not open, or has it
+  /// already; table_full.
+  result<void> admits(transaction_id in, const publication* old) noexcept {
+    const transaction* const t = find(in);
+    const bool there = old != nullptr && old->now == publication::state::published;
+    if (t == nullptr || t->now != transaction::state::open || (there && old->transaction == in)) return failure(errc::invalid_argument);
+    std::size_t room = 0;
+    for (const recipient_record& r : records.all()) {
+      const publication* const p = publication_of(r);
+      room += p == nullptr || p == old || (!r.expected && r.link == 0);
+    }
+    if (room < t->options.named.size()) return failure(errc::table_full, records.all().size());
+    return {};
   }
 
   /// A publication joins its transaction, whose named recipients get their records. table_full: no room for all of them.
@@ -103,17 +126,15 @@ class transaction_table {
   /// The owner takes `p` away, or puts another version in its place: nobody can finish it any more. Call it before the slot changes.
   void take(publication& p) noexcept {
     transaction* const t = find(p.transaction);
-    if (t == nullptr || t->now == transaction::state::settled || t->now == transaction::state::delivered) return;
-    end_recipients(p, *t);
-    t->by_hand = true;
+    if (t != nullptr) end_recipients(p, *t), t->by_hand = true;
     p.now = publication::state::withdrawn;
     ++p.generation;
-    if (!any_published(*t)) settle(*t);
+    if (t != nullptr && t->now == transaction::state::sealed && !any_published(*t)) settle(*t);
   }
 
-  /// Lets time pass: looks at the budgets. Cost: one pass over the records.
+  /// Lets time pass: looks at the budgets. Cost: one pass over the records. A time before the last one, as threads may bring it, is that one.
   void advance(std::uint64_t now) noexcept {
-    now_ms = now;
+    now = now_ms = std::max(now, now_ms);
     for (recipient_record& r : records.all()) {
       publication* const p = publication_of(r);
       if (p == nullptr || is_final(r.state)) continue;
@@ -122,7 +143,7 @@ class transaction_table {
       if (r.state == recipient_state::unseen) {
         if (b.acquire_ms != 0 && now - t.started_ms > b.acquire_ms) change(*p, r, recipient_state::absent);
       } else if (b.recipient_idle_ms != 0) {
-        const bool fast = r.bytes - r.marked_bytes > b.recipient_idle_ms / 1000 * b.least_bytes_per_second;
+        const bool fast = r.bytes - r.marked_bytes > least_bytes(b);
         if (fast) r.marked_bytes = r.bytes, r.marked_ms = now;
         else if (now - r.marked_ms > b.recipient_idle_ms) change(*p, r, recipient_state::vanished);
       }
@@ -148,7 +169,11 @@ class transaction_table {
   }
 
  private:
-  bool belongs(const publication& p, const transaction& t) const noexcept { return p.now != publication::state::empty && p.transaction == t.outcome.id; }
+  static std::uint64_t least_bytes(const owner_budgets& b) noexcept {
+    const std::uint64_t seconds = b.recipient_idle_ms / 1000, rate = b.least_bytes_per_second;
+    return rate != 0 && seconds > ~std::uint64_t{0} / rate ? ~std::uint64_t{0} : seconds * rate;
+  }
+  bool belongs(const publication& p, const transaction& t) const noexcept { return p.is_part_of(t.outcome.id); }
   bool any_published(const transaction& t) const noexcept {
     for (const publication& p : slots_)
       if (belongs(p, t) && p.now == publication::state::published) return true;
@@ -162,13 +187,21 @@ class transaction_table {
 
   recipient_record* fresh(publication& p, recipient_id who) noexcept {
     if (recipient_record* const old = records.find(p.id, who)) records.remove(*old);
-    recipient_record* const r = records.add(p.id, who, [this](const recipient_record& x) { return publication_of(x) != nullptr; });
+    recipient_record* const r = records.add(p.id, who, [this](const recipient_record& x) { return publication_of(x) != nullptr; }, [this](const recipient_record& x) { forgotten(x); });
     if (r == nullptr) return nullptr;
     r->version = p.version;
     r->slot = static_cast<std::uint32_t>(&p - slots_.data());
     r->generation = p.generation;
     r->marked_ms = now_ms;
     return r;
+  }
+
+  /// A record goes for lack of room: as if its recipient had never asked, or else it would be waited for.
+  void forgotten(const recipient_record& r) noexcept {
+    publication* const p = publication_of(r);
+    if (p == nullptr || is_final(r.state)) return;
+    --p->counts.acquired;
+    if (const transaction* const t = find(p->transaction); t != nullptr && t->named) --p->counts.unlisted;
   }
 
   /// Settles if every expected recipient of every reference has ended.
@@ -195,7 +228,7 @@ class transaction_table {
   void settle(transaction& t) noexcept {
     for (publication& p : slots_)
       if (belongs(p, t) && p.now == publication::state::published) end_recipients(p, t);
-    sum_up(t);
+    settlement_sum{records, slots_}.fill(t, now_ms);
     t.now = transaction::state::settled;
     ++waiting_;
     for (publication& p : slots_) {
@@ -204,40 +237,6 @@ class transaction_table {
       if (p.now != publication::state::published) continue;
       p.now = publication::state::withdrawn;
       ++p.generation;
-    }
-  }
-
-  void sum_up(transaction& t) noexcept {
-    publication_status& sum = t.outcome.counts;
-    const publication* first = nullptr;
-    for (const publication& p : slots_) {
-      if (!belongs(p, t)) continue;
-      if (first == nullptr) sum = p.counts, first = &p;
-      else sum.bytes_sent += p.counts.bytes_sent, sum.lost += p.counts.lost;
-    }
-    if (t.outcome.references > 1 && first != nullptr) worst_of_each(t, *first);
-    if (!t.named && t.outcome.expected > sum.final()) sum.absent += t.outcome.expected - sum.final();
-    t.outcome.lasted_ms = now_ms - t.started_ms;
-    const std::uint32_t confirmed = sum.completed + sum.completed_unverified;
-    const bool known = t.outcome.expected != 0;
-    t.outcome.verdict = known && confirmed >= t.outcome.expected ? (sum.completed >= t.outcome.expected ? verdict::completed : verdict::completed_unverified)
-                        : t.options.least != 0 && confirmed >= t.options.least ? verdict::quorum
-                        : t.by_hand ? verdict::withdrawn : known ? verdict::failed : verdict::uncertified;
-  }
-  /// Over several references a recipient counts as what it did worst.
-  void worst_of_each(transaction& t, const publication& first) noexcept {
-    publication_status& sum = t.outcome.counts;
-    sum.completed = sum.completed_unverified = sum.failed = sum.cancelled = sum.vanished = sum.absent = sum.unfinished = 0;
-    for (const recipient_record& r : records.all()) {
-      if (!r.who || r.ref != first.id || r.version != first.version || (t.named && !r.expected)) continue;
-      recipient_state worst = r.state;
-      for (const publication& p : slots_) {
-        if (!belongs(p, t) || &p == &first) continue;
-        const recipient_record* const other = records.find(p.id, r.who);
-        const auto there = other != nullptr && other->version == p.version ? other->state : recipient_state::absent;
-        if (there > worst) worst = there;
-      }
-      ++sum.of(worst);
     }
   }
 

@@ -30,7 +30,7 @@ class budget_watch {
   bool over(const connection_budgets& b, time_point now, std::uint64_t bytes, bool owing, bool greeted) noexcept {
     const std::uint64_t moved = bytes - bytes_;
     const auto limit = owing ? b.stall : b.idle;
-    const std::uint64_t least = owing ? b.least_bytes_per_second * static_cast<std::uint64_t>(limit.count()) / 1000 + 1 : 1;
+    const std::uint64_t least = owing ? at_least(b.least_bytes_per_second, limit) : 1;
     if (moved >= least || owing != owing_ || greeted != greeted_) {
       mark_ = now;
       bytes_ = bytes;
@@ -39,11 +39,21 @@ class budget_watch {
       if (!greeted && first_ == time_point{}) first_ = now;
     }
     if (!greeted && first_ == time_point{}) first_ = now;
-    if (!greeted && now - first_ > b.accept) return true;
-    return now - mark_ > limit;
+    if (!greeted && passed(now - first_, b.accept)) return true;
+    return passed(now - mark_, limit);
   }
 
  private:
+  static std::uint64_t at_least(std::uint64_t per_second, std::chrono::milliseconds limit) noexcept {
+    const auto seconds = static_cast<std::uint64_t>(limit.count()) / 1000, rest = static_cast<std::uint64_t>(limit.count()) % 1000;
+    if (per_second != 0 && seconds >= ~std::uint64_t{0} / 2 / per_second) return ~std::uint64_t{0};
+    return per_second * seconds + per_second * rest / 1000 + 1;
+  }
+  /// In milliseconds: a limit in nanoseconds would wrap where it means "never".
+  static bool passed(time_point::duration spent, std::chrono::milliseconds limit) noexcept {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(spent) >= limit;
+  }
+
   time_point mark_, first_{};
   std::uint64_t bytes_ = 0;
   bool owing_ = false, greeted_ = false;

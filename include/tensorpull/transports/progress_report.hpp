@@ -15,7 +15,7 @@ class progress_report {
     if (!options_.progress || t.landed_bytes() == bytes_) return;
     const auto now = std::chrono::steady_clock::now();
     if (sequence_ == 0) tell(t, progress_phase::started, 0, {});
-    else if (now - told_ < options_.progress_interval) return;
+    else if (std::chrono::duration_cast<std::chrono::milliseconds>(now - told_) < options_.progress_interval) return;
     else tell(t, progress_phase::active, t.landed_bytes(), {});
     told_ = now;
   }

@@ -57,7 +57,10 @@ class publisher {
   result<reference> add_image(const source_view& image, publish_options options, detail::kept_source keep) noexcept { return publish(image, options, std::move(keep)); }
 
   /// References that settle together: publish each with `{.transaction = id}`, then seal it. table_full.
-  result<transaction_id> open_transaction(const transaction_options& options) noexcept { return owner_.open_transaction(options); }
+  result<transaction_id> open_transaction(const transaction_options& options) noexcept {
+    catch_up();
+    return owner_.open_transaction(options);
+  }
   void seal(transaction_id id) noexcept { owner_.seal(id); }
 
   /// After this returns nothing reads the model any more; recipients are told `withdrawn`.
@@ -80,8 +83,7 @@ class publisher {
 
   /// Lets time pass for budgets, then deliver()s. Drivers call it every 0.2 s or so.
   void tick() noexcept {
-    const auto now = std::chrono::steady_clock::now().time_since_epoch();
-    owner_.advance(static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count()));
+    catch_up();
     progress_event e;
     for (callback<const progress_event&> tell; owner_.next_event(e, tell);) contain(tell, e);
     deliver();
@@ -105,6 +107,11 @@ class publisher {
     detail::kept_source source;
   };
 
+  /// Budgets start when something is published, whenever a driver let time pass before.
+  void catch_up() noexcept {
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    owner_.advance(static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count()));
+  }
   template <class Call, class Value>
   void contain(const Call& call, const Value& value) noexcept {
     try {
@@ -124,33 +131,40 @@ class publisher {
     while (!id) id = {random(), random()};
     transaction_options expect = options.expect;
     if (options.recipients != 0) expect.recipients = options.recipients;
-    const auto t = options.transaction ? result<transaction_id>(options.transaction) : owner_.open_transaction(expect);
+    const auto t = options.transaction ? result<transaction_id>(options.transaction) : open_transaction(expect);
     if (!t) return failure(t.error());
-    const auto done = owner_.publish(image, version, Parts::integrity::whole, id, *t);
+    kept_model* const kept = keep ? put_away(*t, keep) : nullptr;  // before anybody can settle it
+    const auto done = keep ? result<ref_id>(failure(errc::table_full, kept_.size())) : owner_.publish(image, version, Parts::integrity::whole, id, *t);
     if (!done) {
+      if (kept != nullptr) take_back(*kept, keep);
       if (!options.transaction) owner_.cancel(*t);
       return failure(done.error());
-    }
-    if (keep) {
-      const hold_lock hold(lock_);
-      for (auto& k : kept_)
-        if (!k.source) {
-          k = {*t, std::move(keep)};
-          break;
-        }
     }
     if (!options.transaction) owner_.seal(*t);
     deliver();  // another version may have stood in this one's place
     return reference{id, version, image.schema->fingerprint};
   }
-  void release(transaction_id id) noexcept {
+  /// nullptr, and `keep` as it was: no room.
+  kept_model* put_away(transaction_id id, detail::kept_source& keep) noexcept {
     const hold_lock hold(lock_);
     for (auto& k : kept_)
-      if (k.source && k.transaction == id) k = {};
+      if (!k.source) return k = {id, std::move(keep)}, &k;
+    return nullptr;
+  }
+  void take_back(kept_model& k, detail::kept_source& keep) noexcept {
+    const hold_lock hold(lock_);
+    keep = std::move(k.source);
+  }
+  void release(transaction_id id) noexcept {
+    for (auto& k : kept_) {
+      detail::kept_source gone;  // destroyed without the lock: a model's destructor is the application's
+      const hold_lock hold(lock_);
+      if (k.source && k.transaction == id) gone = std::move(k.source);
+    }
   }
 
   owner_storage<Parts::limits::references, Recipients> memory_;
-  std::array<kept_model, Parts::limits::references> kept_{};
+  std::array<kept_model, 2 * Parts::limits::references> kept_{};  // a version and the one before, which goes when it has been told of
   owner_type owner_;
   std::uint64_t callback_failures_ = 0;
   [[no_unique_address]] mutable Lock lock_{};  // of kept_ and the count
