@@ -137,7 +137,7 @@ class tcp_host {
     for (connection* c = first_; c != nullptr; c = c->next_) c->end_later({errc::cancelled, 0, 0, {}});
   }
   void reserve(std::size_t count);
-  void tick() noexcept;
+  void tick();  // throws where the event loop has no memory for its first timer, so only from the constructor
   void ticked() noexcept;
   void release(connection& c) noexcept;
   void starving(connection& c) noexcept;

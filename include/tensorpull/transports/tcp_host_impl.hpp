@@ -22,7 +22,11 @@ result<std::uint16_t> tcp_host<P, H, C, T>::listen(std::string_view address) noe
   if (::getsockname(s.native_handle(), reinterpret_cast<sockaddr*>(&bound), &size) != 0) return failure(errc::io, 0, address, errno);
   const auto port = bound.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6*>(&bound)->sin6_port : reinterpret_cast<const sockaddr_in*>(&bound)->sin_port;
   boost::system::error_code failed;
-  acceptor_.assign(s.native_handle(), failed);
+  try {
+    acceptor_.assign(s.native_handle(), failed);
+  } catch (...) {  // the event loop's record of the descriptor
+    return failure(errc::out_of_memory, 0, address);
+  }
   if (failed) return failure(errc::io, 0, address, failed.value());
   (void)s.release();
   await_accept();
@@ -111,7 +115,7 @@ void tcp_host<P, H, C, T>::accept_more() noexcept {
 }
 
 template <class P, class H, class C, bool T>
-void tcp_host<P, H, C, T>::tick() noexcept {
+void tcp_host<P, H, C, T>::tick() {
   if (stopping_) return;
   timer_.expires_after(tick_interval);
   timer_.async_wait(detail::in_memory(anchor_->timer_memory, [a = anchor_](const boost::system::error_code&) {

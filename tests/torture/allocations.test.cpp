@@ -1,0 +1,114 @@
+// Q1: every allocation of a transfer over TCP fails once, from opening the owner to the last answer, and after each the world goes on.
+#include "heap.hpp"
+#include "transports/network.hpp"
+
+#include <tensorpull/testing/failing_allocation.hpp>
+
+#include <vector>
+
+namespace {
+
+using namespace test;
+using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<16_KiB>, tp::chunk_and_image_digest, tp::tcp>;
+
+/// A connection to an owner of the same thread: whenever the recipient would wait, the owner works.
+struct beside_owner {
+  tp::posix_stream stream;
+  net::downloader* owner;
+
+  tp::io_result read_some(std::span<const std::span<std::byte>> s) noexcept { return stream.read_some(s); }
+  tp::io_result write_some(std::span<const std::span<const std::byte>> s) noexcept { return stream.write_some(s); }
+  tp::io_ready wait(bool read, bool write, std::chrono::milliseconds) noexcept {
+    int turns = 0;
+    owner->run([&](const auto&) { return turns++ == 1; });
+    return stream.wait(read, write, 0ms);
+  }
+};
+using session = tp::session<net::parts, beside_owner>;
+
+tp::result<tp::receipt> pull(net::downloader& owner, const tp::reference& ref, mlp& mine) {
+  auto stream = tp::tcp_connect(local(owner.port()), std::chrono::steady_clock::now() + 10s);
+  if (!stream) return tp::failure(stream.error());
+  auto s = session::over({std::move(*stream), &owner});
+  if (!s) return tp::failure(s.error());
+  return s->download_tensors(ref, mine, {.per_request_timeout = 5s});
+}
+/// Lets the owner see that its recipients left.
+void drain(net::downloader& owner) {
+  const auto end = std::chrono::steady_clock::now() + 10s;
+  owner.run([&](const auto& o) { return o.connections() == 0 || std::chrono::steady_clock::now() > end; });
+}
+
+struct outcome {
+  tp::result<void> made{};             ///< owner and publication
+  tp::result<tp::receipt> first{tp::failure(tp::errc::invalid_argument)}, again{tp::failure(tp::errc::invalid_argument)};
+  bool reached = false, exact = false;
+  std::size_t connections = 0;
+};
+/// Everything that allocates in a transfer; `nth` of it fails. Afterwards the same owner, or a new one where there was none, has to serve.
+outcome transfer(const mlp& source, mlp& mine, std::uint64_t nth, bool& happened, std::uint64_t& count) {
+  outcome o;
+  std::optional<net::downloader> owner;
+  std::optional<tp::reference> ref;
+  {
+    const tp::testing::failing_allocation fails(nth);
+    auto opened = net::downloader::open({});
+    if (!opened) {
+      o.made = tp::failure(opened.error());
+    } else {
+      owner.emplace(std::move(*opened));
+      auto published = owner->add_tensors(mlp(source), {});
+      if (!published) o.made = tp::failure(published.error());
+      else ref = *published;
+    }
+    if (ref) {
+      o.reached = true;
+      o.first = pull(*owner, *ref, mine);
+      drain(*owner);
+    }
+    happened = fails.happened(), count = fails.count();
+  }
+  if (!owner) owner.emplace(std::move(*net::downloader::open({})));
+  if (!ref) ref = *owner->add_tensors(mlp(source), {});
+  std::memset(&mine, 0, sizeof mine);
+  o.again = pull(*owner, *ref, mine);
+  drain(*owner);
+  o.exact = same(source, mine);
+  o.connections = owner->connections();
+  return o;
+}
+
+TEST(Torture, Q1_whichever_allocation_of_a_transfer_over_tcp_fails_it_is_a_named_error_and_the_next_transfer_is_exact) {
+  const auto source = random_model<mlp>(1), mine = blank<mlp>();
+  bool happened = false;
+  std::uint64_t count = 0;
+  (void)transfer(*source, *mine, 0, happened, count);  // warm: what threads and libraries make once
+  (void)transfer(*source, *mine, 0, happened, count);
+  const std::uint64_t all = count;
+  const std::size_t files = descriptors();
+  std::uint64_t errors = 0, survived = 0;
+  for (std::uint64_t nth = 1;; ++nth) {
+    ASSERT_LT(nth, all + 100);
+    const live_heap before = heap_now();
+    const outcome o = transfer(*source, *mine, nth, happened, count);
+    const live_heap after = heap_now();
+    EXPECT_EQ(after.blocks, before.blocks) << nth;
+    EXPECT_EQ(after.bytes, before.bytes) << nth;
+    EXPECT_EQ(descriptors(), files) << nth;
+    ASSERT_TRUE(o.again) << nth << ": " << to_string(o.again.error().code);
+    EXPECT_TRUE(o.exact) << nth;
+    EXPECT_EQ(o.connections, 0u) << nth;
+    if (!happened) {
+      EXPECT_TRUE(o.first);
+      break;
+    }
+    const bool named = !o.made ? o.made.error() == tp::errc::out_of_memory || o.made.error() == tp::errc::io
+                               : o.first || o.first.error() == tp::errc::out_of_memory || o.first.error() == tp::errc::connection_lost;
+    EXPECT_TRUE(named) << nth << ": " << to_string(!o.made ? o.made.error().code : o.first.error().code);
+    ++(o.made && o.first ? survived : errors);
+  }
+  RecordProperty("allocations", static_cast<int>(all));
+  EXPECT_GE(errors, 8u) << "of " << all << "; got past " << survived;
+}
+
+}  // namespace

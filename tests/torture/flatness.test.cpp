@@ -1,0 +1,182 @@
+// C7: 45 rounds of a changing number of recipients, of which some never confirm, some abort and some vanish, leave nothing behind.
+#include "crowd.hpp"
+#include "heap.hpp"
+
+#include <algorithm>
+#include <string>
+
+namespace {
+
+using namespace test;
+using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::tcp>;
+using crowd = crowd_of<net, mlp>;
+
+/// A quarter of the participants of the 45 rounds in examples/participants.txt.
+constexpr std::array<std::uint32_t, 45> participants{27, 28, 23, 23, 25, 23, 23, 27, 25, 24, 28, 29, 25, 22, 25, 21, 24, 27, 20, 29, 27, 28, 27,
+                                                     24, 27, 30, 27, 29, 28, 24, 24, 24, 26, 25, 30, 22, 25, 26, 26, 26, 27, 26, 28, 25, 27};
+constexpr std::size_t baseline_round = 6;  // counted from 1
+
+/// What is there between two rounds.
+struct footing {
+  live_heap heap;
+  std::size_t files = 0, threads = 0, connections = 0, kept_models = 0, unsettled = 0;
+};
+/// What is more than it was; empty where all is as before.
+std::string growth(const footing& before, const footing& now) {
+  std::string found;
+  const auto compare = [&](const char* what, auto b, auto n) {
+    if (n != b) found += std::string(what) + " " + std::to_string(b) + " -> " + std::to_string(n) + "; ";
+  };
+  compare("blocks", before.heap.blocks, now.heap.blocks);
+  compare("bytes", before.heap.bytes, now.heap.bytes);
+  compare("descriptors", before.files, now.files);
+  compare("threads", before.threads, now.threads);
+  compare("connections", before.connections, now.connections);
+  compare("models", before.kept_models, now.kept_models);
+  compare("unsettled", before.unsettled, now.unsettled);
+  return found;
+}
+/// The first round after the baseline that differs from it, and in what.
+std::string growth(const std::vector<footing>& rounds) {
+  for (std::size_t i = baseline_round; i < rounds.size(); ++i)
+    if (const std::string g = growth(rounds[baseline_round - 1], rounds[i]); !g.empty()) return "round " + std::to_string(i + 1) + ": " + g;
+  return {};
+}
+
+/// Counts the models that an owner keeps.
+struct counted_model {
+  mlp model;
+  std::size_t* alive;
+  counted_model(const mlp& m, std::size_t& n) : model(m), alive(&n) { ++n; }
+  counted_model(const counted_model&) = delete;
+  ~counted_model() { --*alive; }
+};
+
+template <class Handler>
+class schedule {
+ public:
+  explicit schedule(Handler& h) : owner_(owner_io_, h, options()), port_(*owner_.listen("127.0.0.1:0")) {}
+
+  std::vector<footing> run(std::size_t rounds) {
+    std::vector<footing> all(rounds);
+    for (std::size_t i = 0; i < rounds && !testing::Test::HasFailure(); ++i) {
+      round(participants[i], i);
+      all[i] = {heap_now(), descriptors(), threads(), owner_.connections(), alive_, unsettled_};
+    }
+    return all;
+  }
+
+ private:
+  static tp::host_options options() {
+    tp::host_options o;
+    o.reserved_connections = 64;
+    return o;
+  }
+  template <class Done>
+  bool until(crowd& all, Done done) {
+    const auto end = std::chrono::steady_clock::now() + 60s;
+    while (!done()) {
+      if (std::chrono::steady_clock::now() > end) return false;
+      if (owner_io_.poll() + all.io.poll() == 0) std::this_thread::sleep_for(1ms);
+    }
+    return true;
+  }
+
+  void round(std::uint32_t n, std::size_t number) {
+    const std::uint32_t silent = (n + 5) / 10, vanishing = (n + 10) / 20, aborting = (n + 10) / 20, honest = n - silent - vanishing - aborting;
+    tp::settlement settled;
+    std::size_t settlements = 0;
+    auto tell = [&](const tp::settlement& s) { settled = s, ++settlements; };
+    tp::transaction_options expect;
+    expect.recipients = n;
+    expect.least = honest;
+    expect.budgets.recipient_idle_ms = 300;
+    expect.settled = tell;
+    auto& published = owner_.published();
+    const auto transaction = published.open_transaction(expect);
+    ASSERT_TRUE(transaction) << number;
+    ++unsettled_;
+    auto kept = std::make_shared<counted_model>(*source_, alive_);
+    std::shared_ptr<mlp> model(kept, &kept->model);
+    kept.reset();
+    const auto ref = published.add_tensors(std::move(model), {.transaction = *transaction});
+    ASSERT_TRUE(ref) << number;
+    published.seal(*transaction);
+    {
+      crowd all(*mine_);
+      all.ref = *ref;
+      std::vector<raw_peer> peers;
+      constexpr std::uint64_t image = tp::raw_tensors<mlp>::schema().image_bytes;
+      for (std::uint32_t i = 0; i < silent + vanishing; ++i) {
+        raw_peer& p = peers.emplace_back(port_);
+        EXPECT_TRUE(p.say(request(tp::message_kind::describe, 1, ref->id, 0, 0, {1000 + i})));
+        // the silent ones take everything and never say so; of the others the owner has more to send than a socket holds when they go
+        EXPECT_TRUE(p.say(request(tp::message_kind::pull, 2, ref->id, 0, static_cast<std::uint32_t>(image))));
+      }
+      for (std::uint32_t i = 0; i < aborting; ++i) all.add(port_, crowd::quitter);
+      for (std::uint32_t i = 0; i < honest; ++i) all.add(port_, 0);
+      std::vector<std::uint64_t> heard(peers.size());
+      std::vector<std::byte> piece(64 * 1024);
+      const auto hear = [&] {
+        for (std::size_t i = 0; i < peers.size(); ++i) {
+          const std::array<std::span<std::byte>, 1> in{piece};
+          if (i < silent) heard[i] += peers[i].stream().read_some(in).bytes;
+          else if (i >= silent && heard[i] == 0 && owner_.published().status_of(*ref)->acquired >= n) heard[i] = 1, peers[i].reset();
+        }
+      };
+      EXPECT_TRUE(until(all, [&] {
+        hear();
+        return settlements > 0 && all.ended == honest + aborting;
+      })) << number << ": " << settlements << " settled, " << all.ended << " ended of " << honest + aborting;
+      for (std::uint32_t i = 0; i < silent; ++i) EXPECT_GE(heard[i], image);
+      EXPECT_EQ(std::tuple(all.completed, all.gave_up, all.other), std::tuple(honest, aborting, 0u)) << number;
+      peers.clear();
+      all.host.stop();
+      EXPECT_TRUE(until(all, [&] { return all.host.connections() == 0 && owner_.connections() == 0; })) << number;
+    }
+    EXPECT_EQ(settlements, 1u) << number;
+    unsettled_ -= std::min<std::size_t>(unsettled_, settlements);
+    const auto& c = settled.counts;
+    EXPECT_EQ(std::tuple(c.acquired, c.completed, c.cancelled, c.vanished, c.failed), std::tuple(n, honest, aborting, silent + vanishing, 0u)) << number;
+    EXPECT_EQ(settled.verdict, tp::verdict::quorum) << number;
+    EXPECT_TRUE(same(*source_, *mine_)) << number;
+    EXPECT_TRUE(published.withdraw(*ref));
+  }
+
+  std::unique_ptr<mlp> source_ = random_model<mlp>(1), mine_ = blank<mlp>();
+  std::size_t alive_ = 0, unsettled_ = 0;
+  boost::asio::io_context owner_io_{1};
+  tp::tcp_host<net::parts, Handler> owner_;
+  std::uint16_t port_;
+};
+
+TEST(Flatness, C7_forty_five_rounds_with_recipients_that_end_badly_return_to_the_baseline_of_round_6) {
+  tp::detail::silent_handler handler;
+  const auto rounds = schedule(handler).run(participants.size());
+  EXPECT_EQ(growth(rounds), "");
+  EXPECT_EQ(std::tuple(rounds.back().connections, rounds.back().kept_models, rounds.back().unsettled), std::tuple(0u, 0u, 0u));
+}
+
+/// Remembers something for the largest cohort so far, as a cache that is never emptied does.
+struct caches_by_cohort : tp::detail::silent_handler {
+  std::vector<std::unique_ptr<std::array<char, 256>>> slots;
+  std::size_t open = 0;
+  template <class C>
+  void connected(C&) {
+    if (++open > slots.size()) slots.push_back(std::make_unique<std::array<char, 256>>());
+  }
+  template <class C>
+  void closed(C&, const tp::error&) noexcept {
+    --open;
+  }
+};
+TEST(Flatness, C7_the_same_check_finds_a_cache_that_grows_with_the_cohort) {
+  caches_by_cohort handler;
+  const auto rounds = schedule(handler).run(12);
+  const std::string found = growth(rounds);
+  EXPECT_NE(found.find("blocks"), std::string::npos) << found;
+  EXPECT_NE(found.find("bytes"), std::string::npos) << found;
+  EXPECT_EQ(found.find("descriptors"), std::string::npos) << found;
+}
+
+}  // namespace
