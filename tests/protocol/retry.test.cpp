@@ -108,6 +108,37 @@ TEST(Transfer, T4_reconnections_lose_nothing_that_has_landed) {
   }
 }
 
+/// Adds up what it is told that is complete.
+struct summing : tp::land {
+  using tp::land::land;
+  tp::result<void> chunk(std::uint64_t offset, std::uint64_t length) noexcept {
+    gap = gap || offset != told;
+    told = offset + length;
+    return {};
+  }
+  std::uint64_t told = 0;
+  bool gap = false;
+};
+TEST(Transfer, A_consumer_is_told_of_every_byte_as_part_of_a_chunk_however_often_the_connection_was_lost) {
+  for (const int rounds : {7, 9, 12, 17}) {
+    interrupted x;
+    summing to(x.mine.destination());
+    tp::transfer<summing, tp::fixed_bytes<1024>, tp::image_digest> t(to, {.ref = {1, 2}}, {}, 1);
+    tp::no_transfer idle;
+    for (int connections = 0; !t.ended() && connections < 5000; ++connections) {
+      x.p.reconnect();
+      x.p.right.end.begin_pull();
+      for (int i = 0; i < rounds && !t.ended() && x.p.pump(idle, t); ++i) {
+      }
+      if (t.ended()) break;
+      x.p.right.end.end_pull(t);
+      t.restart();
+    }
+    EXPECT_FALSE(to.gap);
+    EXPECT_EQ(to.told, x.source.schema().image_bytes);
+  }
+}
+
 TEST(Transfer, A_cursor_resumes_in_another_program_and_is_not_believed_where_the_bytes_differ) {
   const std::uint64_t all = mixed_model().schema().image_bytes;
   for (const bool edited : {false, true})

@@ -10,6 +10,7 @@
 #include <tensorpull/protocol/subset.hpp>
 
 #include <optional>
+#include <utility>
 
 namespace tensorpull {
 
@@ -45,7 +46,7 @@ class transfer {
       hash_range(all, there, keep, from.offset - keep);
       if (all.digest() != from.digest) return false;
       whole_hash_ = so_far;
-      landed_ = keep;
+      landed_ = chunk_offset_ = keep;
       machine_.resume(from.version, keep);
       return true;
     } else {
@@ -89,7 +90,6 @@ class transfer {
     const auto event = machine_.on(m);
     if (!event) return fail(event.error()), false;
     if (*event != recipient_event::chunk) return false;
-    chunk_offset_ = landed_;
     chunk_left_ = m.length;
     chunk_digest_ = m.digest;
     if constexpr (Integrity::per_chunk) chunk_hash_.emplace();
@@ -187,7 +187,8 @@ class transfer {
       }
     damaged_ = 0;
     ++receipt_.chunks;
-    if (const auto ok = to_.chunk(chunk_offset_, landed_ - chunk_offset_); !ok) return fail(ok.error());
+    const std::uint64_t offset = std::exchange(chunk_offset_, landed_);  // with what had landed of it before its connection was lost
+    if (const auto ok = to_.chunk(offset, landed_ - offset); !ok) return fail(ok.error());
     if (landed_ == machine_.description().image_bytes) received_all();
   }
 

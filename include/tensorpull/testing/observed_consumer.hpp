@@ -75,6 +75,21 @@ class observed_consumer {
     inner_.abandon(e);
   }
 
+  void rewind(std::uint64_t offset) noexcept
+    requires requires(Consumer& c) { c.rewind(std::uint64_t{}); }
+  {
+    if (!seen_.begun || over() || offset != chunk_) broke("rewind() to another place than where the chunk began");
+    at_ = prepared_to_ = offset;
+    inner_.rewind(offset);
+  }
+  source_view read_back() const noexcept
+    requires requires(const Consumer& c) { c.read_back(); }
+  {
+    return inner_.read_back();
+  }
+  /// The first bytes are there from an earlier process.
+  void resumed(std::uint64_t offset) noexcept { at_ = chunk_ = prepared_to_ = offset; }
+
   const consumer_record& seen() const noexcept { return seen_; }
   std::uint64_t busy_until() const noexcept { return busy_until_; }
   Consumer& inner() noexcept { return inner_; }

@@ -27,7 +27,7 @@ class simulated_cohort {
   using owner_type = simulated_owner<parts, Model>;
   using recipient_type = simulated_recipient<parts, Consumer, Model, verdict>;
 
-  enum class kind : std::uint8_t { wake, begin, tick, fault, heal, start_owner, start_recipient, give_buffers };
+  enum class kind : std::uint8_t { wake, begin, tick, fault, heal, start_owner, start_recipient, give_buffers, go_on };
   struct event {
     kind what;
     std::uint32_t who = 0, side = 0;
@@ -41,12 +41,25 @@ class simulated_cohort {
       recipients_.emplace_back(shape_, clock_, plan_.options.request_timeout_us);
       start(i);
     }
-    done_.resize(plan_.recipients);
+    states_.resize(plan_.recipients);
+    for (recipient_process& s : states_) {
+      const std::uint64_t how = random_.below(10);
+      s.stable = how < 7;
+      s.named = how < 9;
+      s.number = random_() | 1;  // far apart: a single bit that is flipped makes nobody somebody else
+    }
     waiting_ = plan_.recipients;
   }
   simulated_cohort(const simulated_cohort&) = delete;
   simulated_cohort& operator=(const simulated_cohort&) = delete;
 
+  struct recipient_process {
+    bool done = false;
+    bool stable = true;         ///< it has the same number in all its pulls
+    bool named = true;          ///< it says who it is at all
+    std::uint64_t number = 0;   ///< of the current pull
+    std::uint32_t tries = 0;    ///< tells the delays apart that belong to transfers that have ended since
+  };
   /// Side 0 is the owner's.
   struct connection {
     std::shared_ptr<simulated_link> link;
@@ -98,6 +111,7 @@ class simulated_cohort {
       did = r.pump();
       closed = !r.connected(id);
       if (closed) note("connection lost", c.recipient, id);
+      if (const auto why = r.obstacle()) hinder(c.recipient, *why);
       if (r.ended()) settle(c.recipient);
       else if (r.busy_until() > clock_.now()) wake_at(id, 1, r.busy_until());
     }
@@ -121,18 +135,13 @@ class simulated_cohort {
   // Transfers.
   void begin(std::uint32_t i) {
     recipient_type& r = recipients_[i];
-    if (!r.up() || r.pulling() || done_[i]) return;
+    if (!r.up() || r.pulling() || states_[i].done) return;
+    if (!connected(i)) return queue_.after(5'000 + random_.below(20'000), {kind::begin, i});
     const bool healed = clock_.now() >= plan_.healed_us;
-    if (!r.connected()) {
-      if (!owner_.up()) return queue_.after(5'000 + random_.below(20'000), {kind::begin, i});
-      const auto link = std::make_shared<simulated_link>(clock_, plan_.conditions(healed), random_.fork());
-      if (!healed) plan_.damage(link->from(1), link->from(0));
-      const auto id = static_cast<std::uint32_t>(connections_.size());
-      r.connect(simulated_stream(link, 1), id);
-      connections_.push_back({link, owner_.accept(simulated_stream(link, 0), clock_.now()), i});
-      note("connect", i, id);
-    }
+    recipient_process& me = states_[i];
+    if (!me.stable) me.number = random_() | 1;
     pull_request request;
+    if (me.named) request.recipient = {me.number};
     request.ref = owner_type::reference;
     request.window = static_cast<std::uint32_t>(1 + random_.below(8));
     if (!healed && random_.chance(100)) request.version = oracle_.version(static_cast<std::size_t>(random_.below(oracle_.size())));
@@ -140,9 +149,48 @@ class simulated_cohort {
     if (plan_.options.slow_consumers && !healed && random_.chance(200)) slow = {200, 50'000, 1 + random_.below(500)};
     typename parts::chunking cut{};
     if constexpr (requires { cut.chunk_bytes = 1; }) cut.chunk_bytes = 1 + random_.below(900);
-    r.begin(request, cut, verdict{this, i}, random_.fork(), slow);
-    note("pull", i, request.version, request.window);
+    const retry_policy retry{static_cast<std::uint32_t>(random_.below(5)), 1 + static_cast<std::uint32_t>(random_.below(30)), 200};
+    if (!r.begin(request, cut, verdict{this, i}, random_.fork(), slow, retry)) fail(report_.contract_violations, "resumed over bytes that were changed");
+    note(r.resumed() ? "resume" : "pull", i, request.version, request.window);
+    if (r.resumed()) ++report_.resumed;
     wake_at(r.connection_id(), 1, clock_.now());
+  }
+  /// Whether there is a connection now: a new one where there was none and the owner is up.
+  bool connected(std::uint32_t i) {
+    recipient_type& r = recipients_[i];
+    if (r.connected()) return true;
+    if (!owner_.up()) return false;
+    const bool healed = clock_.now() >= plan_.healed_us;
+    const auto link = std::make_shared<simulated_link>(clock_, plan_.conditions(healed), random_.fork());
+    if (!healed) plan_.damage(link->from(1), link->from(0));
+    const auto id = static_cast<std::uint32_t>(connections_.size());
+    r.connect(simulated_stream(link, 1), id);
+    connections_.push_back({link, owner_.accept(simulated_stream(link, 0), clock_.now()), i});
+    note("connect", i, id);
+    return true;
+  }
+
+  /// The transfer waits, and goes on on the same connection or on another one; or it has had its tries.
+  void hinder(std::uint32_t i, const error& why) {
+    recipient_type& r = recipients_[i];
+    note("hindered", i, static_cast<std::uint64_t>(why.code), r.current().landed_bytes());
+    if (const auto delay = r.try_again(why, random_())) queue_.after(*delay * 1000 + 1, {kind::go_on, i, ++states_[i].tries});
+    else return;
+    // a network that swallows everything looks like a slow owner
+    if (why.code == errc::timed_out && r.connected() && random_.chance(700)) drop(r);
+  }
+  void go_on(std::uint32_t i, std::uint32_t number) {
+    recipient_type& r = recipients_[i];
+    if (!r.suspended() || states_[i].tries != number) return;
+    if (!connected(i)) {
+      hinder(i, {errc::connection_lost, 0, 0, {}});
+      return r.ended() ? settle(i) : void();
+    }
+    r.go_on();
+    ++report_.went_on;
+    note("goes on", i, r.connection_id(), r.current().landed_bytes());
+    if (r.ended()) settle(i);
+    if (r.connected()) wake_at(r.connection_id(), 1, clock_.now() + 1);
   }
 
   /// What a receipt claims about a destination. `finishing`: asked by the consumer's finish(), before the owner is told.
@@ -176,7 +224,7 @@ class simulated_cohort {
     }
     r.end();
     const bool enough = done && (done->outcome == outcome::completed || !parts::integrity::whole) && (clock_.now() >= plan_.healed_us || random_.chance(600));
-    if (enough) return void((done_[i] = true, --waiting_));
+    if (enough) return void((states_[i].done = true, --waiting_));
     // on the same connection, where late answers may still come, or on another one
     if (r.connected() && random_.chance(500)) drop(r);
     queue_.after(1'000 + random_.below(30'000), {kind::begin, i});
@@ -202,6 +250,7 @@ class simulated_cohort {
       recipient_type& r = recipients_[c.recipient];
       if (!r.connected(id)) continue;
       r.tick();
+      if (const auto why = r.obstacle()) hinder(c.recipient, *why);
       if (r.ended()) settle(c.recipient);
     }
     queue_.after(tick_us, {kind::tick});
@@ -222,7 +271,7 @@ class simulated_cohort {
   owner_type owner_;
   std::vector<recipient_type> recipients_;
   std::vector<connection> connections_;  // before the owner's process: they point into it
-  std::vector<bool> done_;
+  std::vector<recipient_process> states_;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> finished_;  // completions by version
   std::size_t waiting_ = 0;
   simulation_report report_;

@@ -63,6 +63,7 @@ class simulated_network : simulated_cohort<Net, Consumer, Model> {
       case kind::start_owner: return start_owner(e.side != 0);
       case kind::start_recipient: return start_recipient(e.who);
       case kind::give_buffers: return give_buffers();
+      case kind::go_on: return this->go_on(e.who, e.side);
     }
   }
 
@@ -110,7 +111,8 @@ class simulated_network : simulated_cohort<Net, Consumer, Model> {
     const auto id = r.connection_id();
     if (connected && detail % 2 != 0) connections_[id].link->lose();
     if (!r.model().guards_intact()) this->fail(report_.guard_violations, "bytes outside the destination");
-    r.stop();
+    const bool kept = detail / 2 % 3 == 0 && r.stop_and_keep(detail / 6 % 3 == 0 ? detail : 0);
+    if (!kept) r.stop();
     if (connected) after(id, 1, {}, true);
     queue_.after(1 + detail % 300'000, {kind::start_recipient, i});
   }

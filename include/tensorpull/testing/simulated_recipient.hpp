@@ -1,8 +1,10 @@
-// A recipient of a simulation: a process that can die and come back, with one destination, one connection at a time and one transfer.
+// A recipient of a simulation: a process that can die and come back, with one destination, one connection at a time and one transfer, which
+// it keeps over lost connections, time-outs and a busy owner, as transports/drive.hpp does.
 #pragma once
 
 #include <tensorpull/protocol/endpoint.hpp>
 #include <tensorpull/protocol/no_owner.hpp>
+#include <tensorpull/protocol/retry.hpp>
 #include <tensorpull/protocol/transfer.hpp>
 #include <tensorpull/testing/guarded_tensors.hpp>
 #include <tensorpull/testing/observed_consumer.hpp>
@@ -27,6 +29,8 @@ class simulated_recipient {
 
   /// `parts`: bit i for tensor i; all bits, or a model that cannot be had in parts: the whole.
   void start(std::uint32_t parts) {
+    if ((model_ = std::move(kept_)) != nullptr) return;
+    cursor_ = {};
     part_ = false;
     if constexpr (requires { model_->names(); Model(*shape_, parts); }) {
       part_ = parts != ~0u;
@@ -39,9 +43,27 @@ class simulated_recipient {
   bool part() const noexcept { return part_; }
   /// The process dies: its memory is gone, and its connection, of which the system may tell the peer.
   void stop() noexcept {
+    suspended_ = false;
     attempt_.reset();
     connection_.reset();
     model_.reset();
+  }
+  /// The process dies, and what it landed in is in a file or in memory of another process: a new one goes on from a cursor. `edit` != 0:
+  /// somebody changes one byte of what had landed. False: there is nothing to go on from, and everything is lost.
+  bool stop_and_keep(std::uint64_t edit) noexcept {
+    cursor_ = attempt_ && !attempt_->t.ended() ? attempt_->t.cursor() : resume_cursor{};
+    edited_ = false;
+    if (cursor_) kept_ = std::move(model_);
+    stop();
+    if (!kept_) return false;
+    const destination_view d = kept_->destination();
+    const std::uint64_t header = d.schema->header_bytes;
+    if (edit == 0 || cursor_.offset <= header) return true;
+    const std::uint64_t at = edit % (cursor_.offset - header);
+    const std::size_t i = tensor_at(*d.schema, at);
+    d.address(i)[at - d.schema->tensors[i].begin] ^= std::byte{1};
+    edited_ = true;
+    return true;
   }
   bool up() const noexcept { return model_ != nullptr; }
   Model& model() noexcept { return *model_; }
@@ -51,19 +73,46 @@ class simulated_recipient {
     connection_id_ = id;
   }
   void disconnect() noexcept { connection_.reset(); }
+  bool suspended() const noexcept { return suspended_; }
   bool connected() const noexcept { return connection_ != nullptr; }
   bool connected(std::uint32_t id) const noexcept { return connection_ != nullptr && connection_id_ == id; }
   std::uint32_t connection_id() const noexcept { return connection_id_; }
 
-  void begin(pull_request request, typename Parts::chunking cut, Verdict verdict, seeded_random random, const slowness& slow) {
+  /// False: it went on from memory that is not what the cursor says.
+  bool begin(pull_request request, typename Parts::chunking cut, Verdict verdict, seeded_random random, const slowness& slow, const retry_policy& retry) {
     if constexpr (requires { model_->names(); })
       if (part_) request.subset = model_->names();
-    attempt_ = std::make_unique<attempt>(model_->destination(), verdict, *clock_, random, slow, request, cut, connection_->end.next_id());
+    attempt_ = std::make_unique<attempt>(model_->destination(), verdict, *clock_, random, slow, request, cut, connection_->end.next_id(), retry);
+    const resume_cursor from = std::exchange(cursor_, {});
+    resumed_ = from && attempt_->t.resume(from);
+    if (resumed_) attempt_->to.resumed(attempt_->t.landed_bytes());
     connection_->end.begin_pull();
-    progress_at_ = clock_->now();
     step_bytes_ = detail::chunk_length_of(cut) / 64 + 1;
-    landed_ = 0;
-    answers_ = 0;
+    watch();
+    attempt_->tried_at = landed_;
+    return !(resumed_ && std::exchange(edited_, false));
+  }
+  /// The transfer that was begun last went on from a cursor.
+  bool resumed() const noexcept { return resumed_; }
+
+  /// Something is in the way of the transfer, which another try may get past.
+  std::optional<error> obstacle() noexcept { return std::exchange(obstacle_, std::nullopt); }
+  /// How many milliseconds to wait before another try; nothing: the transfer has ended.
+  std::optional<std::uint64_t> try_again(const error& why, std::uint64_t random) noexcept {
+    attempt& a = *attempt_;
+    if (a.t.landed_bytes() > a.tried_at) a.schedule.succeeded(), a.patience_ms = 0;
+    a.tried_at = a.t.landed_bytes();
+    const std::uint64_t asked = a.t.pause_ms();
+    const bool more = why.code == errc::busy ? (a.patience_ms += asked) * 1000 < 3 * timeout_us_ : a.schedule.failed();
+    if (!more) return a.t.fail(why), std::nullopt;
+    return std::max(asked, a.schedule.delay_ms(random));
+  }
+  /// The delay is over, and there is a connection: the same, or another one.
+  void go_on() noexcept {
+    suspended_ = false;
+    attempt_->t.restart();
+    connection_->end.begin_pull();
+    watch();
   }
   bool pulling() const noexcept { return attempt_ != nullptr; }
   bool ended() const noexcept { return attempt_ != nullptr && attempt_->t.ended(); }
@@ -72,26 +121,26 @@ class simulated_recipient {
   /// When a consumer that has no memory now will have some.
   std::uint64_t busy_until() const noexcept { return attempt_ ? attempt_->to.busy_until() : 0; }
 
-  /// Moves bytes once. A lost connection ends the transfer: what to do then is decided in lost().
+  /// Moves bytes once.
   detail::pumped pump() noexcept {
     no_transfer none;
-    const auto did = attempt_ ? detail::pump_once(connection_->end, attempt_->t, connection_->stream, std::span<std::byte>())
+    const auto did = attempt_ && !suspended_ ? detail::pump_once(connection_->end, attempt_->t, connection_->stream, std::span<std::byte>())
                               : detail::pump_once(connection_->end, none, connection_->stream, std::span<std::byte>());
     if (!did) {
       lost(did.error());
       return {};
     }
-    if (attempt_ && attempt_->t.pause_ms() > 0) attempt_->t.fail({errc::busy, 0, 0, {}});
-    if (attempt_ && (attempt_->t.landed_bytes() >= landed_ + step_bytes_ || attempt_->t.answers() != answers_)) {
+    if (active() && attempt_->t.pause_ms() > 0) suspend({errc::busy, 0, 0, {}});
+    if (active() && (attempt_->t.landed_bytes() >= landed_ + step_bytes_ || attempt_->t.answers() != answers_)) {
       landed_ = attempt_->t.landed_bytes();
       answers_ = attempt_->t.answers();
       progress_at_ = clock_->now();
     }
     return *did;
   }
-  /// The clock's tick: a request whose time is over ends the transfer.
+  /// The clock's tick: whether a request's time is over.
   void tick() noexcept {
-    if (attempt_ && !attempt_->t.ended() && clock_->now() - progress_at_ >= timeout_us_) attempt_->t.fail({errc::timed_out, 0, 0, {}});
+    if (active() && clock_->now() - progress_at_ >= timeout_us_) suspend({errc::timed_out, 0, 0, {}});
   }
   void cancel() noexcept {
     if (attempt_) attempt_->t.fail({errc::cancelled, 0, 0, {}});
@@ -99,9 +148,10 @@ class simulated_recipient {
   /// Lets go of a transfer that has ended; the owner hears of it where it can. The connection stays.
   void end() noexcept {
     if (connection_) {
-      connection_->end.end_pull(attempt_->t);
+      if (!suspended_) connection_->end.end_pull(attempt_->t);
       if (const auto bye = attempt_->t.farewell()) (void)connection_->end.send_control(*bye);
     }
+    suspended_ = false;
     attempt_.reset();
   }
 
@@ -117,26 +167,41 @@ class simulated_recipient {
   };
   struct attempt {
     attempt(const destination_view& d, Verdict v, const virtual_clock& clock, seeded_random random, const slowness& slow, const pull_request& request,
-            typename Parts::chunking cut, std::uint32_t first_id)
-        : to(d, v, clock, random, slow), t(to, request, cut, first_id) {}
+            typename Parts::chunking cut, std::uint32_t first_id, const retry_policy& retry)
+        : to(d, v, clock, random, slow), t(to, request, cut, first_id), schedule(retry) {}
     observed to;
     transfer_type t;
+    retry_schedule schedule;
+    std::uint64_t tried_at = 0, patience_ms = 0;
   };
 
-  /// A transfer ends with its connection; the simulation begins another one. Going on from the first missing byte belongs here.
+  bool active() const noexcept { return attempt_ != nullptr && !suspended_ && !attempt_->t.ended(); }
+  void watch() noexcept {
+    progress_at_ = clock_->now();
+    landed_ = attempt_->t.landed_bytes();
+    answers_ = attempt_->t.answers();
+  }
   void lost(const error& e) noexcept {
-    if (attempt_) attempt_->t.fail(e);
+    if (active() && is_passing(e.code)) suspend(e);
+    else if (active()) attempt_->t.fail(e);
     connection_.reset();
+  }
+  void suspend(const error& why) noexcept {
+    connection_->end.end_pull(attempt_->t);
+    suspended_ = true;
+    obstacle_ = why;
   }
 
   const typename Model::shape* shape_;
   const virtual_clock* clock_;
-  std::unique_ptr<Model> model_;
+  std::unique_ptr<Model> model_, kept_;
+  resume_cursor cursor_{};
+  std::optional<error> obstacle_;
   std::unique_ptr<connection> connection_;
   std::unique_ptr<attempt> attempt_;
   std::uint64_t timeout_us_, progress_at_ = 0, step_bytes_ = 1, landed_ = 0;
   std::uint32_t answers_ = 0, connection_id_ = 0;
-  bool part_ = false;
+  bool part_ = false, suspended_ = false, resumed_ = false, edited_ = false;
 };
 
 }  // namespace tensorpull::testing

@@ -14,6 +14,8 @@ struct simulation_report {
   std::uint64_t seed = 0, steps = 0, trace_hash = 0, virtual_us = 0;
   std::uint64_t completed = 0, completed_unverified = 0;
   std::array<std::uint64_t, 64> failed{};    ///< transfers by error code
+  std::uint64_t went_on = 0;                 ///< times that a transfer went on after a lost connection, a time-out or `busy`
+  std::uint64_t resumed = 0;                 ///< times that a new process went on from a cursor
   std::uint64_t frame_faults = 0;            ///< frames that were doubled, delayed, dropped, shortened or damaged
 
   // must not happen, whatever the policies
@@ -39,7 +41,7 @@ struct simulation_report {
   void add(const simulation_report& r) noexcept {
     if (passed() && !r.passed()) seed = r.seed, trace_hash = r.trace_hash;
     for (const auto member : {&simulation_report::steps, &simulation_report::virtual_us, &simulation_report::completed, &simulation_report::completed_unverified,
-                              &simulation_report::frame_faults, &simulation_report::false_completions, &simulation_report::guard_violations,
+                              &simulation_report::went_on, &simulation_report::resumed, &simulation_report::frame_faults, &simulation_report::false_completions, &simulation_report::guard_violations,
                               &simulation_report::contract_violations, &simulation_report::false_counts, &simulation_report::leaks, &simulation_report::stuck, &simulation_report::unverified_wrong})
       this->*member += r.*member;
     for (std::size_t i = 0; i < failed.size(); ++i) failed[i] += r.failed[i];
@@ -48,8 +50,8 @@ struct simulation_report {
 
   void print(std::FILE* out) const {
     const auto u = [](std::uint64_t v) { return static_cast<unsigned long long>(v); };
-    std::fprintf(out, "%llu completed, %llu completed_unverified, %llu failed, %llu frames meddled with, %llu steps, %.1f s of virtual time\n", u(completed),
-                 u(completed_unverified), u(failed_transfers()), u(frame_faults), u(steps), static_cast<double>(virtual_us) * 1e-6);
+    std::fprintf(out, "%llu completed, %llu completed_unverified, %llu failed, %llu went on, %llu resumed, %llu frames meddled with, %llu steps, %.1f s of virtual time\n", u(completed),
+                 u(completed_unverified), u(failed_transfers()), u(went_on), u(resumed), u(frame_faults), u(steps), static_cast<double>(virtual_us) * 1e-6);
     for (std::size_t i = 0; i < failed.size(); ++i)
       if (failed[i] > 0) std::fprintf(out, "  %8llu  %s\n", u(failed[i]), to_string(static_cast<errc>(i)).data());
     if (!passed() || unverified_wrong > 0)
