@@ -255,7 +255,7 @@ TEST(TcpRetry, A_session_asks_again_on_its_connection_after_a_timeout) {
   EXPECT_TRUE(same(*mine, *r.source));
 }
 
-TEST(TcpRetry, Callbacks_run_once_before_the_source_is_released_and_may_throw) {
+TEST(TcpRetry, C6_callbacks_run_once_before_the_source_is_released_and_may_throw) {
   auto owner = *net::downloader::open();
   struct tracked {
     std::unique_ptr<mlp> model = random_model<mlp>(4);
