@@ -23,7 +23,8 @@ Installs what is missing (apt-get, as root or with sudo), then runs these legs, 
   --all          every leg, also the long ones, and 500,000 seeds of the simulated network instead of 20,000
   -h, --help     this text
 
-Stops at the first leg that fails. The last line has the sums of all legs. Status: 0 all passed, 1 something failed, 2 a wrong option.
+The leg dev adds which cases of the fault catalogue ran (tests/fault_table.py; a case without a test needs a reason in
+tests/fault_exceptions.txt). Stops at the first leg that fails. The last line has the sums of all legs. Status: 0 all passed, 1 something failed, 2 a wrong option.
 TEXT
 }
 
@@ -123,6 +124,7 @@ run_leg() {
   local report=$folder/report.xml status=0
   "${wrap[@]}" ctest --test-dir "$folder" --parallel "$jobs" --output-on-failure --no-tests=error --output-junit "$report" >"$folder/tests.log" 2>&1 || status=$?
   cat "$folder/tests.log" >>"$log"
+  [[ $leg != dev ]] || python3 "$root/tests/fault_table.py" "$report" >"$build/fault-table.txt" || status=1
   tests=$(attribute "$report" tests)
   local bad off
   bad=$(attribute "$report" failures)
@@ -139,8 +141,9 @@ run_leg() {
   say "$leg: $((tests - off)) passed; build $(minutes $((built - began))), tests $(minutes $(($(clock) - built)))"
 }
 
-# The line that machines read.
+# The table of the fault catalogue's cases, where the leg dev ran, and the line that machines read.
 sums() {
+  [[ ! -f $build/fault-table.txt ]] || cat "$build/fault-table.txt"
   echo "$passed passed, $failed failed$( ((skipped == 0)) || echo ", $skipped skipped")"
 }
 
@@ -164,6 +167,7 @@ needs() {
 }
 
 mkdir -p -- "$build/logs"
+rm -f -- "$build/fault-table.txt"
 source "$root/cmake/packages.sh"
 source "$root/tests/fuzz/run.sh"
 mapfile -t items < <(needs)

@@ -53,7 +53,7 @@ TEST(DynamicImage, RefusesMoreHeaderTextThanTheReferenceLibraryReads) {
   EXPECT_EQ(refusal({view(name)}), errc::does_not_fit);
 }
 
-TEST(DynamicImage, StridedDestinationsAreRefused) {
+TEST(DynamicImage, L9_StridedDestinationsAreRefused) {
   std::array<std::byte, 64> mine{};
   const std::int64_t strides[] = {8};
   const mutable_tensor_view strided{"a", dtype::f32, four, mine.data(), strides};

@@ -60,7 +60,7 @@ void expect_all(const conformance_report& r) {
   if (!r.passed()) r.print(stderr);
 }
 TEST(TransportConformance, Sockets_of_one_machine_keep_every_requirement) { expect_all(check_byte_stream(socket_pair, strict)); }
-TEST(TransportConformance, TCP_keeps_every_requirement) { expect_all(check_byte_stream(tcp_pair, strict)); }
+TEST(TransportConformance, Q6_TCP_keeps_every_requirement) { expect_all(check_byte_stream(tcp_pair, strict)); }
 TEST(TransportConformance, Simulated_streams_keep_every_requirement) {
   expect_all(check_byte_stream(in_virtual_time{}, strict));
   expect_all(check_byte_stream(in_virtual_time{{.latency_us = 3000, .jitter_us = 2000, .capacity_bytes = 700, .most_per_read = 90, .most_per_write = 70}}, strict));

@@ -79,7 +79,7 @@ void expect_recipients(std::size_t n) {
 TEST(TcpMany, TwoHundredRecipientsAtOnce) { expect_recipients(200); }
 TEST(TcpMany, AThousandRecipientsAtOnce) { expect_recipients(1000); }
 
-TEST(TcpMany, ThreadsServeSixteenRecipientsAndC2_WithdrawInTheMiddleIsSafe) {
+TEST(TcpMany, C2_ThreadsServeSixteenRecipientsAndWithdrawingInTheMiddleIsSafe) {
   using threaded = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<4096>, tp::tcp_on_threads>;
   auto source = random_model<mlp>(1);
   auto owner = threaded::downloader::open({});

@@ -206,6 +206,10 @@ TEST(TcpRetry, The_owner_hears_of_an_abort_and_its_reason_and_the_cursor_goes_on
 
   seen.clear();
   const auto kept = cursor;
+  tp::pull_options in_vain{.recipient = me, .cursor = &cursor};
+  in_vain.retry.retries = 0;
+  EXPECT_FALSE(net::download_tensors(local(1), r.ref, *mine, in_vain));
+  EXPECT_EQ(cursor, kept) << "who reached nobody is as far as before";
   const auto done = net::download_tensors(local(r.port), r.ref, *mine, {.per_request_timeout = 60s, .recipient = me, .cursor = &cursor, .progress = watch});
   ASSERT_TRUE(done) << to_string(done.error().code);
   EXPECT_TRUE(same(*mine, *r.source));
@@ -218,6 +222,23 @@ TEST(TcpRetry, The_owner_hears_of_an_abort_and_its_reason_and_the_cursor_goes_on
   EXPECT_EQ(r.owner->status_of(r.ref)->bytes_sent - sent, done->bytes - kept.offset);
   EXPECT_EQ(r.owner->status_of(r.ref)->completed, 1u);
   EXPECT_EQ(r.owner->status_of(r.ref)->cancelled, 0u);
+}
+
+TEST(TcpRetry, T3_an_owner_that_dribbles_is_timed_out_like_a_silent_one) {
+  raw_listener listener;
+  std::jthread dribbler([&](std::stop_token stop) {
+    raw_peer client = listener.accept();
+    const std::array<std::byte, 8> head{{{}, {}, {}, {}, std::byte{40}}};  // of a frame of 40 words, most of which will come
+    for (int i = 0; i < 320 && !stop.stop_requested(); ++i) {
+      if (!client.say(std::span(i < 8 ? head[static_cast<std::size_t>(i)] == std::byte{} ? head.data() : head.data() + 4 : head.data(), 1))) return;
+      std::this_thread::sleep_for(15ms);
+    }
+  });
+  const auto mine = blank<mlp>();
+  const auto start = std::chrono::steady_clock::now();
+  const auto done = net::download_tensors(local(listener.port()), {{1, 2}, 0, 0}, *mine, {.per_request_timeout = 300ms, .retry = {.retries = 0}});
+  EXPECT_EQ(done.error(), tp::errc::timed_out);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 2s);
 }
 
 TEST(TcpRetry, A_session_asks_again_on_its_connection_after_a_timeout) {
@@ -234,7 +255,7 @@ TEST(TcpRetry, A_session_asks_again_on_its_connection_after_a_timeout) {
   EXPECT_TRUE(same(*mine, *r.source));
 }
 
-TEST(TcpRetry, Callbacks_run_once_before_the_source_is_released_and_may_throw) {
+TEST(TcpRetry, C6_callbacks_run_once_before_the_source_is_released_and_may_throw) {
   auto owner = *net::downloader::open();
   struct tracked {
     std::unique_ptr<mlp> model = random_model<mlp>(4);

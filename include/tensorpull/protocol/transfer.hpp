@@ -53,11 +53,11 @@ class transfer {
       return false;
     }
   }
-  /// Where the transfer stands now, to keep; empty where it cannot be resumed.
+  /// Where the transfer stands now, to keep; empty where it cannot be resumed, as after bytes that were not those that were published.
   resume_cursor cursor() const noexcept {
     resume_cursor c;
     if constexpr (can_read_back)
-      if (const description& d = machine_.description(); d.ref && machine_.request().subset.empty() && landed_ > 0)
+      if (const description& d = machine_.description(); d.ref && machine_.request().subset.empty() && landed_ > 0 && !(error_ && error_->code == errc::digest_mismatch))
         c = {d.ref, d.fingerprint, d.version, landed_, whole_hash_.digest()};
     return c;
   }

@@ -22,7 +22,6 @@ class progress_deadline {
   using clock = std::chrono::steady_clock;
   progress_deadline(std::chrono::milliseconds budget, std::uint64_t step_bytes) noexcept : budget_(budget), step_(step_bytes), start_(clock::now()) {}
 
-  /// Looks at the clock only when there was progress or a wait.
   template <class Transfer>
   void note(const Transfer& t) noexcept {
     if (t.landed_bytes() < landed_ + step_ && t.answers() == answers_) return;
@@ -56,7 +55,7 @@ template <class Transfer>
 class persistence {
  public:
   persistence(Transfer& t, const pull_options& options) noexcept : t_(t), options_(options), schedule_(options.retry), report_(options) {
-    if (options.cursor != nullptr) (void)t.resume(*options.cursor);
+    if (options.cursor != nullptr) resumed_ = t.resume(*options.cursor);
     landed_ = t.landed_bytes();
   }
 
@@ -70,14 +69,17 @@ class persistence {
 
   /// How long to wait before another try; nothing: the transfer has ended because of `why`.
   plain_optional<std::chrono::milliseconds> try_again(const error& why) noexcept {
-    if (t_.landed_bytes() > landed_) schedule_.succeeded(), busy_ = {};
-    landed_ = t_.landed_bytes();
+    if (t_.landed_bytes() > landed_) schedule_.succeeded(), busy_ = {}, landed_ = t_.landed_bytes();  // a chunk that is fetched again is none
     const std::chrono::milliseconds asked(t_.pause_ms());
     bool more = is_passing(why.code);
-    if (why.code == errc::busy) more = (busy_ += asked) < options_.per_request_timeout;
-    else more = more && schedule_.failed();
+    if (why.code != errc::busy) more = more && schedule_.failed();
+    const auto wait = std::max(asked, std::chrono::milliseconds(static_cast<std::int64_t>(schedule_.delay_ms(system_entropy{}()))));
+    if (why.code == errc::busy) {
+      more = busy_ + asked < options_.per_request_timeout;
+      busy_ += wait;
+    }
     if (!more) return t_.fail(why), plain_optional<std::chrono::milliseconds>{};
-    return std::max(asked, std::chrono::milliseconds(static_cast<std::int64_t>(schedule_.delay_ms(system_entropy{}()))));
+    return wait;
   }
 
   result<receipt> outcome() noexcept {
@@ -88,8 +90,15 @@ class persistence {
   }
 
  private:
+  /// The owner has nothing any more that the cursor could go on with.
+  bool stale() const noexcept {
+    if (!t_.ended()) return false;
+    const auto how = t_.outcome();
+    return !how && how.error().code == errc::stale_version;
+  }
+  /// Who was not reached has not changed how far it is.
   void keep_cursor() noexcept {
-    if (options_.cursor != nullptr) *options_.cursor = t_.cursor();
+    if (options_.cursor != nullptr && (t_.total_bytes() != 0 || !resumed_ || stale())) *options_.cursor = t_.cursor();
   }
 
   Transfer& t_;
@@ -98,6 +107,7 @@ class persistence {
   progress_report report_;
   std::uint64_t landed_ = 0, chunks_ = 0;
   std::chrono::milliseconds busy_{};
+  bool resumed_ = false;
 };
 
 /// Moves bytes until `t` has ended (no value), or until something is in the way that another try may get past.
@@ -124,8 +134,8 @@ plain_optional<error> drive(Endpoint& end, Transfer& t, Stream& stream, std::spa
     deadline.note(t);
     if (t.ended()) break;
     if (t.pause_ms() > 0) why = error{errc::busy, 0, 0, {}};
+    else if (deadline.over()) why = error{errc::timed_out, 0, 0, {}};  // bytes alone are no progress: the other end may dribble
     else if (did->received > 0 || did->sent > 0) continue;
-    else if (deadline.over()) why = error{errc::timed_out, 0, 0, {}};
     else if (!did->waited) stream.wait(did->wants_read, did->wants_write, std::min(wait_step, deadline.left()));
   }
   end.end_pull(t);

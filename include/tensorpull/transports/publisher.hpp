@@ -114,12 +114,16 @@ class publisher {
   }
   template <class Call, class Value>
   void contain(const Call& call, const Value& value) noexcept {
+#if defined(__cpp_exceptions)
     try {
       call(value);
     } catch (...) {
       const hold_lock hold(lock_);
       ++callback_failures_;
     }
+#else
+    call(value);
+#endif
   }
 
   result<reference> publish(const source_view& image, const publish_options& options, detail::kept_source keep) noexcept {

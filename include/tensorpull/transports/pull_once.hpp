@@ -25,6 +25,14 @@ result<receipt> pull_persistently(Connect connect, Pause pause, const reference&
   using transfer_type = transfer<Consumer, typename Parts::chunking, typename Parts::integrity, limits>;
   transfer_type t(to, request, chunking, 1);
   detail::persistence<transfer_type> all(t, options);
+  const auto again = [&](const error& why) noexcept {
+    if (t.ended()) return false;
+    const auto delay = all.try_again(why);
+    if (!delay) return false;
+    if (!detail::wait_out(*delay, options.stop, pause)) t.fail({errc::cancelled, 0, 0, {}});
+    t.restart();
+    return !t.ended();
+  };
   for (bool connected = false; !t.ended();) {
     plain_optional<error> why, broken;
     if (auto stream = connect(); !stream) {
@@ -38,13 +46,11 @@ result<receipt> pull_persistently(Connect connect, Pause pause, const reference&
       alignas(8) std::array<std::byte, limits::page_bytes> memory;
       buffer_pool<> pool(memory, memory.size());
       endpoint<typename Parts::framing, limits, no_owner, deaf> end(none, pool, handler);
-      why = detail::drive(end, t, *stream, {}, options, detail::chunk_length_of(chunking), all, broken);
+      do {  // who is only busy is asked again over the same connection, which may be in the middle of a frame
+        why = detail::drive(end, t, *stream, {}, options, detail::chunk_length_of(chunking), all, broken);
+      } while (why && why->code == errc::busy && again(*why));
     }
-    if (t.ended() || !why) break;
-    const auto delay = all.try_again(*why);
-    if (!delay) break;
-    if (!detail::wait_out(*delay, options.stop, pause)) t.fail({errc::cancelled, 0, 0, {}});
-    t.restart();
+    if (!why || !again(*why)) break;
   }
   return all.outcome();
 }
@@ -61,7 +67,7 @@ result<receipt> pull_once(Stream& stream, const reference& ref, Consumer& to, co
   pull_options once = options;
   once.retry.retries = 0;
   const auto connect = [&]() -> result<borrowed> { return borrowed{&stream}; };
-  return pull_persistently<Parts>(connect, [](std::chrono::milliseconds) {}, ref, to, once, chunking);
+  return pull_persistently<Parts>(connect, [&](std::chrono::milliseconds time) { stream.wait(false, false, time); }, ref, to, once, chunking);
 }
 
 }  // namespace tensorpull

@@ -53,7 +53,7 @@ class tcp_connection : public std::enable_shared_from_this<tcp_connection<Host>>
 
  public:
   tcp_connection(Host& host, executor on, int fd, bool connecting)
-      : host_(host), fd_(on, fd), end_(host.machine(), host.pool(), *this), connecting_(connecting) {}
+      : host_(host), fd_(on, fd), end_(host.machine(), host.pool(), *this), connecting_(connecting), announced_(connecting) {}
 
   /// The application's own mark: whatever it wants to find again.
   std::uint64_t tag = 0;
@@ -120,6 +120,8 @@ class tcp_connection : public std::enable_shared_from_this<tcp_connection<Host>>
 
   /// Moves what can be moved now, a bounded amount, then waits for what is missing.
   void move_bytes() noexcept {
+    if (closed_) return;
+    if (!std::exchange(announced_, true)) host_.handler().connected(*this);
     if (closed_) return;
     if (ending_) return shut(*ending_);
     if (connecting_ && !connected()) return;
@@ -242,7 +244,7 @@ class tcp_connection : public std::enable_shared_from_this<tcp_connection<Host>>
   std::atomic<bool> owing_{false};
   std::atomic<bool> greeted_{false}, posted_{false};
   std::shared_ptr<tcp_connection> self_;  // the host's share
-  bool connecting_, starving_ = false, read_waits_ = false, write_waits_ = false, closed_ = false, readable_ = true;
+  bool connecting_, announced_, starving_ = false, read_waits_ = false, write_waits_ = false, closed_ = false, readable_ = true;
 };
 
 }  // namespace tensorpull

@@ -107,9 +107,7 @@ void tcp_host<P, H, C, T>::accept_more() noexcept {
     connection* const c = make(s.native_handle(), false, 0);
     if (c == nullptr) return;
     (void)s.release();
-    const auto keep = c->shared_from_this();  // the handler may close it
-    handler().connected(*c);
-    c->again();
+    c->again();  // its own executor tells the handler: another thread may run that at once
   }
   await_accept();
 }

@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""Prints which cases of the fault catalogue ran and passed: fault_table.py REPORT.xml [EXCEPTIONS.txt]
+
+A test covers each case that its name carries: `F18_...`, `.L11_...`, `C1_C3_L1_...`, `F1_to_F5_...`. Cases without a test need a line in the
+list of exceptions. Status: 0; 1: a case failed, has neither test nor reason, or has both; 2: the report cannot be read."""
+import pathlib
+import re
+import sys
+import xml.etree.ElementTree as tree
+
+LAST = {"F": 18, "R": 14, "L": 12, "T": 10, "C": 7, "D": 5, "Q": 6}
+TITLES = {"F": "framing", "R": "requests", "L": "landing", "T": "time and loss", "C": "concurrency", "D": "disk", "Q": "resources"}
+CASE = re.compile(r"(?<![A-Za-z0-9])([FRLTCDQ])([1-9][0-9]?)(?:_to_([FRLTCDQ])([1-9][0-9]?))?(?=_|$)")
+
+
+def cases_of(name):
+    for letter, number, end_letter, end in CASE.findall(name):
+        last = int(end) if end and end_letter == letter else int(number)
+        for n in range(int(number), last + 1):
+            if n <= LAST[letter]:
+                yield f"{letter}{n}"
+
+
+def exceptions(path):
+    reasons = {}
+    for line in path.read_text().splitlines():
+        found = re.fullmatch(r"([FRLTCDQ][0-9]+) +(missing|not applicable): +(\S.*)", line)
+        if found:
+            reasons[found[1]] = (found[2], found[3])
+        elif line.strip() and not line.startswith("#"):
+            sys.exit(f"fault_table.py: not an exception: {line}")
+    return reasons
+
+
+def main(report, listed):
+    try:
+        tests = list(tree.parse(report).getroot().iter("testcase"))
+    except (OSError, tree.ParseError) as why:
+        print(f"fault_table.py: {report}: {why}", file=sys.stderr)
+        return 2
+    ran, failed, skipped = {}, {}, {}
+    for test in tests:
+        name, status = test.get("name", ""), test.get("status", "run")
+        if test.find("failure") is not None or status == "fail":
+            kind = failed
+        else:
+            kind = ran if status == "run" and test.find("skipped") is None else skipped
+        for case in cases_of(name):
+            kind.setdefault(case, []).append(name)
+    reasons = exceptions(listed)
+    bad = 0
+    print("Fault catalogue (tests by the case in their names)")
+    for letter, last in LAST.items():
+        passed, lines = [], []
+        for case in (f"{letter}{n}" for n in range(1, last + 1)):
+            if case in failed:
+                lines.append(f"  {case}: FAILED: {', '.join(failed[case])}")
+                bad += 1
+            elif case in ran:
+                passed.append(f"{case} ({len(ran[case])})")
+                if case in reasons:
+                    lines.append(f"  {case}: has a test; take it off {listed.name}")
+                    bad += 1
+            elif case in reasons:
+                lines.append(f"  {case}: {reasons[case][0]}: {reasons[case][1]}")
+            elif case in skipped:
+                lines.append(f"  {case}: skipped on this machine: {', '.join(skipped[case])}")
+            else:
+                lines.append(f"  {case}: MISSING, without a reason in {listed.name}")
+                bad += 1
+        print(f"{letter} {TITLES[letter]}: {len(passed)} of {last} passed: {' '.join(passed)}")
+        print("".join(line + "\n" for line in lines), end="")
+    print("S, N: the adapters come later. M, U, X: no such transport yet.")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    if len(sys.argv) not in (2, 3):
+        sys.exit(__doc__)
+    here = pathlib.Path(__file__).parent / "fault_exceptions.txt"
+    sys.exit(main(sys.argv[1], pathlib.Path(sys.argv[2]) if len(sys.argv) == 3 else here))
