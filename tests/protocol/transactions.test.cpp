@@ -537,4 +537,41 @@ TEST_F(Transactions, Progress_events_come_in_order_and_are_not_masked_by_others)
   EXPECT_EQ(seen.back().phase, tp::progress_phase::aborted);
 }
 
+/// A table that is too small for the number that is expected.
+TEST(TransactionsInASmallTable, Who_has_completed_is_not_forgotten_and_counted_twice) {
+  model m = mixed_model().fill(1);
+  tp::owner_storage<1, 4> storage;
+  tp::owner_memory memory = storage.view();
+  memory.records = memory.records.first(1);
+  generator random{5};
+  owner o{memory, [&random] { return random(); }};
+  const std::uint64_t version = version_of(m);
+  ASSERT_TRUE(o.publish(m.source(), version, true, id, 2));
+  const auto pull = [&](tp::recipient_id who) {
+    owner::link l{};
+    tp::message q;
+    tp::pending_reply r;
+    q.kind = kind::describe;
+    q.ref = id;
+    q.recipient = who;
+    o.handle(l, q, r);
+    if (r.kind != kind::description) return r.status;
+    q.kind = kind::pull;
+    q.length = static_cast<std::uint32_t>(m.schema().image_bytes);
+    o.handle(l, q, r);
+    q.kind = kind::confirm;
+    q.version = q.digest = version;
+    q.nonce = r.nonce;
+    q.flag = true;
+    o.handle(l, q, r);
+    o.forget(l);
+    return r.status;
+  };
+  EXPECT_EQ(pull(ada), status::ok);
+  EXPECT_EQ(pull(bob), status::busy) << "there is room for one, and it counts";
+  EXPECT_EQ(pull(ada), status::ok);
+  EXPECT_EQ(o.outcome_of(id)->verdict, verdict::open) << "one recipient twice is not two";
+  EXPECT_EQ(o.status_of(id)->completed, 1u);
+}
+
 }  // namespace

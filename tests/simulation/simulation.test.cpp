@@ -49,6 +49,11 @@ simulation_report expect_truth(std::uint64_t per_thousand) {
     EXPECT_GT(sum.frame_faults, seeds.count / 100) << "the faults have to happen";
     for (const errc e : {errc::connection_lost, errc::timed_out, errc::withdrawn, errc::stale_version, errc::unexpected_message})
       EXPECT_GT(sum.failed[static_cast<std::size_t>(e)], 0u) << to_string(e);
+    EXPECT_GT(sum.went_on, seeds.count / 2);
+    for (const verdict v : {verdict::quorum, verdict::failed, verdict::uncertified, verdict::withdrawn, Net::parts::integrity::whole ? verdict::completed : verdict::completed_unverified})
+      EXPECT_GT(sum.settled[static_cast<std::size_t>(v)], 0u) << to_string(v);
+    const bool can_be_resumed = Net::parts::integrity::whole && requires(const Consumer& c) { c.read_back(); };
+    EXPECT_EQ(sum.resumed > 0, can_be_resumed);
   }
   return sum;
 }
@@ -103,7 +108,7 @@ TEST(Simulation, The_same_seed_gives_the_same_trace) {
   EXPECT_EQ(hashes.size(), 300u);
 }
 TEST(Simulation, Without_faults_every_transfer_completes_at_once) {
-  const simulation_options calm{.most_faults = 0, .frame_faults = false, .flips = false};
+  const simulation_options calm{.most_faults = 0, .frame_faults = false, .flips = false, .transactions = false};
   const auto sum = run_seeds<net<fixed_bytes<256>>>({0, 500}, calm);
   EXPECT_TRUE(sum.passed());
   for (const errc e : {errc::connection_lost, errc::digest_mismatch, errc::bad_frame, errc::unexpected_message, errc::withdrawn, errc::timed_out})
@@ -154,6 +159,16 @@ struct careless_hash {
 TEST(SimulationFinds, A_digest_that_does_not_look) {
   const auto sum = run_seeds<net<fixed_bytes<256>, basic_image_digest<careless_hash>>>({0, 1000}, {.fault_mask = 0}, nullptr, 1000);
   EXPECT_GT(sum.false_completions, 0u);
+}
+TEST(SimulationFinds, A_settlement_that_says_what_nobody_has_said) {
+  const auto sum = run_seeds<net<fixed_bytes<256>>>({0, 300}, {.forged = true}, nullptr, 1000);
+  EXPECT_GT(sum.false_settlements, 20u);
+  EXPECT_GT(sum.false_counts, 0u);
+  EXPECT_EQ(sum.false_completions, 0u) << "what the recipients say is still true";
+}
+TEST(SimulationFinds, A_settlement_for_somebody_whose_bytes_are_others) {
+  const auto sum = run_seeds<net<fixed_bytes<256>>, spoiling>({0, 100}, {}, nullptr, 1000);
+  EXPECT_GT(sum.false_settlements, 10u);
 }
 struct never_ready : land {
   using land::land;

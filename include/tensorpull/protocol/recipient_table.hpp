@@ -40,6 +40,9 @@ struct recipient_record {
 /// Records in memory that is handed in: found by reference and recipient in constant time. Not thread-safe: its owner has the lock.
 class recipient_table {
  public:
+  /// Its publication is gone; is what it was; or waits for a number of ends of which this is one, so that it must not count twice.
+  enum worth { gone, current, counted_on };
+
   /// `buckets`: one word for each record is a good number; zeroed here.
   recipient_table(std::span<recipient_record> records, std::span<std::uint32_t> buckets) noexcept : records_(records), buckets_(buckets) {
     for (auto& b : buckets_) b = 0;
@@ -53,17 +56,15 @@ class recipient_table {
   }
 
   /// A record for a recipient that has none. Where there is no room: first those of publications that are gone are forgotten, then those
-  /// without a connection (who comes back is counted anew). nullptr: all are connected, or expected by name.
-  /// `current(record)`: whether its publication is still what it was. Cost: once round the table when it is full.
-  /// `forgotten(record)`: called before one goes.
-  template <class Current, class Forgotten>
-  recipient_record* add(const ref_id& ref, recipient_id who, Current current, Forgotten forgotten) noexcept {
+  /// without a connection (who comes back is counted anew). nullptr: all are connected, expected by name, or counted on.
+  /// `worth(record)`: what it is kept for; `forgotten(record)`: called before one goes. Cost: once round the table when it is full.
+  template <class Worth, class Forgotten>
+  recipient_record* add(const ref_id& ref, recipient_id who, Worth worth, Forgotten forgotten) noexcept {
     for (int pass = 0; pass < 3; ++pass)
       for (std::size_t i = 0; i < records_.size(); ++i) {
         hand_ = hand_ + 1 < records_.size() ? hand_ + 1 : 0;
         recipient_record& r = records_[hand_];
-        const bool gone = !current(r);
-        const bool may_go = !r.who || (pass > 0 && gone) || (pass > 1 && !r.expected && r.link == 0);
+        const bool may_go = !r.who || (pass > 0 && worth(r) == gone) || (pass > 1 && !r.expected && r.link == 0 && worth(r) != counted_on);
         if (!may_go) continue;
         if (r.who) forgotten(r), unlink(r);
         r = {};

@@ -53,4 +53,10 @@ struct transaction {
   bool by_hand = false;        ///< the owner withdrew a part of it
 };
 
+/// Whether somebody who ended so has to be remembered: forgotten, it would count again when it comes back, and stand for somebody who has not.
+constexpr bool counts_on(const transaction& t, recipient_state s) noexcept {
+  const bool confirmed = s == recipient_state::completed || s == recipient_state::completed_unverified;
+  return confirmed && !t.named && (t.outcome.expected != 0 || t.options.least != 0);
+}
+
 }  // namespace tensorpull

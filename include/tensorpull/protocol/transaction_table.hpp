@@ -187,12 +187,14 @@ class transaction_table {
 
   recipient_record* fresh(publication& p, recipient_id who) noexcept {
     if (recipient_record* const old = records.find(p.id, who)) records.remove(*old);
-    recipient_record* const r = records.add(p.id, who, [this](const recipient_record& x) { return publication_of(x) != nullptr; }, [this](const recipient_record& x) { forgotten(x); });
+    const auto worth = [this](const recipient_record& x) {
+      const publication* const at = publication_of(x);
+      return at == nullptr ? recipient_table::gone : counts_on(*find(at->transaction), x.state) ? recipient_table::counted_on : recipient_table::current;
+    };
+    recipient_record* const r = records.add(p.id, who, worth, [this](const recipient_record& x) { forgotten(x); });
     if (r == nullptr) return nullptr;
-    r->version = p.version;
-    r->slot = static_cast<std::uint32_t>(&p - slots_.data());
-    r->generation = p.generation;
-    r->marked_ms = now_ms;
+    r->version = p.version, r->generation = p.generation;
+    r->slot = static_cast<std::uint32_t>(&p - slots_.data()), r->marked_ms = now_ms;
     return r;
   }
 

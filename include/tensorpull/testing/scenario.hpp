@@ -26,6 +26,8 @@ struct simulation_options {
   bool frame_faults = true;           ///< doubled, late, dropped and shortened frames
   bool flips = true;                  ///< single bits, in control frames, prefixes and payload
   bool slow_consumers = true;
+  bool transactions = true;           ///< expected recipients, quorums and budgets; false: every publication is for an unknown number
+  bool forged = false;                ///< confirmations of recipients that said nothing: the oracle has to notice
   std::uint64_t request_timeout_us = 400'000;
   std::uint64_t give_up_us = 60'000'000;  ///< virtual time after the last fault in which everybody has to have completed
   std::FILE* trace = nullptr;

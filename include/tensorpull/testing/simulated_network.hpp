@@ -29,7 +29,7 @@ class simulated_network : simulated_cohort<Net, Consumer, Model> {
   using typename base::event;
   using typename base::kind;
   using typename base::recipient_type;
-  using base::after, base::clock_, base::connections_, base::note, base::owner_, base::plan_, base::queue_, base::random_, base::recipients_, base::report_;
+  using base::after, base::clock_, base::connections_, base::note, base::owner_, base::plan_, base::queue_, base::random_, base::recipients_, base::report_, base::settlements_, base::small_;
 
  public:
   simulated_network(std::uint64_t seed, const simulation_options& options) : base(seed, options) {}
@@ -64,6 +64,7 @@ class simulated_network : simulated_cohort<Net, Consumer, Model> {
       case kind::start_recipient: return start_recipient(e.who);
       case kind::give_buffers: return give_buffers();
       case kind::go_on: return this->go_on(e.who, e.side);
+      case kind::publish: return owner_.up() && owner_.starts() == e.who && !owner_.published() ? publish_again() : void();
     }
   }
 
@@ -81,7 +82,7 @@ class simulated_network : simulated_cohort<Net, Consumer, Model> {
     switch (f.what) {
       case fault::crash_owner: return crash_owner(f.detail);
       case fault::publish_again: return publish_again();
-      case fault::withdraw: return this->audit(version_), owner_.withdraw();
+      case fault::withdraw: return owner_.withdraw(), this->drain();
       case fault::mutate: return owner_.published() ? owner_.mutate() : void();
       case fault::take_buffers: return owner_.take_buffers(true), queue_.after(f.detail % 200'000, {kind::give_buffers});
       default: return;
@@ -122,7 +123,7 @@ class simulated_network : simulated_cohort<Net, Consumer, Model> {
     queue_.after(1, {kind::begin, i});
   }
   void crash_owner(std::uint64_t detail) {
-    this->audit(version_);
+    this->audit();
     for (std::uint32_t id = 0; id < connections_.size(); ++id) {
       if (!connections_[id].owner_end) continue;
       if (detail % 2 != 0) connections_[id].link->lose();
@@ -133,21 +134,26 @@ class simulated_network : simulated_cohort<Net, Consumer, Model> {
   }
   /// `again`: what it published before is lost, and it has something newer.
   void start_owner(bool again) {
-    owner_.start();
-    version_ = again ? owner_.publish_again() : owner_.publish();
-    note("owner publishes", 0, version_);
+    small_ = plan_.options.transactions && random_.chance(100);
+    owner_.start(clock_.now(), small_ ? static_cast<std::size_t>(2 + random_.below(6)) : ~std::size_t{0});
+    publish(again);
   }
   void publish_again() {
-    this->audit(version_);
-    version_ = owner_.publish_again();
-    note("owner publishes", 0, version_);
+    this->audit();
+    publish(true);
+  }
+  void publish(bool other) {
+    const expectation e = this->draw_expectation();
+    const auto version = other ? owner_.publish_again(e, settlements_) : owner_.publish(e, settlements_);
+    note("owner publishes", e.named.empty() ? e.counted : e.named.size(), version, e.least);
+    this->drain();
   }
   /// From now on nothing goes wrong any more, so everybody has to complete.
   void heal() {
     note("healed", 0);
     if (!owner_.up()) return;  // it starts within the longest outage, with what it has
     give_buffers();
-    if (!owner_.published() || owner_.mutated()) publish_again();
+    if (!owner_.published() || owner_.mutated() || small_) publish_again();
   }
 
   void finish() {
@@ -161,15 +167,16 @@ class simulated_network : simulated_cohort<Net, Consumer, Model> {
     }
     if (owner_.up()) {
       owner_.take_buffers(false);
-      this->audit(version_);
-      if (!owner_.at_rest()) this->fail(report_.leaks, "a buffer or a pin was not given back");
+      this->audit();
+      owner_.withdraw();
+      this->drain();
+      if (const char* const wrong = settlements_.at_end(owner_.starts())) this->fail(report_.false_settlements, wrong);
+      if (!owner_.at_rest()) this->fail(report_.leaks, "a buffer, a pin or a record was not given back");
     }
     report_.steps = this->trace_.steps();
     report_.trace_hash = this->trace_.hash();
     report_.virtual_us = clock_.now();
   }
-
-  std::uint64_t version_ = 0;
 };
 
 /// One run.

@@ -4,6 +4,7 @@
 #include <tensorpull/protocol/endpoint.hpp>
 #include <tensorpull/testing/guarded_tensors.hpp>
 #include <tensorpull/testing/published_versions.hpp>
+#include <tensorpull/testing/settlement_oracle.hpp>
 #include <tensorpull/testing/simulated_stream.hpp>
 #include <tensorpull/transports/host_budget.hpp>
 #include <tensorpull/transports/pump.hpp>
@@ -47,35 +48,84 @@ class simulated_owner {
   }
 
   bool up() const noexcept { return process_ != nullptr; }
-  void start() { process_ = std::make_unique<process>(random_); }
+  /// `records`: how many recipients it can remember at a time.
+  void start(std::uint64_t now_us, std::size_t records) {
+    process_ = std::make_unique<process>(random_, records);
+    advance(now_us);
+    ++starts_;
+  }
+  std::uint32_t starts() const noexcept { return starts_; }
   void stop() noexcept { process_.reset(); }
 
-  /// Publishes the model as it is now: after a restart, or for the first time.
-  std::uint64_t publish() {
+  /// Publishes the model as it is now: after a restart, or for the first time. Where the table has no room for those who are expected, for
+  /// an unknown number.
+  std::uint64_t publish(const expectation& asked, settlement_oracle& settlements) {
     const source_view image = models_[current_]->source();
     std::uint64_t version = 0;
     if constexpr (Parts::integrity::whole) version = image_version<typename Parts::owner_hash>(image);
     else while (version == 0) version = random_();
     oracle_.add(version, image);
-    published_ = process_->machine.publish(image, version, Parts::integrity::whole, reference, 0).has_value();
-    settle();
-    mutated_ = false;
+    published_ = mutated_ = false;
+    expectation anybody;
+    anybody.forgetful = asked.forgetful;
+    for (const expectation& e : {asked, anybody}) {
+      const transaction_options options = e.options();
+      const auto t = process_->machine.open_transaction(options);
+      if (!t) continue;
+      published_ = process_->machine.publish(image, version, Parts::integrity::whole, reference, *t).has_value();
+      if (!published_) {
+        process_->machine.cancel(*t);
+        continue;
+      }
+      settlements.published(starts_, current_transaction_ = *t, version, e);
+      process_->machine.seal(*t);
+      break;
+    }
     return version;
   }
   /// Other values under the same reference.
-  std::uint64_t publish_again() {
+  std::uint64_t publish_again(const expectation& asked, settlement_oracle& settlements) {
     current_ = 1 - current_;
     models_[current_]->fill(random_);
-    const auto version = publish();
+    const auto version = publish(asked, settlements);
     models_[1 - current_]->fill(random_);
     return version;
   }
   /// The memory is the application's again, and it uses it.
   void withdraw() {
     if (!process_->machine.withdraw(reference)) return;
-    settle();
     published_ = false;
     models_[current_]->fill(random_);
+  }
+  void advance(std::uint64_t now_us) noexcept { process_->machine.advance(now_us / 1000); }
+  /// What a driver does after each step: tells each settlement to `tell(settlement, ended)`, and the memory is the application's again.
+  /// `ended`: what is published has ended by itself.
+  template <class Tell>
+  void drain(Tell tell) {
+    settlement s;
+    for (callback<const settlement&> nobody; process_->machine.next_settled(s, nobody);) {
+      const bool ended = published_ && s.id == current_transaction_;
+      if (ended) published_ = false, models_[current_]->fill(random_);
+      tell(s, ended);
+    }
+  }
+  /// Somebody confirms in the name of those who were sent everything and have not said what came of it.
+  void forge() noexcept {
+    std::array<recipient_record, process::most_records> all;
+    const std::size_t n = process_->machine.recipients_of(reference, all);
+    for (const recipient_record& r : std::span(all).first(n)) {
+      if (r.state != recipient_state::provisional) continue;
+      message m;
+      m.kind = message_kind::confirm;
+      m.ref = reference;
+      m.recipient = r.who;
+      m.nonce = r.nonce;
+      m.digest = r.subset ? r.subset_digest : r.version;
+      m.flag = true;
+      typename machine_type::link nobody;
+      pending_reply answer;
+      (void)process_->machine.handle(nobody, m, answer);
+    }
   }
   /// Breaks the promise that what is published does not change.
   void mutate() {
@@ -94,10 +144,15 @@ class simulated_owner {
   void take_buffers(bool take) noexcept {
     process_->take(take);
   }
-  /// Every buffer is free and nothing is pinned: true when no connection is left.
+  /// Every buffer is free, nothing is pinned, and of nobody anything is awaited: true when no connection is left and nothing is published.
   bool at_rest() const noexcept {
-    for (const publication& p : process_->storage.view().slots)
-      if (p.pins != 0) return false;
+    const owner_memory all = process_->storage.view();
+    for (const publication& p : all.slots)
+      if (p.pins != 0 || p.now == publication::state::published) return false;
+    for (const transaction& t : all.transactions)
+      if (t.now != transaction::state::empty && t.now != transaction::state::delivered) return false;
+    for (const recipient_record& r : all.records)
+      if (r.who && r.generation == all.slots[r.slot].generation && (r.link != 0 || !is_final(r.state))) return false;
     return process_->pool.available() == process::buffers;
   }
 
@@ -110,31 +165,31 @@ class simulated_owner {
     if (did) c.bytes += did->received + did->sent, c.greeted |= did->received > 0;
     return did;
   }
-  /// The clock's tick for one connection: whether its time is over. What the machine itself will want to know of the time belongs here.
+  /// The clock's tick for one connection: whether its time is over.
   bool tick(connection& c, std::uint64_t now_us) noexcept {
     return c.watch.over(budgets, time(now_us), c.bytes, !c.end.output_idle() || c.end.mid_frame(), c.greeted);
   }
 
  private:
-  /// What a driver does after each step: nobody waits for what has settled.
-  void settle() noexcept {
-    settlement s;
-    for (callback<const settlement&> nobody; process_->machine.next_settled(s, nobody);) {
-    }
-  }
-
   struct process {
     static constexpr std::size_t buffers = 3;
     static constexpr std::size_t buffer_bytes = limits::control_frame_bytes;
 
-    explicit process(seeded_random& random) : machine(storage, [&random] { return random(); }), memory(buffers * buffer_bytes / 8 + 8), pool(std::as_writable_bytes(std::span(memory)).first(buffers * buffer_bytes), buffer_bytes) {}
+    static constexpr std::size_t most_records = 128;
+
+    process(seeded_random& random, std::size_t records) : machine(first(storage.view(), records), [&random] { return random(); }), memory(buffers * buffer_bytes / 8 + 8), pool(std::as_writable_bytes(std::span(memory)).first(buffers * buffer_bytes), buffer_bytes) {}
     ~process() { take(false); }
     void take(bool all) noexcept {
       if (all) while (std::byte* const b = pool.acquire()) taken[count++] = b;
       else while (count > 0) pool.release(taken[--count]);
     }
 
-    owner_storage<2, 128> storage;
+    static owner_memory first(owner_memory m, std::size_t records) noexcept {
+      m.records = m.records.first(std::min(records, most_records));
+      return m;
+    }
+
+    owner_storage<2, most_records> storage;
     machine_type machine;
     std::vector<std::uint64_t> memory;
     buffer_pool<> pool;
@@ -151,7 +206,9 @@ class simulated_owner {
   published_versions& oracle_;
   std::array<std::unique_ptr<Model>, 2> models_;
   std::unique_ptr<process> process_;
+  transaction_id current_transaction_{};
   std::size_t current_ = 0;
+  std::uint32_t starts_ = 0;
   bool published_ = false, mutated_ = false;
 };
 

@@ -1,0 +1,108 @@
+// The oracle of transactions: who is expected by each, who really holds its bytes, and whether what the owner says of it at the end is so.
+#pragma once
+
+#include <tensorpull/protocol/transaction.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace tensorpull::testing {
+
+/// What one publication was published for; owns the names.
+struct expectation {
+  std::vector<recipient_id> named;
+  std::uint32_t counted = 0, least = 0;
+  bool forgetful = false;  ///< the owner's table is small: of an unknown number it may count one twice that it has forgotten
+  owner_budgets budgets{};
+
+  /// Borrows the names.
+  transaction_options options() const noexcept {
+    transaction_options o;
+    o.named = named;
+    o.recipients = named.empty() ? counted : 0;
+    o.least = least;
+    o.budgets = budgets;
+    return o;
+  }
+};
+
+/// Knows nothing of the owner's tables: only what was published, and which consumers were told that everything is there with their bytes
+/// compared at that moment.
+class settlement_oracle {
+ public:
+  /// `process`: an owner that has crashed knows nothing of its transactions, and its numbers begin again.
+  void published(std::uint32_t process, transaction_id id, std::uint64_t version, const expectation& e) { entries_.push_back({process, id, version, e, {}}); }
+
+  /// A recipient (a number of its own, also where it does not say it) holds exactly these bytes.
+  void holds(std::uint64_t version, std::uint64_t who) {
+    for (auto e = entries_.rbegin(); e != entries_.rend(); ++e)
+      if (e->version == version) {
+        if (std::find(e->complete.begin(), e->complete.end(), who) == e->complete.end()) e->complete.push_back(who);
+        return;
+      }
+  }
+
+  /// What is wrong with a settlement; nullptr: nothing.
+  const char* told(std::uint32_t process, const settlement& s) {
+    entry* const e = find(process, s.id);
+    if (e == nullptr) return "a settlement of what was never published";
+    if (std::exchange(e->settled, true)) return "a settlement was told twice";
+    e->bytes_sent = s.counts.bytes_sent;
+    const bool known = !e->expected.named.empty() || e->expected.counted > 0;
+    if (s.verdict == verdict::open) return "a settlement without a verdict";
+    if (s.verdict == verdict::completed && !known) return "settled as completed, and nobody knew for how many";
+    if (s.verdict == verdict::completed && missing(*e) > 0) return "settled as completed, and somebody does not hold the bytes";
+    if (s.verdict == verdict::quorum && s.counts.completed + s.counts.completed_unverified < e->expected.least) return "settled with a quorum that was not there";
+    if (s.verdict == verdict::uncertified && known) return "settled as uncertified, and it was known for whom";
+    if (known && s.counts.final() < s.expected) return "settled, and of somebody nothing is said";
+    return counts(*e, s.counts);
+  }
+  /// The counts of what was published last, at any time.
+  const char* audit(const publication_status& now) const {
+    if (entries_.empty()) return nullptr;
+    const entry& e = entries_.back();
+    if (e.settled && now.bytes_sent != e.bytes_sent) return "served after it had settled";
+    return counts(e, now);
+  }
+  /// Everything that a living owner has published was withdrawn or has settled: that was told, each of them.
+  const char* at_end(std::uint32_t process) const {
+    for (const entry& e : entries_)
+      if (e.process == process && !e.settled) return "a settlement was never told";
+    return nullptr;
+  }
+
+ private:
+  struct entry {
+    std::uint32_t process;
+    transaction_id id;
+    std::uint64_t version;
+    expectation expected;
+    std::vector<std::uint64_t> complete;
+    std::uint64_t bytes_sent = 0;
+    bool settled = false;
+  };
+
+  entry* find(std::uint32_t process, transaction_id id) noexcept {
+    for (entry& e : entries_)
+      if (e.process == process && e.id == id) return &e;
+    return nullptr;
+  }
+  static std::size_t holders(const entry& e) noexcept {
+    if (e.expected.named.empty()) return e.complete.size();
+    return static_cast<std::size_t>(std::count_if(e.expected.named.begin(), e.expected.named.end(), [&](recipient_id who) { return std::find(e.complete.begin(), e.complete.end(), who.value) != e.complete.end(); }));
+  }
+  static std::size_t missing(const entry& e) noexcept {
+    const std::size_t expected = e.expected.named.empty() ? e.expected.counted : e.expected.named.size();
+    return expected - std::min(expected, holders(e));
+  }
+  static const char* counts(const entry& e, const publication_status& s) noexcept {
+    const bool twice = e.expected.forgetful && e.expected.named.empty() && e.expected.counted == 0 && e.expected.least == 0;
+    return !twice && s.completed > holders(e) ? "the owner counts more completions than there were" : nullptr;
+  }
+
+  std::vector<entry> entries_;
+};
+
+}  // namespace tensorpull::testing
