@@ -67,7 +67,7 @@ options() {
       command -v "$compiler" >/dev/null || compiler=clang++-14
       printf '%s\n' "-DCMAKE_CXX_COMPILER=$compiler"
       [[ $1 == fuzz ]] || printf '%s\n' \
-        "-DTENSORPULL_TEST_GROUPS=core;image;tensors;chunking;framing;integrity;consumers;protocol;transports;messages;pipeline;simulation;testing;examples;fuzz;headers;compile_fail"
+        "-DTENSORPULL_TEST_GROUPS=core;image;tensors;chunking;framing;integrity;consumers;protocol;transports;messages;pipeline;simulation;testing;torture;examples;fuzz;headers;compile_fail"
       ;;
     tsan-all)
       printf '%s\n' "-DTENSORPULL_TEST_GROUPS=core;image;tensors;chunking;framing;integrity;consumers;protocol;transports;messages;pipeline;simulation;testing;examples"

@@ -1,4 +1,5 @@
 // Q1: every allocation of a transfer over TCP fails once, from opening the owner to the last answer, and after each the world goes on.
+// With tcp and not tcp_on_threads: Boost.Asio's strands end the program where one of their own allocations fails.
 #include "heap.hpp"
 #include "transports/network.hpp"
 

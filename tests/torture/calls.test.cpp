@@ -89,7 +89,7 @@ template <class Net>
 class CallsOf : public testing::Test {
  public:
   std::unique_ptr<mlp> source = random_model<mlp>(1), mine = blank<mlp>();
-  static constexpr tp::pull_options patient(tp::resume_cursor* c) {
+  static tp::pull_options patient(tp::resume_cursor* c) {
     tp::pull_options o{.per_request_timeout = 5s};
     o.window = 2, o.cursor = c, o.retry.retries = 0;
     return o;
