@@ -57,14 +57,14 @@ class recipient_table {
 
   /// A record for a recipient that has none. Where there is no room: first those of publications that are gone are forgotten, then those
   /// without a connection (who comes back is counted anew). nullptr: all are connected, expected by name, or counted on.
-  /// `worth(record)`: what it is kept for; `forgotten(record)`: called before one goes. Cost: once round the table when it is full.
+  /// `judge(record)`: what it is kept for; `forgotten(record)`: called before one goes. Cost: once round the table when it is full.
   template <class Worth, class Forgotten>
-  recipient_record* add(const ref_id& ref, recipient_id who, Worth worth, Forgotten forgotten) noexcept {
+  recipient_record* add(const ref_id& ref, recipient_id who, Worth judge, Forgotten forgotten) noexcept {
     for (int pass = 0; pass < 3; ++pass)
       for (std::size_t i = 0; i < records_.size(); ++i) {
         hand_ = hand_ + 1 < records_.size() ? hand_ + 1 : 0;
         recipient_record& r = records_[hand_];
-        const bool may_go = !r.who || (pass > 0 && worth(r) == gone) || (pass > 1 && !r.expected && r.link == 0 && worth(r) != counted_on);
+        const bool may_go = !r.who || (pass > 0 && judge(r) == gone) || (pass > 1 && !r.expected && r.link == 0 && judge(r) != counted_on);
         if (!may_go) continue;
         if (r.who) forgotten(r), unlink(r);
         r = {};
