@@ -10,14 +10,15 @@ usage: bash tests/run.sh [--quick | --all] [LEG...]
 Installs what is missing (apt-get, as root or with sudo), then runs these legs, or those that are named:
 
   dev            g++: every test; headers alone; programs that must not compile; uses by other projects; Python's safetensors
-  clang          clang++: the same without other projects and Python
-  asan           g++ with the address and undefined-behaviour sanitizers
+  clang          clang++: the same without other projects, Python, simulation, torture and examples
+  asan           g++ with the address and undefined-behaviour sanitizers: all but simulation and examples
   tsan           g++ with the thread sanitizer: protocol, transports, pipeline
   fuzz           clang++ and libFuzzer: each target of tests/fuzz for 20 seconds, with --all for 10 minutes (TENSORPULL_FUZZ_SECONDS)
   no-exceptions  the component core without exceptions and RTTI
   cortex-m3      the component core for a Cortex-M3
   release        examples and benchmarks as users build them (with --all)
-  tsan-all       the thread sanitizer on every test (with --all)
+  clang-all, asan-all, tsan-all
+                 the same compiler or sanitizer on every test, the simulated network among them (with --all)
 
   --quick        dev only
   --all          every leg, also the long ones, and 500,000 seeds of the simulated network instead of 20,000
@@ -33,7 +34,7 @@ fail() { printf 'run.sh: %s\n' "$*" >&2; exit 1; }
 
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 build=$root/build
-known=(dev clang asan tsan fuzz no-exceptions cortex-m3 release tsan-all)
+known=(dev clang asan tsan fuzz no-exceptions cortex-m3 release clang-all asan-all tsan-all)
 legs=()
 fuzz_seconds=20
 seeds=20000 # of the simulated network, in the leg dev
@@ -62,12 +63,17 @@ options() {
       [[ -x $python ]] && printf '%s\n' "-DPython3_EXECUTABLE=$python"
       printf '%s\n' "-DTENSORPULL_PYTHON_ENVIRONMENT=$build/python"
       ;;
-    clang | fuzz)
+    clang | clang-all | fuzz)
       local compiler=clang++
       command -v "$compiler" >/dev/null || compiler=clang++-14
       printf '%s\n' "-DCMAKE_CXX_COMPILER=$compiler"
+      local all=
+      [[ $1 != clang-all ]] || all=";simulation;testing;torture;examples;fuzz"
       [[ $1 == fuzz ]] || printf '%s\n' \
-        "-DTENSORPULL_TEST_GROUPS=core;image;tensors;chunking;framing;integrity;consumers;protocol;transports;messages;pipeline;simulation;testing;torture;examples;fuzz;headers;compile_fail"
+        "-DTENSORPULL_TEST_GROUPS=core;image;tensors;chunking;framing;integrity;consumers;protocol;transports;messages;pipeline;headers;compile_fail$all"
+      ;;
+    asan)
+      printf '%s\n' "-DTENSORPULL_TEST_GROUPS=core;image;tensors;chunking;framing;integrity;consumers;protocol;transports;messages;pipeline;torture;fuzz"
       ;;
     tsan-all)
       printf '%s\n' "-DTENSORPULL_TEST_GROUPS=core;image;tensors;chunking;framing;integrity;consumers;protocol;transports;messages;pipeline;simulation;testing;examples"
@@ -155,7 +161,7 @@ needs() {
   for leg in "${legs[@]}"; do
     case $leg in
       dev) /usr/bin/python3 -c 'import venv, ensurepip' 2>/dev/null || echo python3-venv ;;  # a Python without them makes no environment
-      clang) command -v clang++-14 >/dev/null || echo clang++:clang ;;
+      clang | clang-all) command -v clang++-14 >/dev/null || echo clang++:clang ;;
       fuzz)
         command -v clang++-14 >/dev/null || echo clang++:clang
         # libFuzzer and clang's sanitizers, which its package only recommends
