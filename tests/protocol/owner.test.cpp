@@ -223,6 +223,15 @@ TEST_F(Owner, R10_confirmations_without_a_fetch_of_anothers_fetch_and_twice_chan
   EXPECT_EQ(counts().completed, 1u);
 }
 
+TEST_F(Owner, R12_an_id_that_is_used_twice_gets_two_answers_each_to_its_own_request) {
+  publish();
+  const auto a = reply(alice, pull_of(0, 100)), b = reply(alice, pull_of(300, 50));  // both have the id 42
+  EXPECT_EQ(std::tuple(a.offset, a.length), std::tuple(0u, 100u));
+  EXPECT_EQ(std::tuple(b.offset, b.length), std::tuple(300u, 50u));
+  auto other = ask(kind::describe, {8, 8});
+  EXPECT_EQ(reply(alice, other).ref, other.ref);
+}
+
 TEST_F(Owner, R11_cancellations) {
   publish(2);
   tp::pending_reply r;
