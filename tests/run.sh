@@ -10,15 +10,15 @@ usage: bash tests/run.sh [--quick | --all] [LEG...]
 Installs what is missing (apt-get, as root or with sudo), then runs these legs, or those that are named:
 
   dev            g++: every test; headers alone; programs that must not compile; uses by other projects; Python's safetensors
-  clang          clang++: the same without other projects, Python, simulation, torture and examples
-  asan           g++ with the address and undefined-behaviour sanitizers: all but simulation and examples
+  clang-asan     clang++ with the address and undefined-behaviour sanitizers: all but other projects, Python, simulation and examples
   tsan           g++ with the thread sanitizer: protocol, transports, pipeline
   fuzz           clang++ and libFuzzer: each target of tests/fuzz for 20 seconds, with --all for 10 minutes (TENSORPULL_FUZZ_SECONDS)
   no-exceptions  the component core without exceptions and RTTI
   cortex-m3      the component core for a Cortex-M3
   release        examples and benchmarks as users build them (with --all)
-  clang-all, asan-all, tsan-all
-                 the same compiler or sanitizer on every test, the simulated network among them (with --all)
+  clang          clang++ without sanitizers: all but other projects and Python (with --all)
+  asan           g++ with the address and undefined-behaviour sanitizers: the same (with --all)
+  tsan-all       the thread sanitizer on every test (with --all)
 
   --quick        dev only
   --all          every leg, also the long ones, and 500,000 seeds of the simulated network instead of 20,000
@@ -34,7 +34,7 @@ fail() { printf 'run.sh: %s\n' "$*" >&2; exit 1; }
 
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 build=$root/build
-known=(dev clang asan tsan fuzz no-exceptions cortex-m3 release clang-all asan-all tsan-all)
+known=(dev clang-asan tsan fuzz no-exceptions cortex-m3 release clang asan tsan-all)
 legs=()
 fuzz_seconds=20
 seeds=20000 # of the simulated network, in the leg dev
@@ -49,7 +49,7 @@ for argument in "$@"; do
       ;;
   esac
 done
-((${#legs[@]})) || legs=(dev clang asan tsan fuzz no-exceptions cortex-m3)
+((${#legs[@]})) || legs=(dev clang-asan tsan fuzz no-exceptions cortex-m3)
 
 passed=0 failed=0 skipped=0
 clock() { date +%s; }
@@ -63,21 +63,18 @@ options() {
       [[ -x $python ]] && printf '%s\n' "-DPython3_EXECUTABLE=$python"
       printf '%s\n' "-DTENSORPULL_PYTHON_ENVIRONMENT=$build/python"
       ;;
-    clang | clang-all | fuzz)
+    clang | clang-asan | fuzz)
       local compiler=clang++
       command -v "$compiler" >/dev/null || compiler=clang++-14
       printf '%s\n' "-DCMAKE_CXX_COMPILER=$compiler"
-      local all=
-      [[ $1 != clang-all ]] || all=";simulation;testing;torture;examples;fuzz"
-      [[ $1 == fuzz ]] || printf '%s\n' \
-        "-DTENSORPULL_TEST_GROUPS=core;image;tensors;chunking;framing;integrity;consumers;protocol;transports;messages;pipeline;headers;compile_fail$all"
       ;;
-    asan)
-      printf '%s\n' "-DTENSORPULL_TEST_GROUPS=core;image;tensors;chunking;framing;integrity;consumers;protocol;transports;messages;pipeline;torture;fuzz"
-      ;;
-    tsan-all)
-      printf '%s\n' "-DTENSORPULL_TEST_GROUPS=core;image;tensors;chunking;framing;integrity;consumers;protocol;transports;messages;pipeline;simulation;testing;examples"
-      ;;
+  esac
+  local common="core;image;tensors;chunking;framing;integrity;consumers;protocol;transports;messages;pipeline"
+  case $1 in
+    clang-asan) echo "-DTENSORPULL_TEST_GROUPS=$common;torture;fuzz;headers;compile_fail" ;;
+    clang) echo "-DTENSORPULL_TEST_GROUPS=$common;simulation;testing;torture;examples;fuzz;headers;compile_fail" ;;
+    asan) echo "-DTENSORPULL_TEST_GROUPS=$common;simulation;testing;torture;examples;fuzz" ;;
+    tsan-all) echo "-DTENSORPULL_TEST_GROUPS=$common;simulation;testing;examples" ;;
   esac
 }
 
@@ -103,7 +100,7 @@ run_leg() {
   mapfile -t extra < <(options "$leg")
   local targets=(all)
   [[ $leg != fuzz ]] || targets=(tensorpull_fuzz)
-  [[ $preset == @(tsan|asan|fuzz|release) ]] || targets+=(all_verify_interface_header_sets)
+  [[ $preset == @(tsan|asan|clang-asan|fuzz|release) ]] || targets+=(all_verify_interface_header_sets)
 
   say "$leg: building"
   step "$leg" "the configuration" cmake -S "$root" --preset "$preset" -B "$folder" -DTENSORPULL_STRICT_TEST_LISTS=ON "${extra[@]}" || return
@@ -161,11 +158,11 @@ needs() {
   for leg in "${legs[@]}"; do
     case $leg in
       dev) /usr/bin/python3 -c 'import venv, ensurepip' 2>/dev/null || echo python3-venv ;;  # a Python without them makes no environment
-      clang | clang-all) command -v clang++-14 >/dev/null || echo clang++:clang ;;
-      fuzz)
+      clang) command -v clang++-14 >/dev/null || echo clang++:clang ;;
+      fuzz | clang-asan)
         command -v clang++-14 >/dev/null || echo clang++:clang
         # libFuzzer and clang's sanitizers, which its package only recommends
-        compgen -G '/usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a' >/dev/null || echo libclang-rt-14-dev
+        compgen -G '/usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.asan-*.a' >/dev/null || echo libclang-rt-14-dev
         ;;
       cortex-m3) printf '%s\n' arm-none-eabi-g++:gcc-arm-none-eabi libstdc++-arm-none-eabi-newlib ;;
     esac

@@ -143,7 +143,7 @@ int run() {
 
   static owner_storage<1, 2> storage;
   small_owner references(storage, [] { return std::uint64_t{12345}; });
-  const auto id = references.publish(source.view(), image_version<xxh3_64>(source.view()), true, {1, 2}, 1);
+  const auto id = references.publish(source.view(), *image_version<xxh3_64>(source.view()), true, {1, 2}, 1);
   if (!id) return 2;
 
   buffer_pool<> no_buffers;

@@ -46,7 +46,7 @@ unsigned cursors(input in) {
     const std::size_t i = tp::tensor_at(schema, at);
     d.address(i)[at - schema.tensors[i].begin] ^= rest[k + 2];
   }
-  if ((mode & right_digest) && c.offset <= schema.image_bytes) c.digest = tp::range_digest<tp::xxhash_digest>(d, 0, c.offset);
+  if ((mode & right_digest) && c.offset <= schema.image_bytes) c.digest = *tp::range_digest<tp::xxhash_digest>(d, 0, c.offset);
 
   pair p;
   p.left.publish(source, first_ref);

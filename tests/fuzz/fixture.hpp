@@ -108,7 +108,7 @@ class small_model {
     for (const tp::tensor_entry& e : schema().entries()) in_order.push_back(e.name);
     return in_order;
   }
-  std::uint64_t version() const { return tp::image_version<tp::xxhash_digest>(source()); }
+  std::uint64_t version() const { return *tp::image_version<tp::xxhash_digest>(source()); }
 
  private:
   struct tensor {

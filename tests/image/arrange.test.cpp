@@ -69,13 +69,13 @@ TEST(Arrange, RefusesMismatchedArraysAndMissingShapes) {
   tensor_entry entries[] = {{"a", dtype::u8}, {"b", dtype::u8}};
   std::uintptr_t where[] = {1};
   EXPECT_EQ(arrange(entries, where).error(), errc::invalid_argument);
-  tensor_entry shapeless[] = {{"a", dtype::u8, 2}};
+  tensor_entry shapeless[] = {{"a", dtype::u8, false, 2}};
   EXPECT_EQ(arrange(shapeless).error(), errc::invalid_argument);
 }
 
 TEST(TensorAt, SkipsEmptyTensors) {
   const std::uint64_t none[] = {0}, three[] = {3};
-  tensor_entry entries[] = {{"a", dtype::u8, 1, none}, {"b", dtype::u8, 1, three}, {"c", dtype::u8, 1, none}, {"d", dtype::u8}, {"e", dtype::u8, 1, none}};
+  tensor_entry entries[] = {{"a", dtype::u8, false, 1, 0, none}, {"b", dtype::u8, false, 1, 0, three}, {"c", dtype::u8, false, 1, 0, none}, {"d", dtype::u8}, {"e", dtype::u8, false, 1, 0, none}};
   const auto schema = arrange(entries);
   ASSERT_TRUE(schema);
   EXPECT_EQ(tensor_at(*schema, 0), 1u);

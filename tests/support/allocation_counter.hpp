@@ -2,12 +2,13 @@
 // hook where one is active). Include it in one or more files of a test program.
 #pragma once
 
+#include "support/sanitizers.hpp"
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define TENSORPULL_TEST_SANITIZED 1
+#if defined(TENSORPULL_TEST_SANITIZED)
 // declared here, since not every compiler package brings <sanitizer/allocator_interface.h>
 extern "C" int __sanitizer_install_malloc_and_free_hooks(void (*)(const volatile void*, std::size_t), void (*)(const volatile void*));
 #else

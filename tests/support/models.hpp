@@ -125,6 +125,6 @@ inline model mixed_model(std::size_t shift = 0) {
   return std::move(m.ready());
 }
 
-inline std::uint64_t version_of(const model& m) { return tp::image_version<tp::xxhash_digest>(m.source()); }
+inline std::uint64_t version_of(const model& m) { return *tp::image_version<tp::xxhash_digest>(m.source()); }
 
 }  // namespace test

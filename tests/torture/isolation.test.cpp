@@ -1,6 +1,7 @@
 // 200 attackers of four kinds beside 8 honest recipients: what they cost the owner in memory, and the others in processor time.
 #include "crowd.hpp"
 #include "heap.hpp"
+#include "support/sanitizers.hpp"
 
 #include <algorithm>
 #include <ctime>
@@ -12,7 +13,7 @@ using net = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<64_KiB>, tp::tc
 using crowd = crowd_of<net, large>;
 
 // A sanitizer, or no optimisation, slows the library and not the kernel, so shares of time mean nothing there; what is counted does.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__OPTIMIZE__)
+#if defined(TENSORPULL_TEST_SANITIZED) || !defined(__OPTIMIZE__)
 constexpr bool measures = false;
 constexpr int pairs = 2;
 #else

@@ -1,5 +1,6 @@
 // Real processes that are killed, stopped and kept short: an owner and a recipient forked from this one. TENSORPULL_PROCESS_FAULTS: how many faults.
 #include "transports/network.hpp"
+#include "support/sanitizers.hpp"
 
 #include <tensorpull/consumers/safetensors_file.hpp>
 
@@ -22,10 +23,8 @@ constexpr std::uint32_t window = 4;
 constexpr tp::ref_id name{5, 6};
 constexpr int exact = 0, left_alone = 1000;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(TENSORPULL_TEST_SANITIZED)
 constexpr bool sanitized = true;
-#elif defined(__has_feature)  // how clang tells of its sanitizers
-constexpr bool sanitized = __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
 #else
 constexpr bool sanitized = false;
 #endif

@@ -1,6 +1,7 @@
 // What attackers cost the others: the owner's own processor time for one good recipient, with and without them, in one interleaved run.
 #include "network.hpp"
 #include "support/frames.hpp"
+#include "support/sanitizers.hpp"
 
 #include <algorithm>
 #include <ctime>
@@ -12,7 +13,7 @@ using namespace test;
 using net = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<64_KiB>, tp::tcp>;
 
 // A sanitizer, or no optimisation, slows the library and not the kernel, so shares of time mean nothing there; what is counted does.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__OPTIMIZE__)
+#if defined(TENSORPULL_TEST_SANITIZED) || !defined(__OPTIMIZE__)
 constexpr bool measures = false;
 constexpr int pairs = 4;
 #else

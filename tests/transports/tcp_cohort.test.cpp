@@ -1,5 +1,6 @@
 // Many recipients of different speeds that give up at will, and a great many connections that come to nothing.
 #include "network.hpp"
+#include "support/sanitizers.hpp"
 
 #include <atomic>
 
@@ -69,7 +70,7 @@ TEST(TcpCohort, C4_recipients_of_speeds_from_one_to_a_hundred_that_abort_at_rand
 }
 
 TEST(TcpCohort, Q4_a_hundred_thousand_connections_leave_nothing_behind) {
-#if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if defined(__OPTIMIZE__) && !defined(TENSORPULL_TEST_SANITIZED)
   constexpr int times = 100'000;
 #else
   constexpr int times = 5'000;
@@ -100,7 +101,7 @@ TEST(TcpCohort, Q4_a_hundred_thousand_connections_leave_nothing_behind) {
   server.stop();
   EXPECT_EQ(owner.connections(), 0u);
   EXPECT_LE(descriptors(), files);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if !defined(TENSORPULL_TEST_SANITIZED)
   EXPECT_LE(resident(), pages + 256) << "pages of 4 KiB";
 #endif
 }

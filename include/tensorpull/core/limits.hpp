@@ -41,6 +41,8 @@ struct default_limits {
   static constexpr std::size_t name_bytes = 1024;
   /// Requests that one connection may have in flight at an owner: stops queues that grow with requests.
   static constexpr std::size_t pipelined_requests = 8;
+  /// Bytes that an owner hashes in a second for subsets that nobody has asked for before: stops requests that cost a pass over the model.
+  static constexpr std::uint64_t subset_bytes_per_second = 1ull << 30;
   /// What `busy` tells a recipient to wait.
   static constexpr std::uint32_t busy_delay_ms = 100;
   /// Requests that a recipient keeps in flight at most.

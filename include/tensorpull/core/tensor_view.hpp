@@ -24,6 +24,10 @@ struct tensor_view {
   const std::byte* data = nullptr;
   /// bytes from one index to the next in each dimension, may be 0 or negative; empty: C-contiguous
   std::span<const std::int64_t> strides_bytes = {};
+  /// 2, 4 or 8: the tensor's numbers have that many bytes (those of c64: 4) and lie in the other byte order
+  std::uint8_t swap_bytes = 0;
+  /// `data` is no address but a token for the image's source_reader (image/view.hpp), which gives the bytes as the image has them
+  bool indirect = false;
 };
 
 /// One tensor for writing.
@@ -34,7 +38,7 @@ struct mutable_tensor_view {
   std::byte* data = nullptr;
   std::span<const std::int64_t> strides_bytes = {};
 
-  constexpr operator tensor_view() const noexcept { return {name, type, shape, data, strides_bytes}; }
+  constexpr operator tensor_view() const noexcept { return {name, type, shape, data, strides_bytes, 0, false}; }
 };
 
 /// Elements of a tensor; 1 for a scalar. Refuses, as the reference library does, any product that overflows from the left.

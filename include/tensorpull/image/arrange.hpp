@@ -16,6 +16,11 @@ namespace tensorpull {
 
 namespace detail {
 
+/// Whether the numbers of this dtype can have that many bytes.
+constexpr bool swappable(const tensor_entry& entry) noexcept {
+  return !entry.indirect && entry.swap_bytes * 8u == (entry.type == dtype::c64 ? 32 : bits(entry.type)) && entry.swap_bytes > 1;
+}
+
 /// What can be said about one tensor alone; the error names it.
 constexpr result<std::uint64_t> check_entry(const tensor_entry& entry, std::size_t index) noexcept {
   if (entry.name == "__metadata__") return failure(errc::reserved_name, index, entry.name);
@@ -23,6 +28,7 @@ constexpr result<std::uint64_t> check_entry(const tensor_entry& entry, std::size
   if (entry.rank != 0 && entry.shape == nullptr) return failure(errc::invalid_argument, index, entry.name);
   const auto size = size_bytes(entry.type, entry.extents());
   if (!size) return failure(size.error().code, index, entry.name);
+  if (entry.swap_bytes != 0 && !swappable(entry)) return failure(errc::invalid_argument, index, entry.name);
   if (entry.strides_bytes != nullptr && (entry.rank > max_strided_rank || bits(entry.type) % 8 != 0))
     return failure(errc::unsupported_layout, index, entry.name);
   return *size;

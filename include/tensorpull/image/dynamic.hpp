@@ -22,19 +22,22 @@ namespace tensorpull {
 class dynamic_image {
  public:
   /// An image for reading. Names, shapes and metadata are copied, so they may be temporary.
-  /// Errors: those of arrange; invalid_argument (strides that do not match the shape, no address, more than 65,535 dimensions);
+  /// Errors: those of arrange; invalid_argument (strides that do not match the shape, no address, more than 65,535 dimensions,
+  /// a width to swap that its numbers do not have, a token without reader);
   /// unsupported_layout (strided, and packed or of more than 64 dimensions); out_of_memory.
-  [[nodiscard]] static result<dynamic_image> make(std::span<const tensor_view> tensors, std::span<const metadata_entry> metadata = {}) noexcept {
-    return make_from(tensors, metadata);
+  /// `reader`, copied, reads the tensors that are `indirect`; what its context points to outlives the image.
+  [[nodiscard]] static result<dynamic_image> make(std::span<const tensor_view> tensors, std::span<const metadata_entry> metadata = {},
+                                                  const source_reader& reader = {}) noexcept {
+    return make_from(tensors, metadata, reader);
   }
   /// An image for reading and writing. Besides: unsupported_layout for a tensor that is not contiguous.
   [[nodiscard]] static result<dynamic_image> make(std::span<const mutable_tensor_view> tensors,
                                                   std::span<const metadata_entry> metadata = {}) noexcept {
-    return make_from(tensors, metadata);
+    return make_from(tensors, metadata, {});
   }
 
   const image_schema& schema() const noexcept { return table_->schema; }
-  source_view source() const noexcept { return {&table_->schema, nullptr, table_->where}; }
+  source_view source() const noexcept { return {&table_->schema, nullptr, table_->where, table_->reader.read != nullptr ? &table_->reader : nullptr}; }
 
   /// Whether it was made from mutable views.
   bool writable() const noexcept { return table_->writable; }
@@ -50,6 +53,7 @@ class dynamic_image {
   struct table {
     image_schema schema{};
     std::uintptr_t* where = nullptr;
+    source_reader reader{};
     std::size_t bytes = 0;
     bool writable = false;
   };
@@ -81,12 +85,12 @@ class dynamic_image {
 
   explicit dynamic_image(table* t) noexcept : table_(t) {}
 
-  static result<bool> needs_strides(const tensor_view& tensor, std::size_t index, bool writable) noexcept {
+  static result<bool> needs_strides(const tensor_view& tensor, std::size_t index, bool writable, bool readable) noexcept {
     const std::size_t rank = tensor.shape.size();
     const auto size = size_bytes(tensor.type, tensor.shape);
     if (!size) return failure(size.error().code, index, tensor.name);
-    if (rank > std::numeric_limits<std::uint16_t>::max() || (tensor.data == nullptr && *size != 0) ||
-        (!tensor.strides_bytes.empty() && tensor.strides_bytes.size() != rank))
+    if (rank > std::numeric_limits<std::uint16_t>::max() || (tensor.data == nullptr && *size != 0 && !tensor.indirect) ||
+        (!tensor.strides_bytes.empty() && (tensor.strides_bytes.size() != rank || tensor.indirect)) || (tensor.indirect && !readable))
       return failure(errc::invalid_argument, index, tensor.name);
     const bool strided = !is_contiguous(tensor.type, tensor.shape, tensor.strides_bytes);
     if (strided && (writable || rank > max_strided_rank || bits(tensor.type) % 8 != 0))
@@ -95,11 +99,11 @@ class dynamic_image {
   }
 
   template <class View>
-  static result<dynamic_image> make_from(std::span<const View> tensors, std::span<const metadata_entry> metadata) noexcept {
+  static result<dynamic_image> make_from(std::span<const View> tensors, std::span<const metadata_entry> metadata, const source_reader& reader) noexcept {
     constexpr bool writable = std::is_same_v<View, mutable_tensor_view>;
     sizes total;
     for (std::size_t i = 0; i < tensors.size(); ++i) {
-      const auto strided = needs_strides(tensors[i], i, writable);
+      const auto strided = needs_strides(tensors[i], i, writable, reader.read != nullptr);
       if (!strided) return failure(strided.error());
       total.extents += tensors[i].shape.size();
       total.strides += *strided ? tensors[i].shape.size() : 0;
@@ -122,8 +126,15 @@ class dynamic_image {
     const std::span where(carve.take<std::uintptr_t>(tensors.size()), tensors.size());
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       const tensor_view tensor = tensors[i];
-      const bool strided = *needs_strides(tensor, i, writable);
-      entries[i] = {carve.copy(tensor.name), tensor.type, static_cast<std::uint16_t>(tensor.shape.size()), extents, strided ? strides : nullptr};
+      const bool strided = *needs_strides(tensor, i, writable, reader.read != nullptr);
+      tensor_entry& made = entries[i];
+      made.name = carve.copy(tensor.name);
+      made.type = tensor.type;
+      made.indirect = tensor.indirect;
+      made.rank = static_cast<std::uint16_t>(tensor.shape.size());
+      made.swap_bytes = tensor.swap_bytes;
+      made.shape = extents;
+      made.strides_bytes = strided ? strides : nullptr;
       extents = std::copy(tensor.shape.begin(), tensor.shape.end(), extents);
       if (strided) strides = std::copy(tensor.strides_bytes.begin(), tensor.strides_bytes.end(), strides);
       where[i] = reinterpret_cast<std::uintptr_t>(tensor.data);
@@ -132,7 +143,7 @@ class dynamic_image {
 
     const auto schema = arrange(entries, where, pairs);
     if (!schema) return failure(schema.error());
-    *image.table_ = {*schema, where.data(), static_cast<std::size_t>(bytes), writable};
+    *image.table_ = {*schema, where.data(), reader, static_cast<std::size_t>(bytes), writable};
     return image;
   }
 

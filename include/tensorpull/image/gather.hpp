@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tensorpull/image/header.hpp>
-#include <tensorpull/image/strided.hpp>
+#include <tensorpull/image/packed.hpp>
 #include <tensorpull/image/view.hpp>
 
 #include <cstddef>
@@ -15,6 +15,8 @@ namespace tensorpull {
 struct gathered {
   std::size_t pieces = 0;
   std::uint64_t bytes = 0;
+  /// the bytes that follow could not be read; nothing of them is among the pieces
+  bool failed = false;
 };
 
 namespace detail {
@@ -25,9 +27,11 @@ class piece_list {
  public:
   explicit piece_list(std::span<std::span<Byte>> out) noexcept : out_(out) {}
 
+  /// Whether a piece that begins there would not be taken.
+  bool full(const std::byte* data) const noexcept { return count_ == out_.size() && !continues(data); }
   /// Whether the piece was taken.
   bool add(Byte* data, std::size_t n) noexcept {
-    if (count_ != 0 && out_[count_ - 1].data() + out_[count_ - 1].size() == data) {
+    if (continues(data)) {
       out_[count_ - 1] = {out_[count_ - 1].data(), out_[count_ - 1].size() + n};
     } else {
       if (count_ == out_.size()) return false;
@@ -40,6 +44,8 @@ class piece_list {
   std::uint64_t bytes() const noexcept { return bytes_; }
 
  private:
+  bool continues(const std::byte* data) const noexcept { return count_ != 0 && out_[count_ - 1].data() + out_[count_ - 1].size() == data; }
+
   std::span<std::span<Byte>> out_;
   std::size_t count_ = 0;
   std::uint64_t bytes_ = 0;
@@ -48,8 +54,9 @@ class piece_list {
 }  // namespace detail
 
 /// Fills `out` with spans that are the image's bytes [offset, offset + bytes), bytes <= length. The spans point into the tensors where
-/// those are contiguous, and into `slice` for header text and strided tensors, which this call packs: they hold until either changes.
-/// Stops early when `out` or `slice` is used up; takes at least one byte if length, out and slice are not empty. Nothing is allocated.
+/// those lie as in the image, and into `slice` for header text and all other tensors, which this call packs: they hold until either
+/// changes. Stops early when `out` or `slice` is used up, or a source_reader fails; takes at least one byte if length, out and slice are
+/// not empty and nothing failed. Nothing is allocated.
 /// Requires that [offset, offset + length) lies within the image. Costs O(log tensors) and the pieces; header text, O(names).
 inline gathered gather(const source_view& source, std::uint64_t offset, std::uint64_t length,
                        std::span<std::span<const std::byte>> out, std::span<std::byte> slice) noexcept {
@@ -59,7 +66,7 @@ inline gathered gather(const source_view& source, std::uint64_t offset, std::uin
     const std::size_t wanted = detail::smaller(length, schema.header_bytes - offset);
     const std::size_t n = write_header(schema, offset, slice.first(detail::smaller(wanted, slice.size())));
     if (n != 0) pieces.add(slice.data(), n);
-    if (n != wanted) return {pieces.count(), pieces.bytes()};
+    if (n != wanted) return {pieces.count(), pieces.bytes(), false};
     slice = slice.subspan(n);
   }
   std::uint64_t at = offset + pieces.bytes() - schema.header_bytes;
@@ -69,18 +76,19 @@ inline gathered gather(const source_view& source, std::uint64_t offset, std::uin
     const std::size_t wanted = detail::smaller(length - pieces.bytes(), entry.end - at);
     if (wanted == 0) break;
     std::size_t n = wanted;
-    if (entry.strides_bytes == nullptr) {
+    if (entry.in_place()) {
       if (!pieces.add(source.address(i) + static_cast<std::size_t>(at - entry.begin), n)) break;
     } else {
       n = detail::smaller(wanted, slice.size());
-      if (n == 0 || !pieces.add(slice.data(), n)) break;
-      detail::strided_reader(entry, source.address(i)).read(at - entry.begin, slice.first(n));
+      if (n == 0 || pieces.full(slice.data())) break;
+      if (!detail::pack(source, i, at - entry.begin, slice.first(n))) return {pieces.count(), pieces.bytes(), true};
+      pieces.add(slice.data(), n);
       slice = slice.subspan(n);
       if (n != wanted) break;
     }
     at += n;
   }
-  return {pieces.count(), pieces.bytes()};
+  return {pieces.count(), pieces.bytes(), false};
 }
 
 }  // namespace tensorpull

@@ -25,7 +25,11 @@ struct tensor_entry {
   /// UTF-8; may be empty, may hold any character
   std::string_view name;
   dtype type = dtype::u8;
+  /// nothing reads it where it lies: a source_reader gives its bytes
+  bool indirect = false;
   std::uint16_t rank = 0;
+  /// 2, 4 or 8: in memory its numbers have that many bytes in the other byte order
+  std::uint8_t swap_bytes = 0;
   /// `rank` extents, outermost first; may be null for a scalar
   const std::uint64_t* shape = nullptr;
   /// `rank` strides in bytes of the tensor in memory, or null: C-contiguous. Not part of the image, which is always contiguous.
@@ -34,6 +38,8 @@ struct tensor_entry {
   std::uint64_t begin = 0, end = 0;
 
   constexpr std::uint64_t size_bytes() const noexcept { return end - begin; }
+  /// Whether memory holds the bytes as the image has them; otherwise they are packed through a slice buffer.
+  constexpr bool in_place() const noexcept { return strides_bytes == nullptr && swap_bytes == 0 && !indirect; }
   constexpr std::span<const std::uint64_t> extents() const noexcept { return {shape, rank}; }
 };
 
@@ -58,6 +64,8 @@ struct image_schema {
   constexpr std::span<const metadata_entry> pairs() const noexcept { return {metadata, metadata_count}; }
   constexpr std::uint64_t data_bytes() const noexcept { return image_bytes - header_bytes; }
 };
+
+static_assert(sizeof(void*) != 8 || sizeof(tensor_entry) == 56);
 
 /// A strided tensor has at most this many dimensions (`unsupported_layout` above); a contiguous one at most 65,535.
 inline constexpr std::size_t max_strided_rank = 64;

@@ -1,11 +1,13 @@
 // An image with the memory that holds its tensors: to read from, or to write to. Decides how an address is found.
 #pragma once
 
+#include <tensorpull/core/result.hpp>
 #include <tensorpull/image/schema.hpp>
 
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <type_traits>
 
 namespace tensorpull {
@@ -13,13 +15,24 @@ namespace tensorpull {
 // An image is little-endian. Until elements are swapped on their way (and tested on such a host), say so instead of sending wrong bytes.
 static_assert(std::endian::native == std::endian::little, "tensorpull: tensors on big-endian hosts are not supported");
 
-/// Where the bytes of an image come from. Two words and a pointer; owns nothing; all that it points to outlives it.
+/// Gives the bytes of tensors that no address leads to: in a file, on another device. Called on the owner's threads, under its lock when
+/// digests are computed, so it waits for nothing but its medium and calls nothing of the owner.
+struct source_reader {
+  /// Writes the bytes [offset, offset + out.size()) of one tensor, as the image has them; they exist. `token`: what tensor_view::data was.
+  /// An error withdraws the publication: recipients never get other bytes than those that were published.
+  result<void> (*read)(const void* context, std::uintptr_t token, std::uint64_t offset, std::span<std::byte> out) noexcept = nullptr;
+  const void* context = nullptr;
+};
+
+/// Where the bytes of an image come from. Four words; owns nothing; all that it points to outlives it.
 /// Tensor i, in image order, starts at base + where[i]: one table of offsets serves every object of a static model, and a
 /// dynamic image has absolute addresses and a null base.
 struct source_view {
   const image_schema* schema = nullptr;
   const std::byte* base = nullptr;
   const std::uintptr_t* where = nullptr;
+  /// for entries that are `indirect`
+  const source_reader* reader = nullptr;
 
   const std::byte* address(std::size_t i) const noexcept {
     return reinterpret_cast<const std::byte*>(reinterpret_cast<std::uintptr_t>(base) + where[i]);
@@ -36,7 +49,7 @@ struct destination_view {
     return reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(base) + where[i]);
   }
   /// The same memory for reading: to hash what has landed, or to publish it.
-  constexpr operator source_view() const noexcept { return {schema, base, where}; }
+  constexpr operator source_view() const noexcept { return {schema, base, where, nullptr}; }
 };
 
 static_assert(std::is_trivially_copyable_v<source_view> && std::is_trivially_copyable_v<destination_view>);

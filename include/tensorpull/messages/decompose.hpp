@@ -171,7 +171,7 @@ struct body_writer {
     if (!inlined->empty()) {
       auto data = to.initInlined(static_cast<unsigned>(inlined->schema().image_bytes));
       const std::span<std::byte> bytes(reinterpret_cast<std::byte*>(data.begin()), data.size());
-      write_image(inlined->source(whole.base), bytes);
+      if (!write_image(inlined->source(whole), bytes)) return failure(errc::io);
       to.setDigest(digest_of(bytes));
     }
     auto rest = image_part::make(*whole.schema, whole.where, inline_up_to, part_of_set::large);
@@ -182,7 +182,7 @@ struct body_writer {
       image_part part;
       Kept model;
     };
-    const source_view view = rest->source(whole.base);
+    const source_view view = rest->source(whole);
     kept_source keep;
     if (keep.keep(source{std::move(*rest), kept}) == nullptr) return failure(errc::out_of_memory);
     const auto ref = owner.add_image(view, options, std::move(keep));

@@ -83,8 +83,8 @@ class image_part {
   /// No tensor belongs to it.
   bool empty() const noexcept { return schema_ == nullptr || schema_->tensor_count == 0; }
   const image_schema& schema() const noexcept { return *schema_; }
-  /// `base`: that of the set's own view.
-  source_view source(const std::byte* base) const noexcept { return {schema_, base, where_}; }
+  /// Over the memory of the set's own view.
+  source_view source(const source_view& whole) const noexcept { return {schema_, whole.base, where_, whole.reader}; }
   destination_view destination(std::byte* base) const noexcept { return {schema_, base, where_}; }
 
  private:

@@ -17,8 +17,8 @@ inline std::uint64_t digest_of(std::span<const std::byte> bytes) noexcept {
   return h.digest();
 }
 
-/// Writes the whole image to `out`, which has exactly its length.
-inline void write_image(const source_view& from, std::span<std::byte> out) noexcept {
+/// Writes the whole image to `out`, which has exactly its length. False: its tensors could not be read.
+[[nodiscard]] inline bool write_image(const source_view& from, std::span<std::byte> out) noexcept {
   std::array<std::span<const std::byte>, 16> pieces;
   std::array<std::byte, 4096> slice;
   for (std::uint64_t at = 0; !out.empty();) {
@@ -27,8 +27,10 @@ inline void write_image(const source_view& from, std::span<std::byte> out) noexc
       std::memcpy(out.data(), pieces[i].data(), pieces[i].size());
       out = out.subspan(pieces[i].size());
     }
+    if (g.failed) return false;
     at += g.bytes;
   }
+  return true;
 }
 
 /// Whether `image` is an image of exactly this schema: its length, and its header byte for byte. The tensors may have any values.

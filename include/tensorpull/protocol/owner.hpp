@@ -13,7 +13,7 @@
 #include <tensorpull/protocol/pending_reply.hpp>
 #include <tensorpull/protocol/publication_table.hpp>
 #include <tensorpull/protocol/serve_table.hpp>
-#include <tensorpull/protocol/subset.hpp>
+#include <tensorpull/protocol/subset_digests.hpp>
 
 #include <array>
 #include <span>
@@ -87,15 +87,22 @@ class owner : public publication_table<Lock> {
       answer.status = status::busy;
       return;
     }
-    const auto found = find_subset<Hash>(slot->image, m.names, ranges);
+    const auto found = find_subset(*slot->image.schema, m.names, ranges);
     if (!found) {
       answer.status = status::bad_request;
       answer.offset = found.error().at;
       return;
     }
+    const auto number = static_cast<std::uint32_t>(slot - slots_.data());
+    const auto digest = subsets_.of(slot->image, number, slot->generation, *found, ranges.first(m.names.size()), book_.now_ms);
+    if (!digest) {
+      answer.status = digest.error().code == errc::busy ? status::busy : status::withdrawn;
+      if (answer.status == status::withdrawn) book_.take(*slot);
+      return;
+    }
     answer.kind = message_kind::located;
     answer.nonce = r->nonce;
-    answer.digest = r->subset_digest = found->digest;
+    answer.digest = r->subset_digest = *digest;
     answer.fingerprint = found->fingerprint;
     answer.ranges = ranges.first(m.names.size());
     r->subset = true;
@@ -190,9 +197,12 @@ class owner : public publication_table<Lock> {
     const bool last = end == schema.image_bytes || (r.subset && end >= r.subset_end);
     if (last && r.state == recipient_state::acquired) r.state = recipient_state::provisional;
     if (m.chunk_digest == digest_kind::none) return true;
-    if (m.chunk_digest == digest_kind_of<Hash>) out.digest = range_digest<Hash>(slot.image, m.offset, out.length);
-    else if (m.chunk_digest == digest_kind_of<ChunkHash>) out.digest = range_digest<ChunkHash>(slot.image, m.offset, out.length);
+    result<std::uint64_t> digest = 0;
+    if (m.chunk_digest == digest_kind_of<Hash>) digest = range_digest<Hash>(slot.image, m.offset, out.length);
+    else if (m.chunk_digest == digest_kind_of<ChunkHash>) digest = range_digest<ChunkHash>(slot.image, m.offset, out.length);
     else return refuse(out, status::unsupported);
+    if (!digest) return book_.take(slot), refuse(out, status::withdrawn);
+    out.digest = *digest;
     return true;
   }
 
@@ -245,6 +255,7 @@ class owner : public publication_table<Lock> {
 
   std::uint64_t nonces_[2];
   std::uint32_t links_ = 0;
+  subset_digests<Hash, Limits> subsets_{};
 };
 
 }  // namespace tensorpull

@@ -137,6 +137,12 @@ class publication_table {
     ++p.pins;
     return &p.image;
   }
+  /// Whoever reads an image found that it cannot be read: as withdraw(), but does not wait for those who read it.
+  void unreadable(const pending_reply& r) noexcept {
+    const hold_lock hold(lock_);
+    publication& p = slots_[r.slot];
+    if (p.generation == r.generation && p.now == publication::state::published) book_.take(p);
+  }
   void unpin(const pending_reply& r, std::uint64_t payload_bytes_sent) noexcept {
     const hold_lock hold(lock_);
     publication& p = slots_[r.slot];

@@ -185,18 +185,30 @@ class stream_output {
         if (skip > 0) return failure(errc::connection_lost);  // the rest of a frame that cannot be produced any more
         owner.refuse_gone(r);
       }
-      if (image != nullptr && r.kind == message_kind::chunk) return add_chunk(out, r, *image, scratch, skip);
+      if (image != nullptr && r.kind == message_kind::chunk) {
+        const std::size_t spans = out.span_count;
+        const std::span<std::byte> room = scratch;
+        if (const auto more = add_chunk(out, r, *image, scratch, skip)) return *more;
+        owner.unreadable(r);
+        owner.unpin(r, 0);
+        if (skip > 0) return failure(errc::connection_lost);
+        out.span_count = spans;
+        scratch = room;
+        owner.refuse_gone(r);
+      }
+      const bool pinned = image != nullptr && r.kind != message_kind::refused;
       schema_row rows[Limits::control_frame_bytes / 64];
       const auto n = Framing::encode(owner.expand(r, rows), scratch.first(frame_room));
       const std::size_t length = n ? *n : 0;
       add(out, scratch.subspan(skip, length - skip));
       scratch = scratch.subspan(length);
-      push_item(out, {write_plan::source::reply, image != nullptr, true, length - skip});
+      push_item(out, {write_plan::source::reply, pinned, true, length - skip});
       return true;
     }
   }
 
-  bool add_chunk(write_plan& out, const pending_reply& r, const source_view& image, std::span<std::byte>& scratch, std::size_t skip) noexcept {
+  /// io: the image could not be read.
+  result<bool> add_chunk(write_plan& out, const pending_reply& r, const source_view& image, std::span<std::byte>& scratch, std::size_t skip) noexcept {
     using prefix = detail::payload_prefix;
     const std::size_t before = skip < prefix::bytes ? prefix::bytes - skip : 0;
     if (before > 0) {
@@ -218,6 +230,7 @@ class stream_output {
       const std::size_t free_spans = write_plan::max_spans - out.span_count - 3;  // without padding, control and parcel
       const std::span<std::span<const std::byte>> room{out.spans.data() + out.span_count, free_spans};
       const gathered g = gather(image, r.offset + done, payload_left, room, scratch);
+      if (g.failed && g.bytes == 0) return failure(errc::io);  // otherwise the next call meets it
       for (std::size_t k = 0; k < g.pieces; ++k)  // what the pieces use of the scratch memory is taken
         if (room[k].data() >= scratch.data() && room[k].data() < scratch.data() + scratch.size())
           scratch = scratch.subspan(static_cast<std::size_t>(room[k].data() + room[k].size() - scratch.data()));

@@ -12,36 +12,42 @@
 
 namespace tensorpull {
 
-/// Feeds the image's bytes [offset, offset + length) to a hash; cost: one pass over them, no heap, 4 KiB of stack.
+/// Feeds the image's bytes [offset, offset + length) to a hash; cost: one pass over them, no heap, 4 KiB of stack. io: a source_reader
+/// failed.
 template <hash Hash>
-void hash_range(Hash& into, const source_view& image, std::uint64_t offset, std::uint64_t length) noexcept {
+result<void> hash_range(Hash& into, const source_view& image, std::uint64_t offset, std::uint64_t length) noexcept {
   std::span<const std::byte> pieces[16];
   std::byte slice[4096];
   while (length > 0) {
     const gathered g = gather(image, offset, length, pieces, slice);
     for (std::size_t i = 0; i < g.pieces; ++i) into.update(pieces[i]);
+    if (g.failed) return failure(errc::io, offset + g.bytes);
     offset += g.bytes;
     length -= g.bytes;
   }
+  return {};
 }
 
 template <hash Hash>
-std::uint64_t range_digest(const source_view& image, std::uint64_t offset, std::uint64_t length) noexcept {
+result<std::uint64_t> range_digest(const source_view& image, std::uint64_t offset, std::uint64_t length) noexcept {
   Hash h;
-  hash_range(h, image, offset, length);
+  if (const auto read = hash_range(h, image, offset, length); !read) return failure(read.error());
   return h.digest();
 }
 
 /// The version of a verifiable image: XXH3-64 over all its bytes; 0 is mapped to 1, since 0 on the wire means "any".
 template <hash Hash>
-std::uint64_t image_version(const source_view& image) noexcept {
-  const std::uint64_t d = range_digest<Hash>(image, 0, image.schema->image_bytes);
-  return d != 0 ? d : 1;
+result<std::uint64_t> image_version(const source_view& image) noexcept {
+  const auto d = range_digest<Hash>(image, 0, image.schema->image_bytes);
+  if (d && *d == 0) return 1;
+  return d;
 }
 
-struct subset_answer {
-  std::uint64_t digest = 0;
-  std::uint64_t fingerprint = 0;
+/// Named tensors of an image: which ones, and how much they are.
+struct subset_choice {
+  std::uint64_t fingerprint = 0;  ///< of a schema of these tensors alone
+  std::uint64_t bytes = 0;
+  friend constexpr bool operator==(const subset_choice&, const subset_choice&) = default;
 };
 
 namespace detail {
@@ -52,19 +58,17 @@ inline bool among(std::span<const std::string_view> names, std::string_view name
 }
 }  // namespace detail
 
-/// Finds the named tensors and sorts their ranges in image order into `ranges`. Cost: tensors times names, and one pass over the bytes.
+/// Finds the named tensors and sorts their ranges in image order into `ranges`. Cost: tensors times names.
 /// bad_request with `at` = the index of the first name that is not there, or that comes twice.
-template <hash Hash>
-result<subset_answer> find_subset(const source_view& image, std::span<const std::string_view> names, std::span<byte_range> ranges) noexcept {
-  const image_schema& schema = *image.schema;
+inline result<subset_choice> find_subset(const image_schema& schema, std::span<const std::string_view> names, std::span<byte_range> ranges) noexcept {
   std::size_t found = 0;
-  Hash bytes;
+  subset_choice chosen;
   xxh3_64 schema_hash;
   for (std::size_t i = 0; i < schema.tensor_count && found < names.size(); ++i) {
     const tensor_entry& t = schema.tensors[i];
     if (!detail::among(names, t.name)) continue;
     ranges[found++] = {schema.header_bytes + t.begin, schema.header_bytes + t.end};
-    hash_range(bytes, image, schema.header_bytes + t.begin, t.end - t.begin);
+    chosen.bytes += t.size_bytes();
     hash_entry(schema_hash, t);
   }
   if (found < names.size())
@@ -73,7 +77,17 @@ result<subset_answer> find_subset(const source_view& image, std::span<const std:
       for (std::size_t i = 0; i < schema.tensor_count; ++i) there = there || schema.tensors[i].name == names[n];
       if (!there || detail::among(names.first(n), names[n])) return failure(errc::bad_request, n, names[n]);
     }
-  return subset_answer{bytes.digest(), schema_hash.digest()};
+  chosen.fingerprint = schema_hash.digest();
+  return chosen;
+}
+
+/// The digest over several ranges, one after the other.
+template <hash Hash>
+result<std::uint64_t> ranges_digest(const source_view& image, std::span<const byte_range> ranges) noexcept {
+  Hash h;
+  for (std::size_t i = 0; i < ranges.size(); ++i)
+    if (const auto read = hash_range(h, image, ranges[i].begin, ranges[i].end - ranges[i].begin); !read) return failure(read.error());
+  return h.digest();
 }
 
 /// As many rows from `first` on as fit one control frame and `rows`. An index past the end gives an empty page.

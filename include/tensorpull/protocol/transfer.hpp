@@ -41,10 +41,9 @@ class transfer {
       typename Integrity::hash_type so_far;
       // the last byte is always fetched: the owner has to serve the end before it takes a confirmation
       const std::uint64_t keep = from.offset == there.schema->image_bytes ? from.offset - 1 : from.offset;
-      hash_range(so_far, there, 0, keep);
+      if (!hash_range(so_far, there, 0, keep)) return false;
       typename Integrity::hash_type all = so_far;
-      hash_range(all, there, keep, from.offset - keep);
-      if (all.digest() != from.digest) return false;
+      if (!hash_range(all, there, keep, from.offset - keep) || all.digest() != from.digest) return false;
       whole_hash_ = so_far;
       landed_ = chunk_offset_ = keep;
       machine_.resume(from.version, keep);

@@ -106,7 +106,7 @@ class stream_transfers {
     source.fill(random_);
     published_versions oracle;
     const ref_id id{1, 2};
-    const std::uint64_t version = image_version<xxhash_digest>(source.source());
+    const std::uint64_t version = *image_version<xxhash_digest>(source.source());
     oracle.add(version, source.source());
     owner_storage<1, 4> storage;
     machine references(storage, [this] { return random_(); });

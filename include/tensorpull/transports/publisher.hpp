@@ -129,8 +129,11 @@ class publisher {
   result<reference> publish(const source_view& image, const publish_options& options, detail::kept_source keep) noexcept {
     const system_entropy random;
     std::uint64_t version = 0;
-    if constexpr (Parts::integrity::whole) version = image_version<typename Parts::owner_hash>(image);
-    else while (version == 0) version = random();
+    if constexpr (Parts::integrity::whole) {
+      const auto digest = image_version<typename Parts::owner_hash>(image);
+      if (!digest) return failure(digest.error());
+      version = *digest;
+    } else while (version == 0) version = random();
     ref_id id = options.id;
     while (!id) id = {random(), random()};
     transaction_options expect = options.expect;
