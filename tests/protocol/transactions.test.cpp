@@ -112,6 +112,15 @@ TEST_F(Transactions, Named_recipients_complete_when_each_of_them_has_confirmed) 
   EXPECT_EQ(o.outcome_of(id)->verdict, verdict::completed);
 }
 
+TEST_F(Transactions, A_name_that_comes_twice_is_refused) {
+  const std::array twice{ada, bob, ada};
+  tensorpull::transaction_options options;
+  options.named = twice;
+  const auto refused = o.open_transaction(options);
+  EXPECT_EQ(refused.error(), tensorpull::errc::invalid_argument);
+  EXPECT_EQ(refused.error().at, 2u);
+}
+
 TEST_F(Transactions, C5_an_absent_member_and_an_unlisted_one_do_not_certify) {
   const std::array who{ada, bob};
   auto t = named(who);

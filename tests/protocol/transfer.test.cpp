@@ -165,7 +165,7 @@ TEST(Transfer, C1_a_source_that_changes_without_being_published_again_is_a_diges
   EXPECT_EQ(done.error(), tp::errc::digest_mismatch);
   EXPECT_EQ(done.error().at, source.schema().image_bytes);
   EXPECT_EQ(p.left.status().completed, 0u);
-  EXPECT_EQ(p.left.status().cancelled, 1u) << "the owner hears of it";
+  EXPECT_EQ(p.left.status().failed, 1u) << "the owner hears of it";
 }
 
 TEST(Transfer, Refusals_reach_the_caller_by_name) {

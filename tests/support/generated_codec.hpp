@@ -111,6 +111,7 @@ result<void> read_frame(wire::Frame::Reader f, message& m, Storage& lists) {
       m.nonce = g.getNonce();
       m.recipient = {g.getRecipient()};
       m.reason = g.getReason();
+      m.status = as_status(g.getStatus());
       return {};
     }
     case message_kind::refused: {
@@ -237,6 +238,7 @@ inline void write_frame(const message& m, wire::Frame::Builder f) {
       g.setNonce(m.nonce);
       g.setRecipient(m.recipient.value);
       g.setReason(m.reason);
+      g.setStatus(static_cast<wire::Status>(m.status));
       break;
     }
     case message_kind::refused: {

@@ -33,7 +33,7 @@ inline std::vector<tp::message> every_message() {
   add(kind::end, [](tp::message& m) { m.image_bytes = 99, m.nonce = 7; });
   add(kind::confirm, [](tp::message& m) { m.nonce = 7, m.digest = 8, m.recipient = {17}, m.flag = true; });
   add(kind::confirmed, [](tp::message& m) { m.nonce = 7, m.status = tp::status::digest_mismatch; });
-  add(kind::cancel, [](tp::message& m) { m.nonce = 7; });
+  add(kind::cancel, [](tp::message& m) { m.nonce = 7, m.reason = 8, m.status = tp::status::digest_mismatch; });
   add(kind::refused, [](tp::message& m) { m.offset = 5, m.status = tp::status::already_final, m.delay_ms = 250; });
   add(kind::schema, [](tp::message& m) { m.offset = 5; });
   add(kind::description, [](tp::message& m) { m.fingerprint = 1, m.image_bytes = 2, m.data_start = 3, m.nonce = 4, m.length = 5, m.tensors = 6, m.window = 7, m.flag = true; });

@@ -1,5 +1,4 @@
 // Q1: every allocation of a transfer over TCP fails once, from opening the owner to the last answer, and after each the world goes on.
-// With tcp and not tcp_on_threads: Boost.Asio's strands end the program where one of their own allocations fails.
 #include "heap.hpp"
 #include "transports/network.hpp"
 
@@ -10,12 +9,14 @@
 namespace {
 
 using namespace test;
-using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<16_KiB>, tp::chunk_and_image_digest, tp::tcp>;
+template <class Transport>
+using net_over = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<16_KiB>, tp::chunk_and_image_digest, Transport>;
 
 /// A connection to an owner of the same thread: whenever the recipient would wait, the owner works.
+template <class Owner>
 struct beside_owner {
   tp::posix_stream stream;
-  net::downloader* owner;
+  Owner* owner;
 
   tp::io_result read_some(std::span<const std::span<std::byte>> s) noexcept { return stream.read_some(s); }
   tp::io_result write_some(std::span<const std::span<const std::byte>> s) noexcept { return stream.write_some(s); }
@@ -25,17 +26,18 @@ struct beside_owner {
     return stream.wait(read, write, 0ms);
   }
 };
-using session = tp::session<net::parts, beside_owner>;
 
-tp::result<tp::receipt> pull(net::downloader& owner, const tp::reference& ref, mlp& mine) {
+template <class Net, class Owner = typename Net::downloader>
+tp::result<tp::receipt> pull(Owner& owner, const tp::reference& ref, mlp& mine) {
   auto stream = tp::tcp_connect(local(owner.port()), std::chrono::steady_clock::now() + 10s);
   if (!stream) return tp::failure(stream.error());
-  auto s = session::over({std::move(*stream), &owner});
+  auto s = tp::session<typename Net::parts, beside_owner<Owner>>::over({std::move(*stream), &owner});
   if (!s) return tp::failure(s.error());
   return s->download_tensors(ref, mine, {.per_request_timeout = 5s});
 }
 /// Lets the owner see that its recipients left.
-void drain(net::downloader& owner) {
+template <class Owner>
+void drain(Owner& owner) {
   const auto end = std::chrono::steady_clock::now() + 10s;
   owner.run([&](const auto& o) { return o.connections() == 0 || std::chrono::steady_clock::now() > end; });
 }
@@ -47,13 +49,14 @@ struct outcome {
   std::size_t connections = 0;
 };
 /// Everything that allocates in a transfer; `nth` of it fails. Afterwards the same owner, or a new one where there was none, has to serve.
+template <class Net>
 outcome transfer(const mlp& source, mlp& mine, std::uint64_t nth, bool& happened, std::uint64_t& count) {
   outcome o;
-  std::optional<net::downloader> owner;
+  std::optional<typename Net::downloader> owner;
   std::optional<tp::reference> ref;
   {
     const tp::testing::failing_allocation fails(nth);
-    auto opened = net::downloader::open({});
+    auto opened = Net::downloader::open({});
     if (!opened) {
       o.made = tp::failure(opened.error());
     } else {
@@ -64,34 +67,35 @@ outcome transfer(const mlp& source, mlp& mine, std::uint64_t nth, bool& happened
     }
     if (ref) {
       o.reached = true;
-      o.first = pull(*owner, *ref, mine);
+      o.first = pull<Net>(*owner, *ref, mine);
       drain(*owner);
     }
     happened = fails.happened(), count = fails.count();
   }
-  if (!owner) owner.emplace(std::move(*net::downloader::open({})));
+  if (!owner) owner.emplace(std::move(*Net::downloader::open({})));
   if (!ref) ref = *owner->add_tensors(mlp(source), {});
   std::memset(&mine, 0, sizeof mine);
-  o.again = pull(*owner, *ref, mine);
+  o.again = pull<Net>(*owner, *ref, mine);
   drain(*owner);
   o.exact = same(source, mine);
   o.connections = owner->connections();
   return o;
 }
 
-TEST(Torture, Q1_whichever_allocation_of_a_transfer_over_tcp_fails_it_is_a_named_error_and_the_next_transfer_is_exact) {
+template <class Net>
+void fail_each_allocation() {
   const auto source = random_model<mlp>(1), mine = blank<mlp>();
   bool happened = false;
   std::uint64_t count = 0;
-  (void)transfer(*source, *mine, 0, happened, count);  // warm: what threads and libraries make once
-  (void)transfer(*source, *mine, 0, happened, count);
+  (void)transfer<Net>(*source, *mine, 0, happened, count);  // warm: what threads and libraries make once
+  (void)transfer<Net>(*source, *mine, 0, happened, count);
   const std::uint64_t all = count;
   const std::size_t files = descriptors();
   std::uint64_t errors = 0, survived = 0;
   for (std::uint64_t nth = 1;; ++nth) {
     ASSERT_LT(nth, all + 100);
     const live_heap before = heap_now();
-    const outcome o = transfer(*source, *mine, nth, happened, count);
+    const outcome o = transfer<Net>(*source, *mine, nth, happened, count);
     const live_heap after = heap_now();
     EXPECT_EQ(after.blocks, before.blocks) << nth;
     EXPECT_EQ(after.bytes, before.bytes) << nth;
@@ -108,8 +112,13 @@ TEST(Torture, Q1_whichever_allocation_of_a_transfer_over_tcp_fails_it_is_a_named
     EXPECT_TRUE(named) << nth << ": " << to_string(!o.made ? o.made.error().code : o.first.error().code);
     ++(o.made && o.first ? survived : errors);
   }
-  RecordProperty("allocations", static_cast<int>(all));
+  testing::Test::RecordProperty("allocations", static_cast<int>(all));
   EXPECT_GE(errors, 8u) << "of " << all << "; got past " << survived;
 }
+
+TEST(Torture, Q1_whichever_allocation_of_a_transfer_over_tcp_fails_it_is_a_named_error_and_the_next_transfer_is_exact) {
+  fail_each_allocation<net_over<tp::tcp>>();
+}
+TEST(Torture, Q1_the_same_where_several_threads_may_run_the_owner) { fail_each_allocation<net_over<tp::tcp_on_threads>>(); }
 
 }  // namespace

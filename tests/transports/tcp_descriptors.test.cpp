@@ -129,6 +129,24 @@ TEST(TcpDescriptors, T2_AListenerWhoseQueueIsFullTimesOut) {
     else full = s.error() == tp::errc::timed_out;
   }
   ASSERT_LT(queued.size(), 16u) << "this system has no queue that can be full";
+  {  // an address that does not answer leaves the next one its share of the time
+    raw_listener answers;
+    sockaddr_in to[2]{};
+    addrinfo list[2]{};
+    for (int i = 0; i < 2; ++i) {
+      to[i].sin_family = AF_INET;
+      to[i].sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+      to[i].sin_port = htons(i == 0 ? listener.port() : answers.port());
+      list[i].ai_family = AF_INET;
+      list[i].ai_socktype = SOCK_STREAM;
+      list[i].ai_addr = reinterpret_cast<sockaddr*>(&to[i]);
+      list[i].ai_addrlen = sizeof to[i];
+    }
+    list[0].ai_next = &list[1];
+    EXPECT_TRUE(tp::detail::connect_any(list, "both", std::chrono::steady_clock::now() + 2s, {}));
+    list[0].ai_next = nullptr;
+    EXPECT_EQ(tp::detail::connect_any(list, "one", std::chrono::steady_clock::now() + 100ms, {}).error(), tp::errc::timed_out);
+  }
   const auto mine = blank<mlp>();
   const auto start = std::chrono::steady_clock::now();
   EXPECT_EQ(net::session::connect(where, 200ms).error(), tp::errc::timed_out);

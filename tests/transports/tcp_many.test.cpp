@@ -109,6 +109,34 @@ TEST(TcpMany, C2_ThreadsServeSixteenRecipientsAndWithdrawingInTheMiddleIsSafe) {
   EXPECT_EQ(other, 0);
 }
 
+TEST(TcpMany, C6_a_callback_that_blocks_holds_up_nobody_else_where_another_thread_runs_the_owner) {
+  using threaded = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<4096>, tp::tcp_on_threads>;
+  const auto source = random_model<mlp>(1);
+  auto owner = threaded::downloader::open({});
+  ASSERT_TRUE(owner);
+  std::atomic<bool> blocked{false}, go_on{false};
+  auto tell = [&](const tp::settlement&) {
+    blocked = true;
+    go_on.wait(false);
+  };
+  const auto first = *owner->add_tensors(*source, {.recipients = 1, .expect = {.settled = tell}});
+  const auto second = *owner->add_tensors(*source, {.recipients = 1});
+  serving server(*owner, 2);
+  const auto mine = blank<mlp>();
+  ASSERT_TRUE(threaded::download_tensors(local(owner->port()), first, *mine, {.per_request_timeout = 60s}));
+  for (int i = 0; i < 1000 && !blocked; ++i) std::this_thread::sleep_for(10ms);
+  EXPECT_TRUE(blocked);
+  for (int i = 0; i < 4; ++i) {
+    const auto done = threaded::download_tensors(local(owner->port()), second, *mine, {.per_request_timeout = 60s});
+    EXPECT_EQ(done.has_value(), i == 0) << i;
+    EXPECT_TRUE(done || done.error() == tp::errc::withdrawn) << to_string(done.error().code);
+  }
+  EXPECT_TRUE(owner->settled(second));
+  EXPECT_FALSE(go_on) << "all that while the callback had not returned";
+  go_on = true;
+  go_on.notify_all();
+}
+
 /// Pulls several times over one connection; counts what was allocated from the first chunk to the last.
 template <class Net>
 std::uint64_t allocations_while_pulling(const mlp& source, int transfers) {

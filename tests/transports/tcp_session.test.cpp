@@ -184,4 +184,38 @@ TEST(TcpSession, ManyTransfersOverOneConnection) {
   EXPECT_EQ(status.bytes_sent, 34 * tp::raw_tensors<tiny>::schema().image_bytes);
 }
 
+TEST(TcpSession, T1_budgets_pass_also_while_the_session_is_busy_with_something_else) {
+  const auto source = random_model<mlp>(1), mine = blank<mlp>(), other = random_model<mlp>(2);
+  auto owner = net::downloader::open({});
+  const auto ref = owner->add_tensors(*source);
+  serving server(*owner);
+  auto peer = net::session::connect(local(owner->port()));
+  ASSERT_TRUE(peer);
+  int settled = 0;
+  auto tell = [&](const tp::settlement& s) { settled += s.verdict == tp::verdict::failed ? 1 : 100; };
+  const auto up = peer->add_tensors(*other, {.expect = {.recipients = 1, .budgets = {.transaction_idle_ms = 100}, .settled = tell}});
+  ASSERT_TRUE(up);
+  const auto end = std::chrono::steady_clock::now() + 20s;
+  while (settled == 0 && std::chrono::steady_clock::now() < end) ASSERT_TRUE(peer->download_tensors(*ref, *mine));
+  EXPECT_EQ(settled, 1) << "nobody came for it, and the session never waited";
+}
+
+TEST(TcpSession, C1_a_digest_that_differs_is_a_failure_at_the_owner_and_the_session_goes_on) {
+  auto source = random_model<mlp>(1);
+  const auto good = random_model<mlp>(2), mine = blank<mlp>();
+  auto owner = net::downloader::open({});
+  const auto changed = *owner->add_tensors(*source, {.recipients = 1}), kept = *owner->add_tensors(*good, {.recipients = 1});
+  source->step ^= 1;
+  std::optional<serving> server(std::in_place, *owner);
+  auto peer = net::session::connect(local(owner->port()));
+  ASSERT_TRUE(peer);
+  EXPECT_EQ(peer->download_tensors(changed, *mine).error(), tp::errc::digest_mismatch);
+  ASSERT_TRUE(peer->download_tensors(kept, *mine)) << "the answer to the last word of the one before is not taken for its own";
+  EXPECT_TRUE(same(*mine, *good));
+  server.reset();
+  EXPECT_EQ(owner->status_of(changed)->failed, 1u);
+  EXPECT_EQ(owner->status_of(changed)->cancelled, 0u);
+  EXPECT_TRUE(owner->settled(changed));
+}
+
 }  // namespace

@@ -82,7 +82,7 @@ constexpr void put_words(const message& m, std::uint64_t* w) noexcept {
     case message_kind::cancel:
       w[3] = m.nonce;
       w[4] = m.recipient.value;
-      w[5] = m.reason;
+      w[5] = m.reason | std::uint64_t{static_cast<std::uint16_t>(m.status)} << 32;
       break;
     case message_kind::refused:
       w[3] = m.offset;
@@ -152,6 +152,7 @@ constexpr void take_words(const std::uint64_t* w, message& m) noexcept {
       m.nonce = w[3];
       m.recipient = {w[4]};
       m.reason = static_cast<std::uint32_t>(w[5]);
+      m.status = to_status(w[5] >> 32);
       break;
     case message_kind::refused:
       m.offset = w[3];

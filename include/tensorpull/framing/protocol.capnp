@@ -84,6 +84,7 @@ struct Frame {
       nonce @39 :UInt64;
       recipient @40 :UInt64;
       reason @41 :UInt32;      # the application's own
+      status @57 :Status;      # digestMismatch: what came is not what was published
     }
     refused :group {       # the answer to a request that cannot be served
       refHigh @42 :UInt64;

@@ -223,7 +223,7 @@ class owner : public publication_table<Lock> {
     if (is_final(r->state)) return r->serving = false, confirms && (out.status = verdict_on(*r, m), true);
     if (!confirms) {
       r->reason = m.reason;
-      book_.change(*slot, *r, recipient_state::cancelled);
+      book_.change(*slot, *r, m.status == status::digest_mismatch ? recipient_state::failed : recipient_state::cancelled);
       return false;
     }
     const bool nothing_to_serve = r->subset && r->subset_end == 0;

@@ -15,7 +15,7 @@ struct publication_status {
   std::uint32_t acquired = 0;                ///< recipients that asked for it
   std::uint32_t completed = 0;               ///< confirmed with the published digest
   std::uint32_t completed_unverified = 0;    ///< confirmed without a digest
-  std::uint32_t failed = 0;                  ///< confirmed with another digest
+  std::uint32_t failed = 0;                  ///< confirmed, or gave up, with another digest
   std::uint32_t cancelled = 0;               ///< gave up and said so
   std::uint32_t vanished = 0;                ///< dropped by the idle budget
   std::uint32_t absent = 0;                  ///< expected by name and never seen

@@ -14,7 +14,7 @@ enum class recipient_state : std::uint8_t {
   provisional,           ///< was sent everything, has not confirmed
   completed,             ///< confirmed with the published digest
   completed_unverified,  ///< confirmed without a digest
-  failed,                ///< confirmed with another digest
+  failed,                ///< confirmed, or gave up, with another digest
   cancelled,             ///< gave up and said so
   vanished,              ///< took less than the least rate over its idle budget
   absent,                ///< did not ask within the acquire budget, or before the end

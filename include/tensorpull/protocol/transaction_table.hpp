@@ -16,6 +16,9 @@ class transaction_table {
 
   /// table_full: too many transactions are under way.
   result<transaction_id> open(const transaction_options& options) noexcept {
+    for (std::size_t i = 0; i < options.named.size(); ++i)
+      for (std::size_t k = 0; k < i; ++k)
+        if (options.named[i] == options.named[k]) return failure(errc::invalid_argument, i);  // two who are one would never both be done
     for (transaction& t : table_) {
       if (t.now != transaction::state::empty && t.now != transaction::state::delivered) continue;
       if (++numbers_ == 0) ++numbers_;

@@ -155,7 +155,7 @@ class transfer {
     machine_.settle();
   }
 
-  /// The message that tells the owner that we gave up, where it should hear of it.
+  /// The message that tells the owner that we gave up, where it should hear of it, and whether the bytes were to blame.
   plain_optional<message> farewell() const noexcept {
     if (!error_ || machine_.nonce() == 0 || error_->code == errc::withdrawn || error_->code == errc::stale_version) return {};
     message m;
@@ -165,6 +165,7 @@ class transfer {
     m.nonce = machine_.nonce();
     m.recipient = machine_.request().recipient;
     m.reason = reason_;
+    if (error_->code == errc::digest_mismatch || error_->code == errc::chunk_digest_mismatch) m.status = status::digest_mismatch;
     return m;
   }
 

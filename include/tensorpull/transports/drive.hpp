@@ -110,11 +110,15 @@ class persistence {
   bool resumed_ = false;
 };
 
+struct nothing_else {
+  constexpr void operator()() const noexcept {}
+};
+
 /// Moves bytes until `t` has ended (no value), or until something is in the way that another try may get past.
-/// `broken`: set where the connection cannot be used any more.
-template <class Endpoint, class Transfer, byte_stream Stream>
+/// `broken`: set where the connection cannot be used any more. `besides()`: called after every step.
+template <class Endpoint, class Transfer, byte_stream Stream, class Besides = nothing_else>
 plain_optional<error> drive(Endpoint& end, Transfer& t, Stream& stream, std::span<std::byte> scratch, const pull_options& options,
-                            std::uint64_t chunk_bytes, persistence<Transfer>& all, plain_optional<error>& broken) noexcept {
+                            std::uint64_t chunk_bytes, persistence<Transfer>& all, plain_optional<error>& broken, Besides besides = {}) noexcept {
   plain_optional<error> why;
   end.begin_pull();
   progress_deadline deadline(options.per_request_timeout, chunk_bytes / 64 + 1);
@@ -126,6 +130,7 @@ plain_optional<error> drive(Endpoint& end, Transfer& t, Stream& stream, std::spa
     }
     const auto did = pump_once(end, t, stream, scratch, wait_step);
     all.note();
+    besides();
     if (!did) {
       broken = why = did.error();
       if (!is_passing(why->code)) t.fail(*why), why = {};

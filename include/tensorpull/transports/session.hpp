@@ -53,7 +53,8 @@ class session {
     transfer_type t(to, request, chunking, s_->end.next_id());
     detail::persistence<transfer_type> all(t, options);
     while (!t.ended()) {
-      const auto why = detail::drive(s_->end, t, s_->stream, s_->scratch, options, detail::chunk_length_of(chunking), all, s_->broken);
+      const auto why = detail::drive(s_->end, t, s_->stream, s_->scratch, options, detail::chunk_length_of(chunking), all, s_->broken,
+                                     [s = s_.operator->()]() noexcept { s->pass_time(); });
       if (!why) break;
       if (s_->broken) {  // the way back is a new session; the cursor goes on from here
         t.fail(*why);
@@ -124,7 +125,7 @@ class session {
     if (s_->broken) return failure(*s_->broken);
     const auto did = detail::pump_once(s_->end, t, s_->stream, s_->scratch);
     if (!did) return broke(did.error());
-    s_->published.deliver();
+    s_->pass_time();
     return did;
   }
   template <class Transfer>
@@ -142,6 +143,13 @@ class session {
 
   struct state {
     explicit state(Stream s) noexcept : stream(std::move(s)) {}
+    /// After every step, whatever the session does: tells of what has settled, and lets budgets pass now and then.
+    void pass_time() noexcept {
+      const auto now = std::chrono::steady_clock::now();
+      if (now - ticked < detail::wait_step) return published.deliver();
+      ticked = now;
+      published.tick();
+    }
     Stream stream;
     published_type published;
     inbox_type box;
@@ -150,6 +158,7 @@ class session {
     alignas(64) std::array<std::byte, 64 * 1024> scratch;
     endpoint<typename Parts::framing, typename Parts::limits, typename published_type::owner_type, inbox_type> end{published.machine(), pool, box};
     plain_optional<error> broken;
+    std::chrono::steady_clock::time_point ticked{};
     recipient_id me{system_entropy{}() | 1};  // one session is one recipient, however often it pulls
   };
 
@@ -169,9 +178,8 @@ class session {
       if (stop.stop_requested()) return failure(errc::cancelled);
       const auto did = detail::pump_once(s_->end, none, s_->stream, s_->scratch);
       if (!did) return broke(did.error());
-      s_->published.deliver();
+      s_->pass_time();
       if (did->received > 0 || did->sent > 0) continue;
-      s_->published.tick();
       const auto spent = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start);
       if (spent >= timeout) return failure(errc::timed_out);
       s_->stream.wait(did->wants_read, did->wants_write, std::min(detail::wait_step, timeout - spent));

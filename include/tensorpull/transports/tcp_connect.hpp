@@ -50,17 +50,15 @@ inline void no_delay(int fd) noexcept {
   (void)::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-}  // namespace detail
-
-/// Tries the host's addresses in turn until `deadline`. Errors: bad_address, connection_failed (with errno), timed_out, cancelled.
-inline result<posix_stream> tcp_connect(std::string_view address, std::chrono::steady_clock::time_point deadline, const any_stop_token& stop = {}) noexcept {
-  const auto parsed = parse_address(address);
-  if (!parsed) return failure(parsed.error());
-  if (stop.stop_requested()) return failure(errc::cancelled);
-  const auto list = detail::resolve(*parsed, address, false);
-  if (!list) return failure(list.error());
+/// Tries the addresses in turn, each for its share of the time that is left: one that does not answer leaves the others theirs.
+inline result<posix_stream> connect_any(const addrinfo* first, std::string_view address, std::chrono::steady_clock::time_point deadline, const any_stop_token& stop) noexcept {
   int last = ECONNREFUSED;
-  for (const addrinfo* a = list->get(); a != nullptr; a = a->ai_next) {
+  std::int64_t addresses = 0;
+  for (const addrinfo* a = first; a != nullptr; a = a->ai_next) ++addresses;
+  for (const addrinfo* a = first; a != nullptr; a = a->ai_next, --addresses) {
+    const auto now = std::chrono::steady_clock::now();
+    if (now >= deadline) return failure(errc::timed_out, 0, address);
+    const auto enough = now + (deadline - now) / addresses;
     posix_stream s(::socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, a->ai_protocol));
     if (s.native_handle() < 0) {
       last = errno;
@@ -72,14 +70,30 @@ inline result<posix_stream> tcp_connect(std::string_view address, std::chrono::s
       last = errno;
       continue;
     }
-    while (!s.wait(false, true, abort_interval).write) {
+    bool answered = false;
+    for (auto time = now; !answered && time < enough; time = std::chrono::steady_clock::now()) {
       if (stop.stop_requested()) return failure(errc::cancelled);
-      if (std::chrono::steady_clock::now() >= deadline) return failure(errc::timed_out, 0, address);
+      answered = s.wait(false, true, std::min<std::chrono::milliseconds>(abort_interval, std::chrono::ceil<std::chrono::milliseconds>(enough - time))).write;
     }
+    last = ETIMEDOUT;
+    if (!answered) continue;
     socklen_t size = sizeof last;
     if (::getsockopt(s.native_handle(), SOL_SOCKET, SO_ERROR, &last, &size) == 0 && last == 0) return s;
   }
+  if (last == ETIMEDOUT && std::chrono::steady_clock::now() >= deadline) return failure(errc::timed_out, 0, address);
   return failure(errc::connection_failed, 0, address, last);
+}
+
+}  // namespace detail
+
+/// Tries the host's addresses in turn until `deadline`, each for its share of the time that is left. Errors: bad_address, connection_failed (with errno), timed_out, cancelled.
+inline result<posix_stream> tcp_connect(std::string_view address, std::chrono::steady_clock::time_point deadline, const any_stop_token& stop = {}) noexcept {
+  const auto parsed = parse_address(address);
+  if (!parsed) return failure(parsed.error());
+  if (stop.stop_requested()) return failure(errc::cancelled);
+  const auto list = detail::resolve(*parsed, address, false);
+  if (!list) return failure(list.error());
+  return detail::connect_any(list->get(), address, deadline, stop);
 }
 
 }  // namespace tensorpull

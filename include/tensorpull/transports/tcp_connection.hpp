@@ -4,6 +4,7 @@
 #include <tensorpull/protocol/endpoint.hpp>
 #include <tensorpull/protocol/transfer.hpp>
 #include <tensorpull/transports/drive.hpp>
+#include <tensorpull/transports/event_gate.hpp>
 #include <tensorpull/transports/handler_memory.hpp>
 #include <tensorpull/transports/host_budget.hpp>
 #include <tensorpull/transports/posix_stream.hpp>
@@ -13,7 +14,6 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/strand.hpp>
 
 #include <atomic>
 #include <memory>
@@ -41,7 +41,7 @@ inline std::span<std::byte> thread_scratch() noexcept {
 }
 }  // namespace detail
 
-/// What a handler sees of a connection. Valid until the handler's closed() has returned; use it on the thread that calls the handler.
+/// What a handler sees of a connection. Valid until the handler's closed() has returned; use it from within the handler's calls.
 /// Waiting handlers share its ownership, since their memory lies in it; the host holds one share while the connection is open.
 template <class Host>
 class tcp_connection : public std::enable_shared_from_this<tcp_connection<Host>> {
@@ -89,20 +89,29 @@ class tcp_connection : public std::enable_shared_from_this<tcp_connection<Host>>
  private:
   friend Host;
 
-  /// Asks the event loop to look at this connection. `end` only on its own executor.
+  static constexpr std::uint32_t woken = 1, readable = 2, writable = 4;
+
+  /// Asks the event loop to look at this connection, from any thread. `end` only from within its own callbacks.
   void again(std::optional<error> end = {}) noexcept {
     if (end) ending_ = end;
     if (posted_.exchange(true)) return;
     boost::asio::post(fd_.get_executor(), detail::in_memory(post_memory_, [self = this->shared_from_this()] {
       self->posted_ = false;
-      self->move_bytes();
+      self->happened(woken);
     }));
   }
   /// The same from any thread: the connection ends with `why`.
-  void end_later(error why) noexcept {
-    boost::asio::post(fd_.get_executor(), [self = this->shared_from_this(), why] {
-      self->ending_ = why;
-      self->move_bytes();
+  void end_later(errc why) noexcept {
+    told_to_end_ = why;
+    again();
+  }
+  /// Called on whichever thread the event loop runs; one at a time goes on.
+  void happened(std::uint32_t what) noexcept {
+    gate_.pass(what, [this](std::uint32_t events) noexcept {
+      if (events & readable) read_waits_ = false, readable_ = true;
+      if (events & writable) write_waits_ = false;
+      if (const errc why = told_to_end_; why != errc{} && !ending_) ending_ = error{why, 0, 0, {}};
+      move_bytes();
     });
   }
 
@@ -112,9 +121,7 @@ class tcp_connection : public std::enable_shared_from_this<tcp_connection<Host>>
     waiting = true;
     fd_.async_wait(write ? fd_.wait_write : fd_.wait_read,
                    detail::in_memory(write ? write_memory_ : read_memory_, [self = this->shared_from_this(), write](const boost::system::error_code&) {
-                     (write ? self->write_waits_ : self->read_waits_) = false;
-                     if (!write) self->readable_ = true;
-                     self->move_bytes();
+                     self->happened(write ? writable : readable);
                    }));
   }
 
@@ -243,6 +250,8 @@ class tcp_connection : public std::enable_shared_from_this<tcp_connection<Host>>
   std::atomic<std::uint64_t> bytes_{0};
   std::atomic<bool> owing_{false};
   std::atomic<bool> greeted_{false}, posted_{false};
+  std::atomic<errc> told_to_end_{};
+  [[no_unique_address]] detail::event_gate<Host::threads> gate_{};
   std::shared_ptr<tcp_connection> self_;  // the host's share
   bool connecting_, announced_, starving_ = false, read_waits_ = false, write_waits_ = false, closed_ = false, readable_ = true;
 };

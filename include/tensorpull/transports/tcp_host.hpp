@@ -48,8 +48,8 @@ class tcp_host {
  public:
   using parts = Parts;
   using consumer_type = Consumer;
-  using context_executor = boost::asio::io_context::executor_type;
-  using executor = std::conditional_t<Threads, boost::asio::strand<context_executor>, context_executor>;
+  using executor = boost::asio::io_context::executor_type;
+  static constexpr bool threads = Threads;
   using lock_type = std::conditional_t<Threads, detail::thread_lock, no_lock>;
   using publisher_type = publisher<Parts, lock_type, Parts::limits::recipients>;
   using owner_type = typename publisher_type::owner_type;
@@ -58,7 +58,7 @@ class tcp_host {
   /// Borrows both; allocates the message buffers. Throws std::bad_alloc if it cannot (it is made at start).
   tcp_host(boost::asio::io_context& io, Handler& handler, const host_options& options = {})
       : io_(io), handler_(handler), options_(options), memory_(options.message_buffers * frame_bytes / 64 + 1),
-        pool_({reinterpret_cast<std::byte*>(memory_.data()), options.message_buffers * frame_bytes}, frame_bytes), acceptor_(executor_for()), timer_(acceptor_.get_executor()) {
+        pool_({reinterpret_cast<std::byte*>(memory_.data()), options.message_buffers * frame_bytes}, frame_bytes), acceptor_(io), timer_(io) {
     reserve(options.reserved_connections);
     tick();
   }
@@ -83,9 +83,10 @@ class tcp_host {
 
   /// Stops listening and closes all connections, from the event loop, which then runs out of work. May be called on any thread.
   void stop() noexcept {
-    boost::asio::post(acceptor_.get_executor(), [a = anchor_] {
+    if (stop_posted_.exchange(true)) return;
+    boost::asio::post(io_, detail::in_memory(anchor_->stop_memory, [a = anchor_] {
       if (a->host != nullptr) a->host->stop_here();
-    });
+    }));
   }
 
  private:
@@ -96,7 +97,7 @@ class tcp_host {
   struct anchor {
     explicit anchor(tcp_host* h) noexcept : host(h) {}
     tcp_host* host;
-    detail::handler_memory accept_memory, timer_memory;
+    detail::handler_memory accept_memory, timer_memory, stop_memory;
   };
   struct alignas(64) block {
     std::byte bytes[64];
@@ -120,21 +121,21 @@ class tcp_host {
   guarded handler() noexcept { return {handler_}; }
   owner_type& machine() noexcept { return published_.machine(); }
   buffer_pool<lock_type>& pool() noexcept { return pool_; }
-  executor executor_for() {
-    if constexpr (Threads) return boost::asio::make_strand(io_);
-    else return io_.get_executor();
-  }
 
   connection* make(int fd, bool connecting, std::uint64_t tag) noexcept;
-  void accept_more() noexcept;
+  static constexpr std::uint32_t arrived = 1, looked = 2, passed = 4, stopped = 8;
+  /// At the listener: connections have arrived, or it is to be looked at again.
+  void at_door(std::uint32_t what) noexcept;
+  /// At the clock: an interval has passed, or there is nothing to wait for any more.
+  void at_clock(std::uint32_t what) noexcept;
+  bool accept_more() noexcept;
   void await_accept() noexcept;
   void stop_here() noexcept {
     stopping_ = true;
-    boost::system::error_code ignored;
-    acceptor_.close(ignored);
-    timer_.cancel();
+    at_door(looked);
+    at_clock(stopped);
     const hold_lock hold(lock_);
-    for (connection* c = first_; c != nullptr; c = c->next_) c->end_later({errc::cancelled, 0, 0, {}});
+    for (connection* c = first_; c != nullptr; c = c->next_) c->end_later(errc::cancelled);
   }
   void reserve(std::size_t count);
   void tick();  // throws where the event loop has no memory for its first timer, so only from the constructor
@@ -155,7 +156,10 @@ class tcp_host {
   [[no_unique_address]] lock_type lock_{};
   connection *first_ = nullptr, *starving_first_ = nullptr, *starving_last_ = nullptr;
   std::atomic<std::size_t> count_{0};
-  bool stopping_ = false, accept_waits_ = false;
+  std::atomic<bool> stopping_{false}, stop_posted_{false};
+  bool accept_waits_ = false;
+  [[no_unique_address]] detail::event_gate<Threads> door_{};
+  [[no_unique_address]] detail::event_gate<Threads> clock_{};
 };
 
 }  // namespace tensorpull

@@ -29,7 +29,7 @@ result<std::uint16_t> tcp_host<P, H, C, T>::listen(std::string_view address) noe
   }
   if (failed) return failure(errc::io, 0, address, failed.value());
   (void)s.release();
-  await_accept();
+  at_door(looked);
   return ntohs(port);
 }
 
@@ -54,7 +54,7 @@ auto tcp_host<P, H, C, T>::connect(std::string_view address, std::uint64_t tag) 
 template <class P, class H, class C, bool T>
 auto tcp_host<P, H, C, T>::make(int fd, bool connecting, std::uint64_t tag) noexcept -> connection* {
   try {
-    const auto shared = std::make_shared<connection>(*this, executor_for(), fd, connecting);
+    const auto shared = std::make_shared<connection>(*this, io_.get_executor(), fd, connecting);
     connection* const c = shared.get();
     c->tag = tag;
     const hold_lock hold(lock_);
@@ -78,47 +78,66 @@ void tcp_host<P, H, C, T>::reserve(std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     posix_stream copy(::fcntl(original.native_handle(), F_DUPFD_CLOEXEC, 0));
     if (copy.native_handle() < 0) return;  // fewer descriptors than asked for: then there will not be as many connections either
-    watched.emplace_back(executor_for(), copy.native_handle());
+    watched.emplace_back(io_.get_executor(), copy.native_handle());
     (void)copy.release();
   }
 }
 
 template <class P, class H, class C, bool T>
-void tcp_host<P, H, C, T>::await_accept() noexcept {
-  if (accept_waits_ || stopping_ || !acceptor_.is_open() || count_ >= options_.max_connections) return;
-  accept_waits_ = true;
-  acceptor_.async_wait(acceptor_.wait_read, detail::in_memory(anchor_->accept_memory, [a = anchor_](const boost::system::error_code& failed) {
-    if (a->host == nullptr) return;
-    a->host->accept_waits_ = false;
-    if (!failed) a->host->accept_more();
-  }));
+void tcp_host<P, H, C, T>::at_door(std::uint32_t what) noexcept {
+  door_.pass(what, [this](std::uint32_t events) noexcept {
+    if (events & arrived) accept_waits_ = false;
+    if (stopping_) {
+      boost::system::error_code ignored;
+      acceptor_.close(ignored);
+    } else if (!(events & arrived) || accept_more()) {
+      await_accept();
+    }
+  });
 }
 
 template <class P, class H, class C, bool T>
-void tcp_host<P, H, C, T>::accept_more() noexcept {
+void tcp_host<P, H, C, T>::await_accept() noexcept {
+  if (accept_waits_ || !acceptor_.is_open() || count_ >= options_.max_connections) return;
+  accept_waits_ = true;
+  acceptor_.async_wait(acceptor_.wait_read, detail::in_memory(anchor_->accept_memory, [a = anchor_](const boost::system::error_code&) {
+    if (a->host != nullptr) a->host->at_door(arrived);
+  }));
+}
+
+/// False: there is nothing for another connection now; the next tick tries again, so nothing spins.
+template <class P, class H, class C, bool T>
+bool tcp_host<P, H, C, T>::accept_more() noexcept {
   for (int i = 0; i < 64 && count_ < options_.max_connections; ++i) {
     posix_stream s(::accept4(acceptor_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (s.native_handle() < 0) {
-      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) return;  // the next tick tries again: no spinning
+      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) return false;
       if (errno != EINTR && errno != ECONNABORTED) break;
       continue;
     }
     detail::no_delay(s.native_handle());
     connection* const c = make(s.native_handle(), false, 0);
-    if (c == nullptr) return;
+    if (c == nullptr) return false;
     (void)s.release();
-    c->again();  // its own executor tells the handler: another thread may run that at once
+    c->again();  // another thread may tell the handler at once
   }
-  await_accept();
+  return true;
 }
 
 template <class P, class H, class C, bool T>
 void tcp_host<P, H, C, T>::tick() {
-  if (stopping_) return;
   timer_.expires_after(tick_interval);
   timer_.async_wait(detail::in_memory(anchor_->timer_memory, [a = anchor_](const boost::system::error_code&) {
-    if (a->host != nullptr && !a->host->stopping_) a->host->ticked();
+    if (a->host != nullptr) a->host->at_clock(passed);
   }));
+}
+
+template <class P, class H, class C, bool T>
+void tcp_host<P, H, C, T>::at_clock(std::uint32_t what) noexcept {
+  clock_.pass(what, [this](std::uint32_t events) noexcept {
+    if (stopping_) timer_.cancel();
+    else if (events & passed) ticked();
+  });
 }
 
 template <class P, class H, class C, bool T>
@@ -128,11 +147,11 @@ void tcp_host<P, H, C, T>::ticked() noexcept {
     const auto now = std::chrono::steady_clock::now();
     constexpr auto relaxed = std::memory_order_relaxed;
     for (connection* c = first_; c != nullptr; c = c->next_)
-      if (c->watch_.over(options_.budgets, now, c->bytes_.load(relaxed), c->owing_.load(relaxed), c->greeted_.load(relaxed))) c->end_later({errc::timed_out, 0, 0, {}});
+      if (c->watch_.over(options_.budgets, now, c->bytes_.load(relaxed), c->owing_.load(relaxed), c->greeted_.load(relaxed))) c->end_later(errc::timed_out);
   }
   published_.tick();
   feed();
-  await_accept();
+  at_door(looked);
   tick();
 }
 
@@ -155,10 +174,7 @@ void tcp_host<P, H, C, T>::release(connection& c) noexcept {
     --count_;
     share = std::move(c.self_);
   }
-  if (was_full && anchor_->host != nullptr)  // the listener belongs to its own executor
-    boost::asio::post(acceptor_.get_executor(), [a = anchor_] {
-      if (a->host != nullptr) a->host->await_accept();
-    });
+  if (was_full && anchor_->host != nullptr) at_door(looked);
 }
 
 template <class P, class H, class C, bool T>
