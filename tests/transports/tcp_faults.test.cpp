@@ -1,6 +1,9 @@
 // Peers that vanish, say nothing, say the wrong thing, or are slow.
 #include "network.hpp"
 
+#include <csignal>
+#include <sys/time.h>
+
 namespace {
 
 using namespace test;
@@ -225,6 +228,46 @@ TEST(TcpFaults, ASlowReaderDelaysNobody) {
     EXPECT_TRUE(same(*mine, *g.source));
   });
   for (int i = 0; i < 20; ++i) g.expect_download();
+}
+
+/// A signal every half millisecond that interrupts whatever the process is in: calls are not restarted.
+class interruptions {
+ public:
+  interruptions() {
+    struct sigaction action{};
+    action.sa_handler = [](int) { count = count + 1; };
+    ::sigaction(SIGALRM, &action, &before_);
+    const itimerval every{{0, 500}, {0, 500}};
+    ::setitimer(ITIMER_REAL, &every, nullptr);
+  }
+  ~interruptions() {
+    const itimerval none{};
+    ::setitimer(ITIMER_REAL, &none, nullptr);
+    ::sigaction(SIGALRM, &before_, nullptr);
+  }
+  static inline volatile std::sig_atomic_t count = 0;
+
+ private:
+  struct sigaction before_{};
+};
+
+TEST(TcpFaults, Q5_signals_that_interrupt_every_call_change_nothing) {
+  const auto source = random_model<large>(1), mine = blank<large>();
+  using large_net = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<64_KiB>, tp::tcp>;
+  auto owner = large_net::downloader::open({});
+  const auto ref = *owner->add_tensors(*source);
+  serving server(*owner);
+  {
+    const interruptions now;
+    const auto end = std::chrono::steady_clock::now() + 20s;
+    for (int i = 0; (i < 20 || interruptions::count < 100) && std::chrono::steady_clock::now() < end; ++i) {
+      std::memset(mine.get(), 0, sizeof *mine);
+      const auto done = large_net::download_tensors(local(owner->port()), ref, *mine);
+      ASSERT_TRUE(done) << to_string(done.error().code) << ", errno " << done.error().system;
+      ASSERT_TRUE(same(*mine, *source));
+    }
+  }
+  EXPECT_GE(interruptions::count, 100);
 }
 
 }  // namespace
