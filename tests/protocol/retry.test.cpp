@@ -29,6 +29,20 @@ TEST(Retry, Tries_are_counted_from_the_last_success) {
   EXPECT_FALSE(s.failed());
   EXPECT_FALSE(tp::retry_schedule({.retries = 0}).failed());
 }
+TEST(Retry, Progress_begins_anew_an_error_that_is_no_time_out_ends_at_once_and_a_busy_owner_has_a_budget) {
+  tp::perseverance p({.retries = 1, .first_delay_ms = 10, .longest_delay_ms = 10}, 1000, 5);
+  EXPECT_TRUE(p.after(tp::errc::timed_out, 5, 0, 0));
+  EXPECT_FALSE(p.after(tp::errc::timed_out, 5, 0, 0)) << "no progress since";
+  EXPECT_TRUE(p.after(tp::errc::connection_lost, 6, 0, 0));
+  EXPECT_FALSE(p.after(tp::errc::schema_mismatch, 1000, 0, 0));
+  EXPECT_FALSE(p.after(tp::errc::withdrawn, 2000, 0, 0));
+  tp::perseverance q({.retries = 0, .first_delay_ms = 10, .longest_delay_ms = 10}, 1000, 0);
+  int asked = 0;
+  for (; const auto wait = q.after(tp::errc::busy, 0, 100, 0); ++asked) EXPECT_EQ(*wait, 100u);
+  EXPECT_EQ(asked, 9);
+  EXPECT_TRUE(q.after(tp::errc::busy, 1, 100, 0)) << "it went on meanwhile";
+  EXPECT_FALSE(q.after(tp::errc::busy, 1, ~std::uint64_t{0}, 0));
+}
 TEST(Retry, Extreme_policies_do_not_overflow) {
   tp::retry_schedule s({.retries = ~0u, .first_delay_ms = ~0u, .longest_delay_ms = ~0u});
   for (int i = 0; i < 100; ++i) {

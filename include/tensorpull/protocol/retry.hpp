@@ -3,6 +3,7 @@
 
 #include <tensorpull/core/error.hpp>
 #include <tensorpull/core/min_max.hpp>
+#include <tensorpull/core/plain_optional.hpp>
 
 #include <cstdint>
 
@@ -37,6 +38,30 @@ class retry_schedule {
  private:
   retry_policy policy_;
   std::uint32_t failures_ = 0;
+};
+
+/// What one pull decides after each obstacle, over all its connections: tries are counted from the last byte of progress, and a busy owner
+/// is not a failure but has only so much of our time.
+class perseverance {
+ public:
+  /// `landed`: bytes that were there at the start.
+  constexpr perseverance(const retry_policy& policy, std::uint64_t busy_budget_ms, std::uint64_t landed) noexcept
+      : schedule_(policy), busy_budget_ms_(busy_budget_ms), landed_(landed) {}
+
+  /// How many milliseconds to wait before another try; nothing: this was the last. `asked_ms`: what the owner's `busy` asks for.
+  constexpr plain_optional<std::uint64_t> after(errc why, std::uint64_t landed, std::uint64_t asked_ms, std::uint64_t random) noexcept {
+    if (landed > landed_) schedule_.succeeded(), busy_ms_ = 0, landed_ = landed;  // a chunk that is fetched again is none
+    if (!is_passing(why) || (why != errc::busy && !schedule_.failed())) return {};
+    const std::uint64_t wait = std::max(asked_ms, schedule_.delay_ms(random));
+    if (why != errc::busy) return wait;
+    if (busy_budget_ms_ - std::min(busy_budget_ms_, busy_ms_) <= asked_ms) return {};
+    busy_ms_ += wait;
+    return wait;
+  }
+
+ private:
+  retry_schedule schedule_;
+  std::uint64_t busy_budget_ms_, busy_ms_ = 0, landed_;
 };
 
 }  // namespace tensorpull

@@ -82,14 +82,14 @@ class simulated_recipient {
   bool begin(pull_request request, typename Parts::chunking cut, Verdict verdict, seeded_random random, const slowness& slow, const retry_policy& retry) {
     if constexpr (requires { model_->names(); })
       if (part_) request.subset = model_->names();
-    attempt_ = std::make_unique<attempt>(model_->destination(), verdict, *clock_, random, slow, request, cut, connection_->end.next_id(), retry);
+    attempt_ = std::make_unique<attempt>(model_->destination(), verdict, *clock_, random, slow, request, cut, connection_->end.next_id());
     const resume_cursor from = std::exchange(cursor_, {});
     resumed_ = from && attempt_->t.resume(from);
     if (resumed_) attempt_->to.resumed(attempt_->t.landed_bytes());
     connection_->end.begin_pull();
     step_bytes_ = detail::chunk_length_of(cut) / 64 + 1;
     watch();
-    attempt_->tried_at = landed_;
+    attempt_->tries.emplace(retry, 3 * timeout_us_ / 1000, landed_);
     return !(resumed_ && std::exchange(edited_, false));
   }
   /// The transfer that was begun last went on from a cursor.
@@ -100,12 +100,9 @@ class simulated_recipient {
   /// How many milliseconds to wait before another try; nothing: the transfer has ended.
   std::optional<std::uint64_t> try_again(const error& why, std::uint64_t random) noexcept {
     attempt& a = *attempt_;
-    if (a.t.landed_bytes() > a.tried_at) a.schedule.succeeded(), a.patience_ms = 0;
-    a.tried_at = a.t.landed_bytes();
-    const std::uint64_t asked = a.t.pause_ms();
-    const bool more = why.code == errc::busy ? (a.patience_ms += asked) * 1000 < 3 * timeout_us_ : a.schedule.failed();
-    if (!more) return a.t.fail(why), std::nullopt;
-    return std::max(asked, a.schedule.delay_ms(random));
+    const auto wait = a.tries->after(why.code, a.t.landed_bytes(), a.t.pause_ms(), random);
+    if (!wait) return a.t.fail(why), std::nullopt;
+    return *wait;
   }
   /// The delay is over, and there is a connection: the same, or another one.
   void go_on() noexcept {
@@ -167,12 +164,11 @@ class simulated_recipient {
   };
   struct attempt {
     attempt(const destination_view& d, Verdict v, const virtual_clock& clock, seeded_random random, const slowness& slow, const pull_request& request,
-            typename Parts::chunking cut, std::uint32_t first_id, const retry_policy& retry)
-        : to(d, v, clock, random, slow), t(to, request, cut, first_id), schedule(retry) {}
+            typename Parts::chunking cut, std::uint32_t first_id)
+        : to(d, v, clock, random, slow), t(to, request, cut, first_id) {}
     observed to;
     transfer_type t;
-    retry_schedule schedule;
-    std::uint64_t tried_at = 0, patience_ms = 0;
+    std::optional<perseverance> tries;
   };
 
   bool active() const noexcept { return attempt_ != nullptr && !suspended_ && !attempt_->t.ended(); }

@@ -54,10 +54,9 @@ constexpr std::uint64_t chunk_length_of(const Chunking& c) noexcept {
 template <class Transfer>
 class persistence {
  public:
-  persistence(Transfer& t, const pull_options& options) noexcept : t_(t), options_(options), schedule_(options.retry), report_(options) {
-    if (options.cursor != nullptr) resumed_ = t.resume(*options.cursor);
-    landed_ = t.landed_bytes();
-  }
+  persistence(Transfer& t, const pull_options& options) noexcept
+      : t_(t), options_(options), resumed_(options.cursor != nullptr && t.resume(*options.cursor)),
+        tries_(options.retry, static_cast<std::uint64_t>(std::max<std::int64_t>(options.per_request_timeout.count(), 0)), t.landed_bytes()), report_(options) {}
 
   /// After every step.
   void note() noexcept {
@@ -69,17 +68,9 @@ class persistence {
 
   /// How long to wait before another try; nothing: the transfer has ended because of `why`.
   plain_optional<std::chrono::milliseconds> try_again(const error& why) noexcept {
-    if (t_.landed_bytes() > landed_) schedule_.succeeded(), busy_ = {}, landed_ = t_.landed_bytes();  // a chunk that is fetched again is none
-    const std::chrono::milliseconds asked(t_.pause_ms());
-    bool more = is_passing(why.code);
-    if (why.code != errc::busy) more = more && schedule_.failed();
-    const auto wait = std::max(asked, std::chrono::milliseconds(static_cast<std::int64_t>(schedule_.delay_ms(system_entropy{}()))));
-    if (why.code == errc::busy) {
-      more = busy_ + asked < options_.per_request_timeout;
-      busy_ += wait;
-    }
-    if (!more) return t_.fail(why), plain_optional<std::chrono::milliseconds>{};
-    return wait;
+    const auto wait = tries_.after(why.code, t_.landed_bytes(), t_.pause_ms(), system_entropy{}());
+    if (!wait) return t_.fail(why), plain_optional<std::chrono::milliseconds>{};
+    return std::chrono::milliseconds(static_cast<std::int64_t>(*wait));
   }
 
   result<receipt> outcome() noexcept {
@@ -103,11 +94,10 @@ class persistence {
 
   Transfer& t_;
   const pull_options& options_;
-  retry_schedule schedule_;
+  bool resumed_;
+  perseverance tries_;
   progress_report report_;
-  std::uint64_t landed_ = 0, chunks_ = 0;
-  std::chrono::milliseconds busy_{};
-  bool resumed_ = false;
+  std::uint64_t chunks_ = 0;
 };
 
 struct nothing_else {
