@@ -109,6 +109,25 @@ TEST(TcpMany, C2_ThreadsServeSixteenRecipientsAndWithdrawingInTheMiddleIsSafe) {
   EXPECT_EQ(other, 0);
 }
 
+TEST(TcpMany, ALargeFanOutThatAsksAgainAfterTheEndIsToldSo) {
+  using small_net = tp::pipeline<tp::raw_tensors<tiny>, tp::fixed_bytes<64>, tp::tcp>;
+  constexpr std::uint32_t n = 500;
+  auto owner = small_net::downloader::open({});
+  const auto source = random_model<tiny>(1), mine = blank<tiny>();
+  const auto ref = *owner->add_tensors(*source, {.recipients = n});
+  serving server(*owner);
+  const auto where = local(owner->port());
+  for (std::uint64_t i = 1; i <= n; ++i) ASSERT_TRUE(small_net::download_tensors(where, ref, *mine, {.recipient = {i}})) << i;
+  for (std::uint64_t i = 1; i <= n; ++i)
+    ASSERT_EQ(small_net::download_tensors(where, ref, *mine, {.recipient = {i}}).error(), tp::errc::already_final) << i;
+  EXPECT_EQ(small_net::download_tensors(where, ref, *mine, {.recipient = {n + 1}}).error(), tp::errc::withdrawn) << "who never completed is told nothing else";
+  server.stop();
+  const auto status = *owner->status_of(ref);
+  EXPECT_EQ(status.completed, n);
+  EXPECT_EQ(status.final(), n);
+  EXPECT_EQ(status.bytes_sent, n * tp::raw_tensors<tiny>::schema().image_bytes) << "nobody was served twice";
+}
+
 TEST(TcpMany, C6_a_callback_that_blocks_holds_up_nobody_else_where_another_thread_runs_the_owner) {
   using threaded = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<4096>, tp::tcp_on_threads>;
   const auto source = random_model<mlp>(1);
