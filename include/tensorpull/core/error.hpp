@@ -49,6 +49,7 @@ enum class errc : std::uint8_t {
   wrong_kind,
   value_out_of_range,
   // the world
+  bad_file,
   bad_address,
   connection_failed,
   connection_lost,
@@ -94,6 +95,7 @@ constexpr std::string_view to_string(errc code) noexcept {
     case errc::unknown_field: return "the message has a field that the struct does not have there";
     case errc::wrong_kind: return "the message's field is of another kind than the struct's member";
     case errc::value_out_of_range: return "the field's value does not fit the struct's member";
+    case errc::bad_file: return "the file is not valid";
     case errc::bad_address: return "the address is not valid";
     case errc::connection_failed: return "the connection could not be made";
     case errc::connection_lost: return "the connection was lost";

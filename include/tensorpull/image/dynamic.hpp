@@ -4,6 +4,7 @@
 #pragma once
 
 #include <tensorpull/image/arrange.hpp>
+#include <tensorpull/image/carver.hpp>
 #include <tensorpull/image/view.hpp>
 
 #include <algorithm>
@@ -64,25 +65,6 @@ class dynamic_image {
     std::uint64_t extents = 0, strides = 0, characters = 0;
   };
 
-  /// Hands out consecutive arrays of one block, those of the largest alignment first.
-  class carver {
-   public:
-    explicit carver(std::byte* at) noexcept : at_(at) {}
-    template <class T>
-    T* take(std::size_t n) noexcept {
-      T* const first = reinterpret_cast<T*>(std::exchange(at_, at_ + n * sizeof(T)));
-      std::uninitialized_value_construct_n(first, n);
-      return std::launder(first);
-    }
-    std::string_view copy(std::string_view text) noexcept {
-      std::copy(text.begin(), text.end(), reinterpret_cast<char*>(at_));
-      return {reinterpret_cast<const char*>(std::exchange(at_, at_ + text.size())), text.size()};
-    }
-
-   private:
-    std::byte* at_;
-  };
-
   explicit dynamic_image(table* t) noexcept : table_(t) {}
 
   static result<bool> needs_strides(const tensor_view& tensor, std::size_t index, bool writable, bool readable) noexcept {
@@ -118,7 +100,7 @@ class dynamic_image {
     if (block == nullptr) return failure(errc::out_of_memory);
 
     dynamic_image image(::new (block) table{});
-    carver carve(static_cast<std::byte*>(block) + sizeof(table));
+    detail::carver carve(static_cast<std::byte*>(block) + sizeof(table));
     const std::span entries(carve.take<tensor_entry>(tensors.size()), tensors.size());
     std::uint64_t* extents = carve.take<std::uint64_t>(static_cast<std::size_t>(total.extents));
     std::int64_t* strides = carve.take<std::int64_t>(static_cast<std::size_t>(total.strides));

@@ -1,0 +1,18 @@
+// Tensors in a safetensors file: the policy that publishes them. What writes such a file is consumers/safetensors_file.hpp.
+#pragma once
+
+#include <tensorpull/tensors/safetensors_image.hpp>
+
+namespace tensorpull {
+
+/// A tensor policy. Its model is a file that was opened for reading, so it has no destination.
+struct safetensors_tensors {
+  using is_tensor_policy = void;
+  using model_type = safetensors_image;
+  static constexpr bool is_static = false;
+
+  static const image_schema& schema(const model_type& model) noexcept { return model.schema(); }
+  static source_view source(const model_type& model) noexcept { return model.source(); }
+};
+
+}  // namespace tensorpull
