@@ -1,10 +1,13 @@
-# The images are compared with what the Python package safetensors writes, in an environment made for that.
+# Images and files are compared with what the Python package safetensors writes and reads, in an environment made for that.
 
 set(TENSORPULL_PYTHON_ENVIRONMENT "${PROJECT_BINARY_DIR}/python" CACHE PATH "Where the Python environment of the tests is, or will be made")
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 
 add_executable(tensorpull_safetensors_reference image/safetensors_reference.cpp)
 target_link_libraries(tensorpull_safetensors_reference PRIVATE tensorpull::tensorpull tensorpull_dev)
+
+add_executable(tensorpull_safetensors_files tensors/safetensors_files.cpp)
+target_link_libraries(tensorpull_safetensors_files PRIVATE tensorpull::tensorpull nlohmann_json::nlohmann_json tensorpull_dev)
 
 add_test(NAME reference.environment COMMAND "${CMAKE_COMMAND}"
   "-DPYTHON=${Python3_EXECUTABLE}"
@@ -13,5 +16,7 @@ add_test(NAME reference.environment COMMAND "${CMAKE_COMMAND}"
   -P "${CMAKE_CURRENT_SOURCE_DIR}/python_environment.cmake")
 add_test(NAME reference.safetensors COMMAND "${TENSORPULL_PYTHON_ENVIRONMENT}/bin/python"
   "${CMAKE_CURRENT_SOURCE_DIR}/image/safetensors_reference.py" "$<TARGET_FILE:tensorpull_safetensors_reference>")
+add_test(NAME reference.S9_safetensors_files COMMAND "${TENSORPULL_PYTHON_ENVIRONMENT}/bin/python"
+  "${CMAKE_CURRENT_SOURCE_DIR}/tensors/safetensors_files.py" "$<TARGET_FILE:tensorpull_safetensors_files>")
 set_tests_properties(reference.environment PROPERTIES LABELS reference FIXTURES_SETUP python TIMEOUT 600)
-set_tests_properties(reference.safetensors PROPERTIES LABELS reference FIXTURES_REQUIRED python TIMEOUT 600)
+set_tests_properties(reference.safetensors reference.S9_safetensors_files PROPERTIES LABELS reference FIXTURES_REQUIRED python TIMEOUT 600)
