@@ -219,6 +219,33 @@ void make_cursors() {
   }
 }
 
+void make_files() {
+  const auto entry = [](std::string_view name, std::string_view type, std::string_view shape, std::string_view offsets, std::string_view more = {}) {
+    return "\"" + std::string(name) + "\":{\"dtype\":\"" + std::string(type) + "\",\"shape\":[" + std::string(shape) + "],\"data_offsets\":[" + std::string(offsets) + "]" + std::string(more) + "}";
+  };
+  const auto text = [](const std::string& name, const std::string& of) { write("files", name, "1" + of); };
+  const std::string a = entry("a", "F32", "2,3", "0,24"), ignored = ",\"x\":[{\"y\":null},-1.5e3,\"\\u00e9\\ud83d\\ude00\",true,false]";
+  text("valid-none", "{}      ");
+  text("valid-one", "{" + a + "}");
+  text("valid-metadata", "{\"__metadata__\":{\"format\":\"pt\"}," + a + "}");
+  text("valid-unsorted", "{" + entry("z", "U8", "1", "25,26") + "," + entry("b", "BOOL", "", "24,25") + "," + a + "}");
+  text("valid-unknown-field", "{" + entry("a", "F32", "2,3", "0,24", ignored) + "}");
+  text("valid-odd-words", "{ \n\"\\u0061\\n\" : {\"shape\":[0 ,18446744073709551615], \"\\u0064type\":\"F8_E4M3FNUZ\",\"data_offsets\":[0,0]}}");
+  text("s03-nested", "{" + entry("a", "U8", "1", "0,1", ",\"x\":" + std::string(130, '[') + std::string(130, ']')) + "}");
+  text("valid-s03-nested-just-so", "{" + entry("a", "U8", "1", "0,1", ",\"x\":" + std::string(125, '[') + std::string(125, ']')) + "}");
+  text("s04-size-overflow", "{" + entry("a", "F32", "4294967296,4294967296", "0,0") + "}");
+  text("s05-hole", "{" + a + "," + entry("b", "U8", "1", "25,26") + "}");
+  text("s05-overlap", "{" + a + "," + entry("b", "U8", "2", "23,25") + "}");
+  text("s06-one-name-twice", "{" + entry("a", "U8", "0", "0,0") + "," + entry("a", "F32", "0", "0,0") + "}");
+  text("no-number", "{" + entry("a", "U8", "-0,1.0,1e2", "0,0") + "}");
+  text("no-utf8", "{" + entry("\xed\xa0\x80", "U8", "0", "0,0") + "}");
+  const std::string whole("0\x40\0\0\0\0\0\0\0", 9), one = entry("a", "U8", "3", "0,3");
+  write("files", "valid-file", whole + "{" + one + "}" + std::string(62 - one.size(), ' ') + "xyz");
+  write("files", "s05-trailing", whole + "{" + one + "}" + std::string(62 - one.size(), ' ') + "xyzPK");
+  write("files", "s01-length-wraps", "0\xf8\xff\xff\xff\xff\xff\xff\xff{}      ");
+  write("files", "s02-length-too-long", std::string("0\x01\xe1\xf5\x05\0\0\0\0{}      ", 17));
+}
+
 void make_texts() {
   const std::pair<const char*, std::string_view> all[] = {
       {"valid-reference", "0123456789abcdef0123456789ABCDEF"}, {"valid-address", "127.0.0.1:8002"}, {"valid-address-v6", "[fe80::1]:65535"},
@@ -242,5 +269,6 @@ int main(int count, char** arguments) {
   make_streams();
   make_headers();
   make_texts();
+  make_files();
   make_cursors();
 }

@@ -29,6 +29,7 @@ unsigned replies(input);   ///< settings, then what an owner sends to a recipien
 unsigned headers(input);   ///< a list of tensors
 unsigned texts(input);     ///< a reference, an address or a dtype, as users write them
 unsigned cursors(input);   ///< a mode, a resume cursor, edits of the destination
+unsigned files(input);     ///< a safetensors file, or the text of its header
 
 /// The head of a stream's input: one byte of scenario, then the sizes of reads and of writes, in turns (0: all that there is).
 struct settings {
@@ -61,6 +62,7 @@ inline constexpr std::array targets{
     target{"headers", headers, false, 0},
     target{"texts", texts, false, 0},
     target{"cursors", cursors, false, 0},
+    target{"files", files, false, 0},
 };
 
 /// Changes a sequence of frames as frames: their words, their order, their number; the length that it has then. `change_bytes` is what a
