@@ -4,6 +4,7 @@
 #include <tensorpull/consumers/posix_file.hpp>
 #include <tensorpull/transports/entropy.hpp>
 
+#include <sys/file.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -15,7 +16,7 @@
 namespace tensorpull::detail {
 
 /// Two descriptors and two names; no heap. The directory is opened once: what happens to the path above it later does not matter.
-/// A process that is killed leaves at most `.NAME.PID.RANDOM.part` behind.
+/// A process that is killed leaves at most `.NAME.PID.RANDOM.part` behind; or `.NAME.part`, which the next one goes on with, if it asks to.
 class atomic_file {
  public:
   atomic_file(atomic_file&&) noexcept = default;
@@ -30,8 +31,9 @@ class atomic_file {
   }
   ~atomic_file() { discard(); }
 
+  /// `resumable`: the other name is `.NAME.part`, and what is there is opened as it is. It is one process's at a time (EAGAIN).
   /// Errors: invalid_argument (no file name); io, or disk_full, with errno and the name. Mode 0644 less the umask.
-  static result<atomic_file> create(std::string_view path, bool overwrite) noexcept {
+  static result<atomic_file> create(std::string_view path, bool overwrite, bool resumable = false) noexcept {
     const std::size_t slash = path.rfind('/');
     const std::string_view name = slash == path.npos ? path : path.substr(slash + 1);
     const std::string_view parent = slash == path.npos ? "." : path.substr(0, slash + 1);
@@ -43,7 +45,7 @@ class atomic_file {
     made.directory_ = file_descriptor(uninterrupted([&] { return ::open(directory.data(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
     if (!made.directory_) return file_failure(errno, name);
     if (const int system = made.refusal(); system != 0) return file_failure(system, name);
-    const int system = made.open_temporary();
+    const int system = resumable ? made.open_partial() : made.open_temporary();
     if (system != 0) return file_failure(system, name);
     return made;
   }
@@ -51,7 +53,16 @@ class atomic_file {
   bool open() const noexcept { return static_cast<bool>(file_); }
   error_name name() const noexcept { return std::string_view(name_.data()); }
 
-  result<void> reserve(std::uint64_t bytes) noexcept { return done(detail::reserve(file_.get(), bytes), bytes); }
+  /// Bytes that are there.
+  std::uint64_t size() const noexcept {
+    struct stat about {};
+    return ::fstat(file_.get(), &about) == 0 ? static_cast<std::uint64_t>(about.st_size) : 0;
+  }
+  result<void> reserve(std::uint64_t bytes, bool keep = false) noexcept { return done(detail::reserve(file_.get(), bytes, keep), bytes); }
+  result<void> truncate(std::uint64_t bytes) noexcept {
+    return done(uninterrupted([&] { return ::ftruncate(file_.get(), static_cast<off_t>(bytes)); }) == 0 ? 0 : errno, bytes);
+  }
+  result<void> read(std::uint64_t at, std::span<std::byte> out) const noexcept { return done(read_all(file_.get(), at, out), at); }
   result<void> write(std::uint64_t at, std::span<const std::byte> bytes) noexcept { return done(write_all(file_.get(), at, bytes), at); }
 
   /// Closes the file and gives it its name. After an error the name is what it was before (or, where only the directory's own
@@ -73,6 +84,12 @@ class atomic_file {
     return done(system, 0);
   }
 
+  /// Closes it and leaves it under its other name.
+  void leave() noexcept {
+    temporary_[0] = '\0';
+    file_.close();
+    directory_.close();
+  }
   /// Leaves nothing behind, unless it was published.
   void discard() noexcept {
     if (directory_ && temporary_[0] != '\0') ::unlinkat(directory_.get(), temporary_.data(), 0);
@@ -109,6 +126,25 @@ class atomic_file {
     }
     temporary_[0] = '\0';
     return errno;
+  }
+
+  /// Only a file of our own: who could write to another's would write what we take for received.
+  int open_partial() noexcept {
+    int system = EAGAIN;
+    std::snprintf(temporary_.data(), temporary_.size(), ".%.240s.part", name_.data());
+    for (int attempt = 0; attempt < 16; ++attempt) {
+      file_ = file_descriptor(uninterrupted(
+          [&] { return ::openat(directory_.get(), temporary_.data(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0644); }));
+      struct stat opened {}, named {};
+      if (!file_ || ::fstat(file_.get(), &opened) != 0) { system = errno; break; }
+      if (!S_ISREG(opened.st_mode) || opened.st_nlink > 1 || opened.st_uid != ::geteuid()) { system = EACCES; break; }
+      if (uninterrupted([&] { return ::flock(file_.get(), LOCK_EX | LOCK_NB); }) != 0) { system = errno; break; }
+      // whoever had it may have given it its final name, or removed it, since it was opened
+      if (::fstatat(directory_.get(), temporary_.data(), &named, AT_SYMLINK_NOFOLLOW) == 0 && named.st_ino == opened.st_ino && named.st_dev == opened.st_dev) return 0;
+    }
+    temporary_[0] = '\0';
+    file_.close();
+    return system;
   }
 
   int rename() noexcept {

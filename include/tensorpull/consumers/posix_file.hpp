@@ -104,13 +104,25 @@ inline int write_all(int fd, std::uint64_t at, std::span<const std::byte> bytes)
   return 0;
 }
 
-/// Makes the file `bytes` long with all its blocks reserved, where the file system can. 0, or errno.
-inline int reserve(int fd, std::uint64_t bytes) noexcept {
+/// All of the bytes at `at`. 0, or errno; EIO where the file ends before.
+inline int read_all(int fd, std::uint64_t at, std::span<std::byte> out) noexcept {
+  if (at > static_cast<std::uint64_t>(std::numeric_limits<off_t>::max()) - out.size()) return EINVAL;
+  while (!out.empty()) {
+    const ssize_t n = uninterrupted([&] { return ::pread(fd, out.data(), out.size(), static_cast<off_t>(at)); });
+    if (n <= 0) return n == 0 ? EIO : errno;
+    at += static_cast<std::uint64_t>(n);
+    out = out.subspan(static_cast<std::size_t>(n));
+  }
+  return 0;
+}
+
+/// Makes the file `bytes` long with all its blocks reserved, where the file system can; its first bytes stay, or all are zero. 0, or errno.
+inline int reserve(int fd, std::uint64_t bytes, bool keep = false) noexcept {
   if (bytes > static_cast<std::uint64_t>(std::numeric_limits<off_t>::max())) return EFBIG;
   no_file_size_signal quiet;
   const auto length = static_cast<off_t>(bytes);
   // what was there before, and what a longer file would leave behind the end, goes first
-  int system = uninterrupted([&] { return ::ftruncate(fd, 0); }) == 0 ? 0 : errno;
+  int system = uninterrupted([&] { return ::ftruncate(fd, keep ? length : 0); }) == 0 ? 0 : errno;
 #ifdef __linux__
   // not posix_fallocate: where the file system cannot, glibc would write to every block instead
   if (system == 0 && length > 0) system = uninterrupted([&] { return ::fallocate(fd, 0, 0, length); }) == 0 ? 0 : errno;

@@ -3,9 +3,13 @@
 
 #include <tensorpull/consumers/atomic_file.hpp>
 #include <tensorpull/consumers/concept.hpp>
+#include <tensorpull/consumers/file_bytes.hpp>
 #include <tensorpull/image/header.hpp>
+#include <tensorpull/protocol/resume_cursor.hpp>
 
 #include <algorithm>
+#include <array>
+#include <limits>
 #include <memory>
 #include <new>
 #include <string_view>
@@ -22,12 +26,16 @@ struct safetensors_file_options {
   std::uint64_t max_bytes = ~std::uint64_t{0};
   /// The only schema to take, borrowed. Null: any. Needed for a subset, whose header does not travel and is written from it.
   const image_schema* schema = nullptr;
+  /// Keeps what has arrived in `.NAME.part` when the transfer fails or the process ends, and goes on with what an earlier one has left
+  /// there. Borrowed, outlives the file: create() sets it to where that stood; give it to the pull as its `cursor`. It travels with the
+  /// part, behind its last byte, and is believed only as far as the digest of the bytes before it agrees.
+  resume_cursor* resume = nullptr;
   /// Bytes that are collected for one write.
   std::size_t buffer_bytes = 64 * 1024;
 };
 
 /// One file from one transfer. Holds two descriptors and a buffer, all taken by create(). Until finish() succeeds the bytes lie in
-/// `.NAME.PID.RANDOM.part` beside it; abandon() and the destructor remove that.
+/// `.NAME.PID.RANDOM.part` beside it; abandon() and the destructor remove that (with `resume`: only what nothing can go on with).
 /// Errors carry errno, the file's name without its directory, and how far it had got: disk_full (ENOSPC, EDQUOT), io (all others; EFBIG
 /// where the process may not write files of that size). No signal is raised.
 class safetensors_file {
@@ -40,10 +48,23 @@ class safetensors_file {
     if (options.buffer_bytes == 0) return failure(errc::invalid_argument);
     std::unique_ptr<std::byte[]> buffer(new (std::nothrow) std::byte[options.buffer_bytes]);
     if (!buffer) return failure(errc::out_of_memory);
-    auto file = detail::atomic_file::create(path, options.overwrite);
+    auto file = detail::atomic_file::create(path, options.overwrite, options.resume != nullptr);
     if (!file) return failure(file.error());
-    return safetensors_file(std::move(*file), std::move(buffer), options);
+    safetensors_file made(std::move(*file), std::move(buffer), options);
+    made.find_cursor();
+    return made;
   }
+  safetensors_file(safetensors_file&&) noexcept = default;
+  safetensors_file& operator=(safetensors_file&& other) noexcept {
+    leave();
+    file_ = std::move(other.file_);
+    buffer_ = std::move(other.buffer_);
+    options_ = other.options_;
+    own_header_ = other.own_header_, total_ = other.total_, written_ = other.written_, saved_ = other.saved_, filled_ = other.filled_;
+    placed_ = other.placed_;
+    return *this;
+  }
+  ~safetensors_file() { leave(); }
 
   std::uint64_t fingerprint() const noexcept { return options_.schema != nullptr ? options_.schema->fingerprint : 0; }
   const image_schema* schema() const noexcept { return options_.schema; }
@@ -59,15 +80,21 @@ class safetensors_file {
     total_ = subset ? options_.schema->image_bytes : d.image_bytes;
     if (total_ > options_.max_bytes) return failure(errc::too_large, total_, file_.name());
     written_ = filled_ = 0;
-    if (const auto ok = file_.reserve(total_); !ok) return ok;
+    placed_ = false;
+    saved_ = 0;
+    const bool resumable = options_.resume != nullptr;
+    if (resumable && total_ > std::numeric_limits<std::uint64_t>::max() - resume_cursor::encoded_bytes) return failure(errc::too_large, total_, file_.name());
+    if (const auto ok = file_.reserve(total_ + (resumable ? resume_cursor::encoded_bytes : 0), resumable); !ok) return ok;
     if (subset)
       if (const auto ok = write_own_header(); !ok) return ok;
     own_header_ = written_ + filled_;
     return {};
   }
 
-  prepared prepare(std::uint64_t, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
+  prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
     if (length == 0 || out.empty()) return {};
+    // a transfer that goes on with what is there begins behind it
+    if (!std::exchange(placed_, true) && offset != 0) written_ = own_header_ + offset, filled_ = 0;
     const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(length, options_.buffer_bytes - filled_));
     out[0] = {buffer_.get() + filled_, n};
     return {1, n};
@@ -76,11 +103,23 @@ class safetensors_file {
     filled_ += bytes.size();
     return filled_ == options_.buffer_bytes ? flush() : result<void>{};
   }
-  result<void> chunk(std::uint64_t, std::uint64_t) noexcept { return {}; }
+  /// With `resume`, a chunk is in the file when the cursor moves behind it.
+  result<void> chunk(std::uint64_t, std::uint64_t) noexcept {
+    if (options_.resume == nullptr) return {};
+    if (const auto ok = flush(); !ok) return ok;
+    return written_ - saved_ < save_bytes_ ? result<void>{} : save_cursor();
+  }
+  /// The part that is there, as bytes.
+  source_view read_back() const noexcept {
+    const std::uint64_t size = options_.resume != nullptr && file_.open() ? file_.size() : 0;
+    return there_.view(size - std::min<std::uint64_t>(size, resume_cursor::encoded_bytes), {&read, &file_});
+  }
 
   result<void> finish(const receipt&) noexcept {
     if (!file_.open() || written_ + filled_ != total_) return failure(errc::invalid_argument, written_ + filled_, file_.name());
     if (const auto ok = flush(); !ok) return ok;
+    if (options_.resume != nullptr)
+      if (const auto ok = file_.truncate(total_); !ok) return ok;
     return file_.publish(options_.fsync);
   }
   void rewind(std::uint64_t offset) noexcept {
@@ -88,11 +127,39 @@ class safetensors_file {
     filled_ = at < written_ ? 0 : static_cast<std::size_t>(at - written_);
     written_ = std::min(written_, at);
   }
-  void abandon(const error&) noexcept { file_.discard(); }
+  /// What the cursor stands for is in the file from here on.
+  void abandon(const error&) noexcept {
+    if (options_.resume == nullptr || !flush()) file_.discard();
+  }
 
  private:
   safetensors_file(detail::atomic_file file, std::unique_ptr<std::byte[]> buffer, const safetensors_file_options& options) noexcept
       : file_(std::move(file)), buffer_(std::move(buffer)), options_(options) {}
+
+  static constexpr std::uint64_t save_bytes_ = 1 << 20;
+
+  static result<void> read(const void* file, std::uintptr_t, std::uint64_t offset, std::span<std::byte> out) noexcept {
+    return static_cast<const detail::atomic_file*>(file)->read(offset, out);
+  }
+  /// Where an earlier transfer stood; nothing, where none did.
+  void find_cursor() noexcept {
+    if (options_.resume == nullptr) return;
+    *options_.resume = {};
+    std::array<std::byte, resume_cursor::encoded_bytes> bytes;
+    if (const std::uint64_t size = file_.size(); size < bytes.size() || !file_.read(size - bytes.size(), bytes)) return;
+    if (const auto found = decode_cursor(bytes)) *options_.resume = *found;
+  }
+  result<void> save_cursor() noexcept {
+    const auto bytes = encode(*options_.resume);
+    saved_ = written_;
+    return file_.write(total_, bytes);
+  }
+  /// Keeps the part where the transfer says that it can be gone on with: its cursor is not empty.
+  void leave() noexcept {
+    if (options_.resume == nullptr || !file_.open()) return;
+    if (!*options_.resume || (total_ != 0 && !save_cursor())) return file_.discard();
+    file_.leave();
+  }
 
   result<void> flush() noexcept {
     if (const auto ok = file_.write(written_, {buffer_.get(), filled_}); !ok) return ok;
@@ -115,8 +182,10 @@ class safetensors_file {
   std::unique_ptr<std::byte[]> buffer_;
   safetensors_file_options options_;
   std::uint64_t own_header_ = 0;  // of a subset: in front of what is received
-  std::uint64_t total_ = 0, written_ = 0;
+  std::uint64_t total_ = 0, written_ = 0, saved_ = 0;
   std::size_t filled_ = 0;
+  bool placed_ = false;
+  mutable detail::file_bytes there_;
 };
 
 static_assert(consumer<safetensors_file>);

@@ -35,7 +35,7 @@ class transfer {
     if constexpr (can_read_back) {
       const source_view there = to_.read_back();
       const pull_request& r = machine_.request();
-      if (!from || from.ref != r.ref || from.fingerprint != r.fingerprint || (r.version != 0 && from.version != r.version) || !r.subset.empty() ||
+      if (!from || from.ref != r.ref || (r.fingerprint != 0 && from.fingerprint != r.fingerprint) || (r.version != 0 && from.version != r.version) || !r.subset.empty() ||
           from.offset > there.schema->image_bytes)
         return false;
       typename Integrity::hash_type so_far;

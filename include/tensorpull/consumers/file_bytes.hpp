@@ -1,0 +1,32 @@
+// A file as the source of its own bytes: an image of one tensor without a header. What reads a file back that has no schema of ours.
+#pragma once
+
+#include <tensorpull/image/view.hpp>
+
+#include <cstdint>
+
+namespace tensorpull::detail {
+
+/// A view's schema, entry and reader, which must stay where they are while it is used.
+class file_bytes {
+ public:
+  /// The first `bytes` bytes of what `read` reads at positions.
+  source_view view(std::uint64_t bytes, const source_reader& read) noexcept {
+    entry_.indirect = true;
+    entry_.end = bytes;
+    schema_ = {};
+    schema_.tensors = &entry_;
+    schema_.tensor_count = 1;
+    schema_.image_bytes = bytes;
+    reader_ = read;
+    return {&schema_, nullptr, &where_, &reader_};
+  }
+
+ private:
+  tensor_entry entry_{};
+  image_schema schema_{};
+  std::uintptr_t where_ = 0;
+  source_reader reader_{};
+};
+
+}  // namespace tensorpull::detail

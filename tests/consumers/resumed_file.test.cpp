@@ -1,0 +1,240 @@
+// A file whose transfer another process goes on with: what is kept, what is believed, who may have it.
+#include "../support/models.hpp"
+
+#include <tensorpull/consumers/safetensors_file.hpp>
+#include <tensorpull/tensorpull.hpp>
+
+#include <gtest/gtest.h>
+
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace {
+
+namespace fs = std::filesystem;
+using namespace test;
+using tp::errc;
+using tp::safetensors_file;
+using net = tp::pipeline<tp::tensor_list, tp::fixed_bytes<4096>, tp::loopback>;
+
+constexpr tp::ref_id name{1, 2};
+
+/// Stops a transfer after some of its steps.
+struct after_steps {
+  int* left;
+  bool stop_requested() const noexcept { return (*left)-- <= 0; }
+};
+
+/// Kills the process after some of its steps.
+struct dead_after_steps {
+  int* left;
+  bool stop_requested() const noexcept { return (*left)-- <= 0 && ::raise(SIGKILL) == 0; }
+};
+
+class ResumedFile : public testing::Test {
+ protected:
+  ResumedFile() {
+    std::string pattern = testing::TempDir() + "tensorpull-resume-XXXXXX";
+    EXPECT_NE(::mkdtemp(pattern.data()), nullptr);
+    directory = pattern;
+    path = (directory / "model.safetensors").string();
+    part = (directory / ".model.safetensors.part").string();
+    source.add("w", tp::dtype::f32, {100, 1000}).add("b", tp::dtype::u8, {777}).ready().fill(1);
+  }
+  ~ResumedFile() override { fs::remove_all(directory); }
+
+  struct pulled {
+    tp::result<tp::receipt> how;
+    std::uint64_t began = 0;  // what the file's cursor said
+    tp::resume_cursor cursor{};
+  };
+  /// One try of one process: an owner of its own, which publishes `m` under the same name, and a new consumer.
+  template <class Stop = after_steps>
+  pulled pull(const model& m, int steps = 1 << 30, std::size_t buffer_bytes = 1000) const {
+    const auto owner = std::make_unique<net::downloader>();
+    const auto published = owner->add_image(m.source(), {.id = name});
+    EXPECT_TRUE(published);
+    pulled p{tp::failure(errc::invalid_argument)};
+    auto file = safetensors_file::create(path, {.fsync = false, .resume = &p.cursor, .buffer_bytes = buffer_bytes});
+    if (!file) return p.how = tp::failure(file.error()), p;
+    p.began = p.cursor.offset;
+    p.how = net::pull(*owner, tp::reference{name, 0, 0}, *file, {.stop = Stop{&steps}, .cursor = &p.cursor});
+    return p;
+  }
+  std::vector<std::byte> content() const {
+    std::ifstream in(path, std::ios::binary);
+    const std::string text{std::istreambuf_iterator<char>(in), {}};
+    const auto bytes = std::as_bytes(std::span(text));
+    return {bytes.begin(), bytes.end()};
+  }
+  std::size_t entries() const { return static_cast<std::size_t>(std::distance(fs::directory_iterator(directory), fs::directory_iterator())); }
+  void overwrite(std::uint64_t at, char c) const { std::fstream(part, std::ios::binary | std::ios::in | std::ios::out).seekp(static_cast<std::streamoff>(at)) << c; }
+  /// Leaves a part of about a half.
+  std::uint64_t half() const {
+    const auto first = pull(source, 60);
+    EXPECT_EQ(first.how.error(), errc::cancelled);
+    EXPECT_FALSE(fs::exists(path));
+    EXPECT_TRUE(fs::exists(part));
+    EXPECT_GT(first.cursor.offset, source.schema().image_bytes / 8);
+    return first.cursor.offset;
+  }
+
+  fs::path directory;
+  std::string path, part;
+  model source;
+};
+
+TEST_F(ResumedFile, GoesOnWhereItStoodUntilItIsComplete) {
+  std::uint64_t stood = 0;
+  int tries = 0;
+  for (bool done = false; !done; ++tries) {
+    ASSERT_LT(tries, 100);
+    const auto p = pull(source, 12, tries % 2 == 0 ? 1000 : 65536);
+    EXPECT_EQ(p.began, stood) << "the file says where it stands";
+    EXPECT_GE(p.cursor.offset, stood);
+    stood = p.cursor.offset;
+    done = p.how.has_value();
+    EXPECT_EQ(fs::exists(path), done);
+    EXPECT_EQ(entries(), 1u);
+  }
+  EXPECT_GT(tries, 5);
+  EXPECT_EQ(content(), source.image_bytes());
+}
+
+TEST_F(ResumedFile, FetchesOnlyWhatIsMissing) {
+  const std::uint64_t stood = half();
+  const auto rest = pull(source);
+  ASSERT_TRUE(rest.how);
+  EXPECT_EQ(rest.how->outcome, tp::outcome::completed);
+  EXPECT_EQ(rest.how->chunks, (source.schema().image_bytes - stood + 4095) / 4096);
+  EXPECT_EQ(content(), source.image_bytes());
+  EXPECT_EQ(entries(), 1u);
+}
+
+TEST_F(ResumedFile, D4_APartThatWasChangedIsFetchedAnew) {
+  const std::uint64_t image_bytes = source.schema().image_bytes;
+  const std::function<void(std::uint64_t)> changes[] = {
+      [&](std::uint64_t stood) { overwrite(stood / 2, '?'); },
+      [&](std::uint64_t) { overwrite(0, '?'); },
+      [&](std::uint64_t) { fs::resize_file(part, 100); },
+      [&](std::uint64_t) { fs::resize_file(part, 0); },
+      [&](std::uint64_t) { fs::resize_file(part, image_bytes); },
+      [&](std::uint64_t) { fs::resize_file(part, image_bytes + 1000); },
+      [&](std::uint64_t) { overwrite(image_bytes + 40, '?'); },  // the digest in the cursor
+      [&](std::uint64_t) { overwrite(image_bytes + 39, '?'); },  // its offset: beyond the file
+      [&](std::uint64_t) { overwrite(image_bytes, '?'); },       // its reference
+  };
+  for (const auto& change : changes) {
+    change(half());
+    const auto p = pull(source);
+    ASSERT_TRUE(p.how) << &change - changes << ": " << to_string(p.how.error().code);
+    EXPECT_EQ(p.how->chunks, (image_bytes + 4095) / 4096) << &change - changes;
+    EXPECT_EQ(content(), source.image_bytes());
+    EXPECT_EQ(entries(), 1u);
+    fs::remove(path);
+  }
+}
+
+TEST_F(ResumedFile, AnotherVersionIsSaidAndThenFetchedAnew) {
+  half();
+  model other;
+  other.add("w", tp::dtype::f32, {100, 1000}).add("b", tp::dtype::u8, {777}).ready().fill(2);
+  const auto stale = pull(other);
+  ASSERT_FALSE(stale.how);
+  EXPECT_EQ(stale.how.error(), errc::stale_version);
+  EXPECT_EQ(entries(), 0u) << "nothing can go on with that part";
+  ASSERT_TRUE(pull(other).how);
+  EXPECT_EQ(content(), other.image_bytes());
+}
+
+TEST_F(ResumedFile, BytesThatAreNotThoseThatWerePublishedAreNotKept) {
+  const auto owner = std::make_unique<net::downloader>();
+  ASSERT_TRUE(owner->add_image(source.source(), {.id = name}));
+  source.fill(3);
+  tp::resume_cursor cursor;
+  {
+    auto file = safetensors_file::create(path, {.resume = &cursor});
+    ASSERT_TRUE(file);
+    EXPECT_EQ(net::pull(*owner, tp::reference{name, 0, 0}, *file, {.cursor = &cursor}).error(), errc::digest_mismatch);
+  }
+  EXPECT_EQ(entries(), 0u);
+}
+
+TEST_F(ResumedFile, OneProcessAtATimeAndOnlyAFileOfItsOwn) {
+  tp::resume_cursor one, two;
+  const auto refused = [&](int system) {
+    const auto file = safetensors_file::create(path, {.resume = &two});
+    ASSERT_FALSE(file);
+    EXPECT_EQ(file.error().system, system);
+  };
+  {
+    const auto first = safetensors_file::create(path, {.resume = &one});
+    ASSERT_TRUE(first);
+    refused(EAGAIN);
+    EXPECT_EQ(entries(), 1u) << "and the other's part is left alone";
+  }
+  EXPECT_EQ(entries(), 0u) << "nothing had arrived";
+  std::ofstream(directory / "precious") << "precious";
+  fs::create_symlink("precious", part);
+  refused(ELOOP);
+  fs::remove(part);
+  fs::create_hard_link(directory / "precious", part);
+  refused(EACCES);
+  fs::remove(part);
+  ASSERT_EQ(::mkfifo(part.c_str(), 0600), 0);
+  refused(EACCES);
+  fs::remove(part);
+  EXPECT_EQ(fs::file_size(directory / "precious"), 8u);
+  EXPECT_EQ(entries(), 1u);
+}
+
+TEST_F(ResumedFile, D2_WhatAKilledProcessHadSavedIsNotFetchedAgain) {
+  model large;
+  large.add("w", tp::dtype::f32, {1 << 20}).ready().fill(5);
+  std::uint64_t saved = 0;
+  for (int tries = 0; tries < 2; ++tries) {
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) ::_exit(pull<dead_after_steps>(large, 400).how ? 0 : 1);
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(status));
+    tp::resume_cursor where;
+    ASSERT_TRUE(safetensors_file::create(path, {.resume = &where}));
+    EXPECT_GE(where.offset, saved + 1'000'000);
+    saved = where.offset;
+  }
+  const auto rest = pull(large);
+  ASSERT_TRUE(rest.how);
+  EXPECT_EQ(rest.how->chunks, (large.schema().image_bytes - saved + 4095) / 4096);
+  EXPECT_EQ(content(), large.image_bytes());
+}
+
+TEST_F(ResumedFile, D2_KilledAtAnyTimeItEndsAsTheWholeImage) {
+  model large;
+  large.add("w", tp::dtype::f32, {1 << 20}).ready().fill(5);
+  generator random(7);
+  for (int tries = 0; !fs::exists(path); ++tries) {
+    ASSERT_LT(tries, 50);
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) ::_exit(pull(large).how ? 0 : 1);
+    if (tries < 40) ::usleep(static_cast<useconds_t>(random.below(8000))), ::kill(child, SIGKILL);
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(!WIFEXITED(status) || WEXITSTATUS(status) == 0);
+    if (fs::exists(path)) break;
+  }
+  EXPECT_EQ(content(), large.image_bytes()) << "under its name there is the whole or nothing";
+  EXPECT_EQ(entries(), 1u);
+}
+
+}  // namespace
