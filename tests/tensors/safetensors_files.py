@@ -4,7 +4,7 @@
 Usage: safetensors_files.py DRIVER [--count N] [--mutations N] [--seed S]
 DRIVER is the program built from safetensors_files.cpp. Needs numpy and safetensors (0.8). Exit status 0 when all agree:
 what the package writes is accepted, and the file that a recipient then has is that file, byte for byte;
-of mutated files, those that the package reads are accepted with equal tensors, unless its specification excludes them (excluded());
+of mutated files, those that the package reads are accepted with equal tensors and metadata, unless its specification excludes them (excluded());
 those that it refuses, or that its specification excludes, are refused."""
 import argparse
 import collections
@@ -128,6 +128,10 @@ def tensors_of(file):
         return None
 
 
+def metadata_of(file):
+    return json.loads(parts(file)[0]).get("__metadata__") or {}
+
+
 class Pairs(list):
     pass
 
@@ -208,7 +212,7 @@ def main():
         if isinstance(answer, str):
             right, kind = read is None or why is not None, f"both refuse: {answer}" if read is None else f"excluded: {why}"
         else:
-            right, kind = why is None and read is not None and tensors_of(answer) == read, "both accept"
+            right, kind = why is None and read is not None and tensors_of(answer) == read and metadata_of(answer) == metadata_of(file), "both accept"
         told[kind] += right
         if not right:
             bad += 1
