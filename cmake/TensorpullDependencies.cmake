@@ -4,6 +4,7 @@ set(tensorpull_libraries_tensorpull Boost::headers tensorpull::capnproto tensorp
 set(tensorpull_libraries_asio Threads::Threads)
 set(tensorpull_libraries_crc32c tensorpull::isal)
 set(tensorpull_libraries_safetensors nlohmann_json::nlohmann_json)
+set(tensorpull_libraries_numpy ZLIB::ZLIB)
 set(tensorpull_cmake_folder "${CMAKE_CURRENT_LIST_DIR}")
 
 # Finds what the component needs; <finder> is find_package or find_dependency. A macro: a find_dependency that fails returns from
@@ -20,6 +21,8 @@ macro(tensorpull_find_dependencies component finder)
     cmake_language(CALL ${finder} TensorpullIsal 2.30 MODULE ${ARGN})
   elseif("${component}" STREQUAL "safetensors")
     cmake_language(CALL ${finder} nlohmann_json 3.11 CONFIG ${ARGN})
+  elseif("${component}" STREQUAL "numpy")
+    cmake_language(CALL ${finder} ZLIB 1.2.11 ${ARGN})
   endif()
   list(POP_FRONT CMAKE_MODULE_PATH)
 endmacro()

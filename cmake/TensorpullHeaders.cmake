@@ -30,6 +30,8 @@ set(tensorpull_safetensors_files
   tensors/safetensors_header.hpp
   tensors/safetensors_image.hpp
   tensors/safetensors_table.hpp)
+set(tensorpull_numpy_files
+  tensors/numpy_file.hpp)
 
 # Sets <result> to the absolute paths of the component's headers.
 function(tensorpull_component_headers component result)
@@ -47,9 +49,11 @@ function(tensorpull_component_headers component result)
     set(mine ${tensorpull_crc32c_files})
   elseif(component STREQUAL "safetensors")
     set(mine ${tensorpull_safetensors_files})
+  elseif(component STREQUAL "numpy")
+    set(mine ${tensorpull_numpy_files})
   else()
     set(mine ${all})
-    list(REMOVE_ITEM mine ${core} ${tensorpull_asio_files} ${tensorpull_crc32c_files} ${tensorpull_safetensors_files})
+    list(REMOVE_ITEM mine ${core} ${tensorpull_asio_files} ${tensorpull_crc32c_files} ${tensorpull_safetensors_files} ${tensorpull_numpy_files})
   endif()
   set(paths)
   foreach(file IN LISTS mine)

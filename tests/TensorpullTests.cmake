@@ -1,7 +1,7 @@
-# tensorpull_add_tests(<folder> [TIMEOUT <seconds>] SOURCES <file>... [WITH <other file>...] [LIBS <library>...]):
-# one test program from the files of tests/<folder>.
+# tensorpull_add_tests(<folder> [TIMEOUT <seconds>] SOURCES <file>... [WITH <other file>...] [LIBS <library>...]
+#                      [NEEDS <target> <file>...]): one test program from the files of tests/<folder>, those after NEEDS only with that target.
 function(tensorpull_add_tests folder)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "SOURCES;WITH;LIBS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "SOURCES;WITH;LIBS;NEEDS")
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT ${arg_TIMEOUT})
   endif()
@@ -11,6 +11,15 @@ function(tensorpull_add_tests folder)
 
   set(root "${CMAKE_CURRENT_SOURCE_DIR}/${folder}")
   file(GLOB_RECURSE present CONFIGURE_DEPENDS RELATIVE "${root}" "${root}/*.test.cpp")
+  if(arg_NEEDS)
+    list(POP_FRONT arg_NEEDS needed)
+    if(TARGET ${needed})
+      list(APPEND arg_SOURCES ${arg_NEEDS})
+      list(APPEND arg_LIBS ${needed})
+    else()
+      list(REMOVE_ITEM present ${arg_NEEDS})
+    endif()
+  endif()
   set(unlisted ${present})
   list(REMOVE_ITEM unlisted ${arg_SOURCES})
   set(missing ${arg_SOURCES})

@@ -1,0 +1,182 @@
+// The arrays of an npy or npz file as tensors, without Python. Decides what is read when: headers at once, bytes when they are sent.
+#pragma once
+
+#include <tensorpull/core/limits.hpp>
+#include <tensorpull/image/dynamic.hpp>
+#include <tensorpull/tensors/npy_header.hpp>
+#include <tensorpull/tensors/npy_reader.hpp>
+#include <tensorpull/tensors/positioned_file.hpp>
+#include <tensorpull/tensors/zip_directory.hpp>
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <new>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace tensorpull {
+
+struct numpy_file_options {
+  /// The tensor of an npy file; empty: the file's name without ".npy". The arrays of an npz file have names of their own.
+  std::string_view name = {};
+  /// Compare an npz file's arrays with its checksums when it is opened, as NumPy does when it reads them: reads the whole file once.
+  bool check_crc32 = true;
+  std::size_t most_arrays = default_limits::tensors;
+};
+
+/// An open file whose arrays are the tensors of an image. Holds a descriptor and a table: at most 128 bytes an array
+/// (of up to four dimensions in C's order) and its name.
+/// The file must not change while it is published: a change is seen (io where it became shorter; otherwise recipients' digests differ).
+class numpy_file {
+ public:
+  /// By its first bytes the file is a zip archive or an npy file, whatever its name. Takes everything that NumPy writes, except what
+  /// has no dtype here, and compressed archives; nothing that NumPy refuses. Where NumPy goes on without a word, this does not:
+  /// two arrays of one name (duplicate_name), a file called `.npy` in an archive that is none, checksums (bad_file).
+  /// Errors, with the array's or the file's name: bad_file; unsupported_dtype; unsupported_layout (compressed or encrypted);
+  /// those of positioned_file and of dynamic_image::make.
+  [[nodiscard]] static result<numpy_file> open(std::string_view path, const numpy_file_options& options = {}) noexcept {
+    auto file = positioned_file::open(path);
+    if (!file) return failure(file.error());
+    try {
+      auto made = std::make_unique<state>(std::move(*file));
+      if (const auto done = made->load(path, options); !done) {
+        error why = done.error();
+        if (why.name.empty()) why.name = made->file.name();
+        return failure(why);
+      }
+      return numpy_file(std::move(made));
+    } catch (const std::bad_alloc&) {
+      return failure(errc::out_of_memory);
+    }
+  }
+
+  const dynamic_image& image() const noexcept { return *state_->image; }
+
+ private:
+  struct state {
+    explicit state(positioned_file f) noexcept : file(std::move(f)) {}
+
+    result<void> load(std::string_view path, const numpy_file_options& options) {
+      std::array<std::byte, 4> start{};
+      const std::span first(start.data(), detail::smaller(file.size(), start.size()));
+      if (const auto done = file.read_at(0, first); !done) return done;
+      const std::string_view mark(reinterpret_cast<const char*>(start.data()), first.size());
+      const auto done = mark == "PK\3\4" || mark == "PK\5\6" ? load_archive(options) : load_one(path, options);
+      if (!done) return done;
+      auto made = dynamic_image::make(views, {}, {&read, this});
+      if (!made) return failure(made.error());
+      image.emplace(std::move(*made));
+      views = {};
+      names = {};
+      shapes = {};
+      return {};
+    }
+
+    result<void> load_one(std::string_view path, const numpy_file_options& options) {
+      std::string_view name = options.name;
+      if (name.empty()) name = without_suffix(path.substr(path.find_last_of('/') + 1));
+      return add(name, 0, file.size());
+    }
+
+    result<void> load_archive(const numpy_file_options& options) {
+      const auto members = detail::zip_directory(file).read(options.most_arrays);
+      if (!members) return failure(members.error());
+      for (const detail::zip_member& member : *members) {
+        std::array<std::byte, detail::npy_magic.size()> start{};
+        const std::span first(start.data(), detail::smaller(member.size, start.size()));
+        if (const auto done = file.read_at(member.offset, first); !done) return done;
+        const std::string_view name = without_suffix(member.name);
+        const bool is_array = std::string_view(reinterpret_cast<const char*>(start.data()), first.size()) == detail::npy_magic;
+        if (!is_array && name.size() != member.name.size()) return failure(errc::bad_file, member.offset, name);
+        if (options.check_crc32)
+          if (const auto done = check_crc32(member); !done) return done;
+        if (!is_array) continue;
+        if (const auto done = add(name, member.offset, member.size); !done) return done;
+      }
+      return {};
+    }
+
+    result<void> add(std::string_view name, std::uint64_t offset, std::uint64_t size) {
+      if (size < npy_header_least_bytes) return failure(errc::bad_file, offset + size, name);
+      std::vector<std::byte> start(npy_header_least_bytes);
+      if (const auto done = file.read_at(offset, start); !done) return done;
+      start.resize(static_cast<std::size_t>(std::min<std::uint64_t>(size, npy_header_bytes(std::span(start).first<npy_header_least_bytes>()))));
+      if (const auto done = file.read_at(offset, start); !done) return done;
+      const auto header = parse_npy_header(start, size);
+      if (!header) return failure(header.error().code, offset + header.error().at, name);
+
+      detail::npy_place place;
+      place.offset = offset + header->data_offset;
+      place.element_bytes = static_cast<std::uint8_t>(bits(header->format.type) / 8);
+      place.swap_bytes = header->format.swap_bytes;
+      const bool columns = header->fortran_order && header->rank > 1 && header->data_bytes != 0;
+      auto& shape = (columns ? column_shapes : shapes).emplace_back(header->extents().begin(), header->extents().end());
+      if (columns) {
+        place.rank = header->rank;
+        place.shape = shape.data();
+      }
+      names.emplace_back(name);
+      // in a deque elements stay where they are, so their addresses are the tokens
+      const auto* const token = reinterpret_cast<const std::byte*>(&places.emplace_back(place));
+      views.push_back({names.back(), header->format.type, shape, token, {}, 0, true});
+      return {};
+    }
+
+    result<void> check_crc32(const detail::zip_member& member) {
+      std::vector<std::byte> room(static_cast<std::size_t>(std::min<std::uint64_t>(member.size, 1_MiB)));
+      uLong crc = ::crc32(0, nullptr, 0);
+      for (std::uint64_t at = 0; at < member.size;) {
+        const std::span part(room.data(), detail::smaller(member.size - at, room.size()));
+        if (const auto done = file.read_at(member.offset + at, part); !done) return done;
+        crc = ::crc32(crc, reinterpret_cast<const Bytef*>(part.data()), static_cast<uInt>(part.size()));
+        at += part.size();
+      }
+      return crc == member.crc32 ? result<void>{} : failure(errc::bad_file, member.offset, without_suffix(member.name));
+    }
+
+    static std::string_view without_suffix(std::string_view name) noexcept {
+      return name.ends_with(".npy") ? name.substr(0, name.size() - 4) : name;
+    }
+
+    static result<void> read(const void* context, std::uintptr_t token, std::uint64_t offset, std::span<std::byte> out) noexcept {
+      const auto& place = *reinterpret_cast<const detail::npy_place*>(token);
+      return detail::npy_reader(static_cast<const state*>(context)->file, place).read(offset, out);
+    }
+
+    positioned_file file;
+    std::deque<detail::npy_place> places;
+    std::deque<std::vector<std::uint64_t>> column_shapes;
+    // until there is an image, which copies them
+    std::deque<std::string> names;
+    std::deque<std::vector<std::uint64_t>> shapes;
+    std::vector<tensor_view> views;
+    std::optional<dynamic_image> image;
+  };
+
+  explicit numpy_file(std::unique_ptr<state> made) noexcept : state_(std::move(made)) {}
+
+  std::unique_ptr<state> state_;
+};
+
+/// The tensor policy for them, to publish from.
+struct numpy_files {
+  using is_tensor_policy = void;
+  using model_type = numpy_file;
+  static constexpr bool is_static = false;
+
+  static const image_schema& schema(const model_type& model) noexcept { return model.image().schema(); }
+  static source_view source(const model_type& model) noexcept { return model.image().source(); }
+  static constexpr bool writable(const model_type&) noexcept { return false; }
+};
+
+}  // namespace tensorpull

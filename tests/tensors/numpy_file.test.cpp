@@ -1,0 +1,197 @@
+#include <tensorpull/tensors/numpy_file.hpp>
+
+#include <tensorpull/tensorpull.hpp>
+
+#include "allocation_counter.hpp"
+#include "zip_archive.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace {
+
+namespace tp = tensorpull;
+namespace fs = std::filesystem;
+using test::npy;
+using tp::operator""_KiB;
+
+class NumpyFile : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "tensorpull-numpy-XXXXXX").string();
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    directory = name;
+  }
+  void TearDown() override { fs::remove_all(directory); }
+
+  std::string write(const std::string& name, std::string_view content) {
+    const auto path = (directory / name).string();
+    std::ofstream(path, std::ios::binary) << content;
+    return path;
+  }
+  tp::result<tp::numpy_file> open(std::string_view content, const tp::numpy_file_options& options = {}) {
+    return tp::numpy_file::open(write("file", content), options);
+  }
+  tp::error refusal(std::string_view content, const tp::numpy_file_options& options = {}) {
+    const auto file = open(content, options);
+    return file ? tp::error{} : file.error();
+  }
+  static std::string bytes_of(const tp::numpy_file& file, std::string_view name) {
+    const tp::image_schema& schema = file.image().schema();
+    for (const tp::tensor_entry& entry : schema.entries()) {
+      if (entry.name != name) continue;
+      std::string bytes;
+      std::vector<std::byte> slice(101);
+      std::span<const std::byte> out[2];
+      while (bytes.size() < entry.size_bytes()) {
+        const auto got = tp::gather(file.image().source(), schema.header_bytes + entry.begin + bytes.size(), entry.size_bytes() - bytes.size(), out, slice);
+        if (got.bytes == 0) return "failed";
+        for (std::size_t i = 0; i < got.pieces; ++i) bytes.append(reinterpret_cast<const char*>(out[i].data()), out[i].size());
+      }
+      return bytes;
+    }
+    return "no tensor of that name";
+  }
+
+  fs::path directory;
+};
+
+const std::string six = test::little(1, 2) + test::little(2, 2) + test::little(3, 2) + test::little(4, 2) + test::little(5, 2) + test::little(6, 2);
+
+TEST_F(NumpyFile, OneArrayIsNamedAfterItsFile) {
+  const auto path = write("weights.npy", npy("<i2", "(2, 3)", false, six));
+  auto file = tp::numpy_file::open(path);
+  ASSERT_TRUE(file);
+  EXPECT_EQ(bytes_of(*file, "weights"), six);
+  file = tp::numpy_file::open(path, {.name = "layers.0.w"});
+  ASSERT_TRUE(file);
+  EXPECT_EQ(bytes_of(*file, "layers.0.w"), six);
+}
+
+TEST_F(NumpyFile, FortranAndBigEndianFilesHaveTheLogicalValues) {
+  std::string file_order;
+  for (const int value : {1, 4, 2, 5, 3, 6}) file_order += std::string{'\0', static_cast<char>(value)};
+  const auto file = open(test::zip({{"a.npy", npy(">i2", "(2, 3)", true, file_order)}, {"b", npy("<i2", "(6,)", true, six)}}));
+  ASSERT_TRUE(file);
+  EXPECT_EQ(bytes_of(*file, "a"), six);
+  EXPECT_EQ(bytes_of(*file, "b"), six) << "a name without .npy is the whole name";
+}
+
+TEST_F(NumpyFile, N1_TypesWithoutDtypeAreRefusedByName) {
+  for (const char* descr : {"|O", "|S3", "<U2", "<M8[ns]", "<f16", "<c16", "|V2"}) {
+    EXPECT_EQ(refusal(npy(descr, "(0,)", false, "")).code, tp::errc::unsupported_dtype) << descr;
+    const auto why = refusal(test::zip({{"fine.npy", npy("<i2", "(6,)", false, six)}, {"odd.npy", npy(descr, "(0,)", false, "")}}));
+    EXPECT_EQ(why.code, tp::errc::unsupported_dtype);
+    EXPECT_EQ(why.name.view(), "odd");
+  }
+  EXPECT_EQ(refusal(npy("{'descr': [('a', '<i4'), ('b', '>f8')], 'fortran_order': False, 'shape': (1,), }", six)).code, tp::errc::unsupported_dtype);
+}
+
+TEST_F(NumpyFile, N2_OfTwoArraysInOneFileTheFirstIsTaken) {
+  const std::string one = npy("<i2", "(6,)", false, six), other = npy("|u1", "(1,)", false, "x");
+  for (const std::string& tail : {std::string("trailing"), other}) {
+    auto file = open(one + tail);
+    ASSERT_TRUE(file);
+    EXPECT_EQ(file->image().schema().tensor_count, 1u);
+    EXPECT_EQ(bytes_of(*file, "file"), six);
+    file = open(test::zip({{"a.npy", one + tail}}));
+    ASSERT_TRUE(file);
+    EXPECT_EQ(bytes_of(*file, "a"), six);
+  }
+}
+
+TEST_F(NumpyFile, NamesAreNamesAndNeverPaths) {
+  const std::string array = npy("<i2", "(6,)", false, six);
+  const auto file = open(test::zip({{"../../x.npy", array}, {"/etc/passwd.npy", array}, {".npy", array}, {"a.npy.npy", array}}));
+  ASSERT_TRUE(file);
+  for (const char* name : {"../../x", "/etc/passwd", "", "a.npy"}) EXPECT_EQ(bytes_of(*file, name), six) << name;
+}
+
+TEST_F(NumpyFile, WhatNumPyGoesOnWithAndThisDoesNot) {
+  const std::string array = npy("<i2", "(6,)", false, six);
+  EXPECT_EQ(refusal(test::zip({{"a.npy", array}, {"a", array}})).code, tp::errc::duplicate_name);
+  EXPECT_EQ(refusal(test::zip({{"a.npy", "no array"}})).code, tp::errc::bad_file);
+  EXPECT_EQ(refusal(test::zip({{"a.npy", array}, {"notes.txt", "no array"}})).code, tp::errc{}) << "other files are not looked at";
+  EXPECT_EQ(refusal(test::zip({{"__metadata__.npy", array}})).code, tp::errc::reserved_name);
+  std::string wrong = test::zip({{"a.npy", array}, {"b.npy", array}});
+  wrong[wrong.find(six)] ^= 1;
+  const auto why = refusal(wrong);
+  EXPECT_EQ(why.code, tp::errc::bad_file) << "a wrong checksum";
+  EXPECT_EQ(refusal(wrong, {.check_crc32 = false}).code, tp::errc{}) << "unless nobody wants to know";
+  EXPECT_EQ(refusal(test::zip({{"a.npy", array, 0, 8}})).code, tp::errc::unsupported_layout);
+}
+
+TEST_F(NumpyFile, FilesThatAreNone) {
+  for (const std::string& content : {std::string(), std::string("P"), std::string("PK\3\4"), std::string("\x93NUMPY"), std::string(1000, '\0'),
+                                     std::string("\x80\4K\1.", 5), npy("<i2", "(7,)", false, six), "PK\3\4" + std::string(100, 'x')}) {
+    const auto why = refusal(content);
+    EXPECT_EQ(why.code, tp::errc::bad_file);
+    EXPECT_EQ(why.name.view(), "file");
+  }
+  EXPECT_EQ(tp::numpy_file::open((directory / "missing.npy").string()).error(), tp::errc::io);
+  EXPECT_EQ(refusal(test::zip({{"a.npy", npy("<i2", "(6,)", false, six)}, {"b.npy", npy("<i2", "(6,)", false, six)}}), {.most_arrays = 1}).code, tp::errc::too_many_tensors);
+}
+
+struct published {
+  using net = tp::pipeline<tp::numpy_files, tp::fixed_bytes<64_KiB>, tp::loopback>;
+  using others = tp::pipeline<tp::tensor_list, tp::fixed_bytes<64_KiB>, tp::loopback>;
+  std::unique_ptr<net::downloader> owner = std::make_unique<net::downloader>();
+};
+
+TEST_F(NumpyFile, IsPulledIntoMemory) {
+  std::string numbers(400'000, '\0'), swapped = numbers;
+  for (std::size_t i = 0; i < numbers.size(); ++i) swapped[i ^ 3] = numbers[i] = static_cast<char>(i * 7 + i / 251);
+  const auto file = open(test::zip({{"w.npy", npy(">f4", "(100000,)", false, swapped)}, {"b.npy", npy("<i2", "(2, 3)", false, six)}}));
+  ASSERT_TRUE(file);
+  std::vector<std::byte> w(400'000), b(12);
+  const std::uint64_t long_one[] = {100'000}, two_by_three[] = {2, 3};
+  const tp::mutable_tensor_view views[] = {{"b", tp::dtype::i16, two_by_three, b.data()}, {"w", tp::dtype::f32, long_one, w.data()}};
+  auto mine = tp::dynamic_image::make(views);
+  published p;
+  const auto ref = p.owner->add_tensors(*file);
+  ASSERT_TRUE(ref) << to_string(ref.error().code);
+  const auto done = published::others::download_tensors(*p.owner, *ref, *mine);
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_EQ(std::memcmp(w.data(), numbers.data(), w.size()), 0);
+  EXPECT_EQ(std::memcmp(b.data(), six.data(), b.size()), 0);
+}
+
+TEST_F(NumpyFile, AFileThatBecomesShorterIsAnErrorAndNoSignal) {
+  const auto path = write("w.npy", npy("<f4", "(100000,)", false, std::string(400'000, 'w')));
+  const auto file = tp::numpy_file::open(path);
+  ASSERT_TRUE(file);
+  std::vector<std::byte> w(400'000);
+  const std::uint64_t shape[] = {100'000};
+  const tp::mutable_tensor_view view{"w", tp::dtype::f32, shape, w.data()};
+  auto mine = tp::dynamic_image::make(std::span(&view, 1));
+  published p;
+  const auto ref = p.owner->add_tensors(*file);
+  ASSERT_TRUE(ref);
+  fs::resize_file(path, 200'000);
+  EXPECT_FALSE(published::others::download_tensors(*p.owner, *ref, *mine));
+  EXPECT_EQ(bytes_of(*file, "w"), "failed");
+  EXPECT_EQ(p.owner->add_tensors(*file).error(), tp::errc::io) << "nor is it published again";
+}
+
+TEST_F(NumpyFile, AFileOfAnySizeNeedsNoMoreMemory) {
+  std::string content = npy("<f8", "(32, 1048576)", true, "");
+  const auto path = write("large.npy", content);
+  fs::resize_file(path, content.size() + (256ull << 20));  // a hole
+  const test::allocation_watch watch;
+  const auto file = tp::numpy_file::open(path);
+  ASSERT_TRUE(file);
+  std::vector<std::byte> slice(64 * 1024);
+  std::span<const std::byte> out[2];
+  const auto set_up = watch.count();
+  for (const std::uint64_t at : {0ull, 1'000'000ull, 255ull << 20}) EXPECT_GT(tp::gather(file->image().source(), at, 1 << 20, out, slice).bytes, 0u);
+  EXPECT_EQ(watch.count(), set_up) << "nothing for each chunk";
+  EXPECT_LE(watch.largest(), 64 * 1024u);
+}
+
+}  // namespace
