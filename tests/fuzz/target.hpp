@@ -30,6 +30,7 @@ unsigned headers(input);   ///< a list of tensors
 unsigned texts(input);     ///< a reference, an address or a dtype, as users write them
 unsigned cursors(input);   ///< a mode, a resume cursor, edits of the destination
 unsigned files(input);     ///< a safetensors file, or the text of its header
+unsigned arrays(input);    ///< an npy or npz file
 
 /// The head of a stream's input: one byte of scenario, then the sizes of reads and of writes, in turns (0: all that there is).
 struct settings {
@@ -63,6 +64,7 @@ inline constexpr std::array targets{
     target{"texts", texts, false, 0},
     target{"cursors", cursors, false, 0},
     target{"files", files, false, 0},
+    target{"arrays", arrays, false, 0},
 };
 
 /// Changes a sequence of frames as frames: their words, their order, their number; the length that it has then. `change_bytes` is what a

@@ -66,7 +66,7 @@ class zip_directory {
   static constexpr std::uint32_t entry_mark = 0x02014b50, header_mark = 0x04034b50;
   static constexpr std::uint64_t all_ones_32 = 0xffff'ffff;
 
-  struct entry {
+  struct found_entry {
     zip_member member;
     std::string whole_name;  // also behind a NUL, where zipfile ends a name
     std::uint64_t header = 0, end = 0;
@@ -123,7 +123,7 @@ class zip_directory {
     return {};
   }
 
-  result<entry> read_entry(std::uint64_t at) {
+  result<found_entry> read_entry(std::uint64_t at) {
     std::array<std::byte, entry_bytes> fixed;
     if (end_ - at < entry_bytes) return failure(errc::bad_file, at);
     if (const auto done = file_.read_at(at, fixed); !done) return failure(done.error());
@@ -132,7 +132,7 @@ class zip_directory {
     std::string variable(name_bytes + extra_bytes, '\0');
     if (const auto done = file_.read_at(at + entry_bytes, std::as_writable_bytes(std::span(variable))); !done) return failure(done.error());
 
-    entry made;
+    found_entry made;
     made.end = at + entry_bytes + name_bytes + extra_bytes + comment_bytes;
     made.flags = static_cast<unsigned>(number(fixed, 8, 2));
     made.method = static_cast<unsigned>(number(fixed, 10, 2));
@@ -176,7 +176,7 @@ class zip_directory {
   }
 
   /// A file's data stands behind a header of its own, which must have the same name.
-  result<void> find_data(entry& e) {
+  result<void> find_data(found_entry& e) {
     std::array<std::byte, header_bytes> fixed;
     if (!range_within(e.header, header_bytes, file_.size())) return refuse(errc::bad_file, e.header, e.member);
     if (const auto done = file_.read_at(e.header, fixed); !done) return done;
