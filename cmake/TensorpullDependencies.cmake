@@ -3,6 +3,7 @@
 set(tensorpull_libraries_tensorpull Boost::headers tensorpull::capnproto tensorpull::xxhash)
 set(tensorpull_libraries_asio Threads::Threads)
 set(tensorpull_libraries_crc32c tensorpull::isal)
+set(tensorpull_libraries_torch torch)
 set(tensorpull_cmake_folder "${CMAKE_CURRENT_LIST_DIR}")
 
 # Finds what the component needs; <finder> is find_package or find_dependency. A macro: a find_dependency that fails returns from
@@ -17,6 +18,8 @@ macro(tensorpull_find_dependencies component finder)
     cmake_language(CALL ${finder} Threads ${ARGN})
   elseif("${component}" STREQUAL "crc32c")
     cmake_language(CALL ${finder} TensorpullIsal 2.30 MODULE ${ARGN})
+  elseif("${component}" STREQUAL "torch")
+    cmake_language(CALL ${finder} Torch 1.13 CONFIG ${ARGN})
   endif()
   list(POP_FRONT CMAKE_MODULE_PATH)
 endmacro()

@@ -24,6 +24,12 @@ set(tensorpull_asio_files
   transports/tcp_owner.hpp)
 set(tensorpull_crc32c_files
   integrity/crc32c.hpp)
+set(tensorpull_torch_files
+  tensors/torch.hpp
+  tensors/torch_dtype.hpp
+  tensors/torch_reader.hpp
+  tensors/torch_state.hpp
+  tensors/torch_ties.hpp)
 
 # Sets <result> to the absolute paths of the component's headers.
 function(tensorpull_component_headers component result)
@@ -39,9 +45,11 @@ function(tensorpull_component_headers component result)
     set(mine ${tensorpull_asio_files})
   elseif(component STREQUAL "crc32c")
     set(mine ${tensorpull_crc32c_files})
+  elseif(component STREQUAL "torch")
+    set(mine ${tensorpull_torch_files})
   else()
     set(mine ${all})
-    list(REMOVE_ITEM mine ${core} ${tensorpull_asio_files} ${tensorpull_crc32c_files})
+    list(REMOVE_ITEM mine ${core} ${tensorpull_asio_files} ${tensorpull_crc32c_files} ${tensorpull_torch_files})
   endif()
   set(paths)
   foreach(file IN LISTS mine)
