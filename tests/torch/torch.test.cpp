@@ -2,11 +2,11 @@
 #include "allocation_counter.hpp"
 
 #include <tensorpull/image/gather.hpp>
-#include <tensorpull/pipeline.hpp>
-#include <tensorpull/tensors/raw.hpp>
+#include <tensorpull/tensorpull.hpp>
 #include <tensorpull/tensors/torch.hpp>
 #include <tensorpull/tensors/torch_state.hpp>
 #include <tensorpull/transports/loopback.hpp>
+#include <tensorpull/transports/tcp_owner.hpp>
 
 #include <gtest/gtest.h>
 #include <torch/nn.h>
@@ -14,8 +14,10 @@
 #include <array>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <string>
+#include <thread>
 
 namespace {
 
@@ -322,6 +324,70 @@ TEST(Torch, ANewStateDictAllocatesNothingAboveItsLimits) {
   EXPECT_EQ(pull_new(*from, {.max_bytes = 5u << 20, .max_tensors = 1}).error(), errc::too_large);
   EXPECT_EQ(pull_new(*from, {}).error(), errc::too_large);
   EXPECT_TRUE(pull_new(*from, {.max_bytes = 5u << 20}));
+}
+
+/// Takes any image, a chunk a millisecond, and keeps nothing.
+class slow_taker {
+ public:
+  static constexpr bool irrevocable = false;
+  std::uint64_t chunks = 0, allocations = 0;
+  std::uint64_t fingerprint() const noexcept { return 0; }
+  const image_schema* schema() const noexcept { return nullptr; }
+  result<void> begin(const description&) noexcept { return {}; }
+  prepared prepare(std::uint64_t, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
+    const std::size_t n = std::min<std::size_t>(length, sizeof scratch_);
+    out[0] = {scratch_, n};
+    return {length > 0 ? 1u : 0u, n};
+  }
+  result<void> commit(std::uint64_t, std::span<const std::byte>) noexcept { return {}; }
+  result<void> chunk(std::uint64_t, std::uint64_t) noexcept {
+    if (++chunks == 4) watch_ = std::make_unique<::test::allocation_watch>();  // both ends are warm
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return {};
+  }
+  result<void> finish(const receipt&) noexcept {
+    allocations = watch_->count();
+    return {};
+  }
+  void abandon(const error&) noexcept {}
+
+ private:
+  std::unique_ptr<::test::allocation_watch> watch_;
+  std::byte scratch_[64 * 1024];
+};
+
+/// The largest resident set of this process since the last call, in bytes.
+std::uint64_t peak_resident() {
+  std::ifstream status("/proc/self/status");
+  std::uint64_t kib = 0;
+  for (std::string word; status >> word;)
+    if (word == "VmHWM:") status >> kib;
+  std::ofstream("/proc/self/clear_refs") << 5;
+  return kib << 10;
+}
+
+TEST(Torch, ALargeTransposedTensorIsNeverCopiedAsAWhole) {
+  using tcp_net = pipeline<torch_tensors, fixed_bytes<2_MiB>, tcp>;
+  constexpr std::int64_t side = 8192;  // 256 MiB
+  const at::Tensor large = torch::ones({side, side}).t();
+  ASSERT_FALSE(large.is_contiguous());
+  const auto model = torch_model::make(dict{{"w", large}});
+  auto owner = tcp_net::downloader::open();
+  ASSERT_TRUE(model && owner);
+  slow_taker to;
+  peak_resident();
+  const std::uint64_t before = peak_resident();
+  const auto ref = owner->add_tensors(*model);
+  ASSERT_TRUE(ref);
+  std::jthread serving([&](std::stop_token stop) { owner->run(stop); });
+  const auto done = tcp_net::pull("127.0.0.1:" + std::to_string(owner->port()), *ref, to);
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_EQ(done->outcome, outcome::completed);
+  EXPECT_EQ(done->chunks, 129u);
+  EXPECT_EQ(to.allocations, 0u) << "of both ends together, after the first chunks";
+#if !defined(TENSORPULL_TEST_SANITIZED)
+  EXPECT_LT(peak_resident() - before, 4u << 20);
+#endif
 }
 
 struct layer {
