@@ -3,6 +3,7 @@
 #pragma once
 
 #include <tensorpull/image/dynamic.hpp>
+#include <tensorpull/tensors/concept.hpp>
 #include <tensorpull/tensors/torch_dtype.hpp>
 #include <tensorpull/tensors/torch_reader.hpp>
 #include <tensorpull/tensors/torch_ties.hpp>
@@ -176,5 +177,7 @@ struct torch_tensors {
   static source_view source(const model_type& model) noexcept { return model.source(); }
   static destination_view destination(model_type& model) noexcept { return model.destination(); }
 };
+
+static_assert(tensor_policy<torch_tensors>);
 
 }  // namespace tensorpull
