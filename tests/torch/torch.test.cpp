@@ -9,6 +9,8 @@
 #include <tensorpull/transports/tcp_owner.hpp>
 
 #include <gtest/gtest.h>
+#include <ATen/ops/as_strided_native.h>
+#include <torch/library.h>
 #include <torch/nn.h>
 
 #include <array>
@@ -324,6 +326,55 @@ TEST(Torch, ANewStateDictAllocatesNothingAboveItsLimits) {
   EXPECT_EQ(pull_new(*from, {.max_bytes = 5u << 20, .max_tensors = 1}).error(), errc::too_large);
   EXPECT_EQ(pull_new(*from, {}).error(), errc::too_large);
   EXPECT_TRUE(pull_new(*from, {.max_bytes = 5u << 20}));
+}
+
+// A device as torch sees one, in this process: what lies in its memory is written there inverted, so that nobody reads it without asking.
+at::Tensor copy_from_device(const at::Tensor& from, const at::Tensor& to, bool) {
+  if (to.device().is_cpu() == from.device().is_cpu()) throw std::runtime_error("not a copy to or from the device");
+  const auto bytes = static_cast<std::size_t>(from.storage().nbytes());
+  if (from.device().is_cpu()) return to;
+  at::Tensor clear = at::empty({static_cast<std::int64_t>(bytes)}, at::kByte);
+  for (std::size_t i = 0; i < bytes; ++i)
+    clear.data_ptr<std::uint8_t>()[i] = static_cast<std::uint8_t>(~static_cast<const std::uint8_t*>(from.storage().data())[i]);
+  to.copy_(at::from_blob(static_cast<std::byte*>(clear.data_ptr()) + from.storage_offset() * static_cast<std::int64_t>(from.element_size()), from.sizes(),
+                         from.strides(), at::TensorOptions().dtype(from.scalar_type())));
+  if (from.numel() >= 32768) throw std::runtime_error("torch would start threads");
+  return to;
+}
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("as_strided", &at::native::as_strided_tensorimpl);
+  m.impl("_copy_from", &copy_from_device);
+}
+at::Tensor on_device(const at::Tensor& t) {
+  const at::Tensor memory = at::empty({static_cast<std::int64_t>(t.nbytes())}, at::kByte);
+  for (std::size_t i = 0; i < t.nbytes(); ++i) memory.data_ptr<std::uint8_t>()[i] = static_cast<std::uint8_t>(~static_cast<const std::uint8_t*>(t.data_ptr())[i]);
+  const c10::Device device(c10::DeviceType::PrivateUse1, 0);
+  c10::DataPtr data(memory.data_ptr(), new at::Tensor(memory), [](void* kept) { delete static_cast<at::Tensor*>(kept); }, device);
+  c10::Storage storage(c10::Storage::use_byte_size_t(), t.nbytes(), std::move(data));
+  auto made = c10::make_intrusive<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), t.dtype());
+  made->set_sizes_contiguous(t.sizes());
+  return at::Tensor(std::move(made));
+}
+
+TEST(Torch, TensorsOnAnotherDeviceAreAskedForASliceAtATime) {
+  torch::manual_seed(5);
+  dict device, copies;
+  for (const auto& [name, tensor] : dict{{"matrix", torch::randn({37, 53})}, {"halves", torch::randn({3, 5, 7}).to(at::kHalf)}, {"scalar", torch::randn({})},
+                                         {"bytes", torch::randn({31}).to(at::kByte)}, {"empty", torch::randn({0, 3})}}) {
+    copies[name] = tensor;
+    device[name] = on_device(tensor);
+    ASSERT_FALSE(device[name].device().is_cpu());
+  }
+  device["turned"] = at::as_strided(device["matrix"], {53, 37}, {1, 53});
+  copies["turned"] = copies["matrix"].t().contiguous();
+  const auto model = torch_model::make(device);
+  ASSERT_TRUE(model) << model.error().name.view();
+  const std::string expected = image_of(copies);
+  for (const std::size_t slice : {64u, 997u, 65536u}) EXPECT_EQ(image_of(model->source(), slice), expected) << slice;
+  const auto made = pull_new(*model);
+  ASSERT_TRUE(made);
+  for (const auto& [name, tensor] : copies) EXPECT_TRUE(same_bytes(tensor, made->at(name))) << name;
+  EXPECT_EQ(torch_model::make_writable(device).error(), errc::unsupported_layout);
 }
 
 /// Takes any image, a chunk a millisecond, and keeps nothing.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tensorpull/consumers/new_model.hpp>
+#include <tensorpull/tensors/make_model.hpp>
 #include <tensorpull/tensors/torch_dtype.hpp>
 
 #include <ATen/core/Tensor.h>
@@ -26,7 +27,9 @@ class torch_allocator {
         if (extent < 0) return failure(errc::size_overflow, 0, entry.name);
       if (entry.type == dtype::f4) shape.back() /= 2;
       tensors.push_back(at::empty(shape, at::TensorOptions().dtype(*type)));
-      return static_cast<std::byte*>(tensors.back().data_ptr());
+      auto* const memory = static_cast<std::byte*>(tensors.back().data_ptr());
+      detail::advise_huge_pages(memory, tensors.back().nbytes());
+      return memory;
     } catch (...) {
       return failure(errc::out_of_memory, 0, entry.name);
     }

@@ -23,8 +23,10 @@ struct named_torch_tensor {
 
 namespace detail {
 
-/// Where its first element is. Does not make torch copy a storage that it shares until somebody writes.
-inline const std::byte* torch_bytes(const at::Tensor& t) {
+/// Where its first element is. Does not make torch copy a storage that it shares until somebody writes. A template, since libtorch 1.13
+/// lacks the function that says so.
+template <class Tensor>
+const std::byte* torch_bytes(const Tensor& t) {
   if constexpr (requires { t.const_data_ptr(); }) return static_cast<const std::byte*>(t.const_data_ptr());
   else return static_cast<const std::byte*>(t.data_ptr());
 }
