@@ -14,7 +14,8 @@ namespace tensorpull {
 ///  4. `T::source(model)`: the image of what is there, for reading; borrows the model, which outlives the view;
 ///  5. `T::destination(model)`: the image to land in; called when a pull begins, so it can prepare the model for being overwritten. Its
 ///     tensors are contiguous in C order and do not overlap. A model that cannot be landed in gives a schema that no owner has.
-/// Neither throws nor allocates: what can fail, fails when the model is made (dynamic_image::make), with a tensor's name.
+///  6. optionally `T::landed(model)`: what is left to do when a pull into destination(model) has ended well; cannot fail.
+/// None throws or allocates: what can fail, fails when the model is made (dynamic_image::make), with a tensor's name.
 template <class T>
 concept tensor_policy = requires(const typename T::model_type& from, typename T::model_type& to) {
   typename T::is_tensor_policy;
@@ -22,5 +23,12 @@ concept tensor_policy = requires(const typename T::model_type& from, typename T:
   { T::source(from) } noexcept -> std::same_as<source_view>;
   { T::destination(to) } noexcept -> std::same_as<destination_view>;
 };
+
+namespace detail {
+template <class Tensors>
+void after_landing(typename Tensors::model_type& model) noexcept {
+  if constexpr (requires { Tensors::landed(model); }) Tensors::landed(model);
+}
+}  // namespace detail
 
 }  // namespace tensorpull
