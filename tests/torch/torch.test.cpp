@@ -427,7 +427,7 @@ TEST(Torch, ALargeTransposedTensorIsNeverCopiedAsAWhole) {
   ASSERT_TRUE(model && owner);
   slow_taker to;
   peak_resident();
-  const std::uint64_t before = peak_resident();
+  [[maybe_unused]] const std::uint64_t before = peak_resident();
   const auto ref = owner->add_tensors(*model);
   ASSERT_TRUE(ref);
   std::jthread serving([&](std::stop_token stop) { owner->run(stop); });
@@ -535,6 +535,46 @@ TEST(TorchMeetsStructs, OnlyTheHeadOfALargerModel) {
   ASSERT_TRUE(net::download_tensors(*owner, *ref, *part, {.tensors = names}));
   EXPECT_TRUE(same_bytes(client->named_parameters()["2.weight"], server->named_parameters()["2.weight"]));
   EXPECT_TRUE(same_bytes(client->named_parameters()["0.weight"], body));
+}
+
+struct language_model {
+  struct {
+    std::array<std::array<float, 3>, 5> weight;
+  } embed, lm_head;
+};
+
+}  // namespace
+BOOST_HANA_ADAPT_STRUCT(decltype(language_model::embed), weight);
+BOOST_HANA_ADAPT_STRUCT(language_model, embed, lm_head);
+namespace {
+
+TEST(TorchMeetsStructs, BothNamesOfATiedWeightAreBoundToOneRange) {
+  using tied_net = pipeline<raw_tensors<tied<language_model, from_to{"lm_head.weight", "embed.weight"}>>, fixed_bytes<64>, loopback>;
+  const at::Tensor weight = torch::randn({5, 3});
+  const dict server{{"embed.weight", weight}, {"lm_head.weight", weight}};
+  const auto owned = torch_model::make(server);
+  ASSERT_TRUE(owned);
+  const auto owner = std::make_unique<net::downloader>();
+  const auto ref = owner->add_tensors(*owned);
+  ASSERT_TRUE(ref);
+  language_model device{};
+  const auto done = tied_net::download_tensors(*owner, *ref, device);
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_TRUE(holds(device.embed.weight, weight) && holds(device.lm_head.weight, weight));
+
+  device.embed.weight[4][2] = 9;
+  const auto device_owner = std::make_unique<tied_net::downloader>();
+  const auto update = device_owner->add_tensors(device);
+  ASSERT_TRUE(update);
+  EXPECT_EQ(update->version, [&] {  // the very image that the module has, metadata and all
+    const at::Tensor changed = weight.clone();
+    changed[4][2] = 9;
+    const auto expected = torch_model::make(dict{{"embed.weight", changed}, {"lm_head.weight", changed}});
+    return net::downloader().add_tensors(*expected)->version;
+  }());
+  auto landing = torch_model::make_writable(server);
+  ASSERT_TRUE(net::download_tensors(*device_owner, *update, *landing));
+  EXPECT_EQ(weight[4][2].item<float>(), 9);
 }
 
 }  // namespace
