@@ -32,6 +32,12 @@ set(tensorpull_safetensors_files
   tensors/safetensors_table.hpp)
 set(tensorpull_numpy_files
   tensors/numpy_file.hpp)
+set(tensorpull_torch_files
+  tensors/torch.hpp
+  tensors/torch_dtype.hpp
+  tensors/torch_reader.hpp
+  tensors/torch_state.hpp
+  tensors/torch_ties.hpp)
 
 # Sets <result> to the absolute paths of the component's headers.
 function(tensorpull_component_headers component result)
@@ -51,9 +57,12 @@ function(tensorpull_component_headers component result)
     set(mine ${tensorpull_safetensors_files})
   elseif(component STREQUAL "numpy")
     set(mine ${tensorpull_numpy_files})
+  elseif(component STREQUAL "torch")
+    set(mine ${tensorpull_torch_files})
   else()
     set(mine ${all})
-    list(REMOVE_ITEM mine ${core} ${tensorpull_asio_files} ${tensorpull_crc32c_files} ${tensorpull_safetensors_files} ${tensorpull_numpy_files})
+    list(REMOVE_ITEM mine ${core} ${tensorpull_asio_files} ${tensorpull_crc32c_files} ${tensorpull_safetensors_files} ${tensorpull_numpy_files}
+         ${tensorpull_torch_files})
   endif()
   set(paths)
   foreach(file IN LISTS mine)

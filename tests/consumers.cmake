@@ -8,6 +8,7 @@ foreach(how IN ITEMS find_package core add_subdirectory fetch_content)
     "-DGENERATOR=${CMAKE_GENERATOR}"
     "-DCOMPILER=${CMAKE_CXX_COMPILER}"
     "-DFLAGS=${CMAKE_CXX_FLAGS}"
+    "-DTORCH_DIR=${Torch_DIR}"
     "-DLIBRARY_FOLDER=${CMAKE_INSTALL_LIBDIR}"
     -P "${CMAKE_CURRENT_SOURCE_DIR}/use_as_consumer.cmake")
   set_tests_properties(consumer.${how} PROPERTIES LABELS consumer TIMEOUT 300)

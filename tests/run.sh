@@ -9,7 +9,7 @@ usage: bash tests/run.sh [--quick | --all] [LEG...]
 
 Installs what is missing (apt-get, as root or with sudo), then runs these legs, or those that are named:
 
-  dev            g++: every test; headers alone; programs that must not compile; uses by other projects; Python's safetensors
+  dev            g++: every test; headers alone; programs that must not compile; uses by other projects; Python's safetensors and torch
   clang-asan     clang++ with the address and undefined-behaviour sanitizers: all but other projects, Python, simulation and examples
   tsan           g++ with the thread sanitizer: protocol, transports, pipeline
   fuzz           clang++ and libFuzzer: each target of tests/fuzz for 20 seconds, with --all for 10 minutes (TENSORPULL_FUZZ_SECONDS)
@@ -55,13 +55,28 @@ passed=0 failed=0 skipped=0
 clock() { date +%s; }
 minutes() { printf '%d:%02d' $(($1 / 60)) $(($1 % 60)); }
 
+# PyTorch, for the component torch in the leg dev: libtorch is the one inside the Python package.
+torch=$build/torch
+install_torch() {
+  local python=/usr/bin/python3
+  [[ -x $python ]] || python=python3
+  cmake "-DPYTHON=$python" "-DENVIRONMENT=$torch" "-DPACKAGES=torch==2.13.0|numpy|safetensors==0.8.0" -P "$root/tests/python_environment.cmake"
+}
+components_of_dev() {
+  python3 -c 'import json, sys
+presets = json.load(open(sys.argv[1]))["configurePresets"]
+print(next(p for p in presets if p["name"] == "dev")["cacheVariables"]["TENSORPULL_COMPONENTS"])' "$root/CMakePresets.json"
+}
+
 # What a leg gives to the configuration besides its preset.
 options() {
   case $1 in
     dev)
       local python=/usr/bin/python3
       [[ -x $python ]] && printf '%s\n' "-DPython3_EXECUTABLE=$python"
-      printf '%s\n' "-DTENSORPULL_PYTHON_ENVIRONMENT=$build/python"
+      printf '%s\n' "-DTENSORPULL_PYTHON_ENVIRONMENT=$build/python" "-DTENSORPULL_TORCH_PYTHON=$torch/bin/python" \
+        "-DTENSORPULL_COMPONENTS=$(components_of_dev);torch" \
+        "-DCMAKE_PREFIX_PATH=$("$torch/bin/python" -c 'import torch; print(torch.utils.cmake_prefix_path)')"
       ;;
     clang | clang-asan | fuzz)
       local compiler=clang++
@@ -96,6 +111,7 @@ run_leg() {
   began=$(clock)
   log=$build/logs/$leg.log
   : >"$log"
+  [[ $leg != dev ]] || step "$leg" "the installation of torch" install_torch || return
   local extra=()
   mapfile -t extra < <(options "$leg")
   local targets=(all)
@@ -153,7 +169,7 @@ sums() {
 # What the chosen legs need.
 needs() {
   printf '%s\n' g++:g++ cmake:cmake ninja:ninja-build ccache:ccache capnp:capnproto git:git python3:python3 ca-certificates \
-    libboost-dev libcapnp-dev libxxhash-dev libisal-dev zlib1g-dev libgtest-dev nlohmann-json3-dev
+    libboost-dev libcapnp-dev libxxhash-dev libisal-dev zlib1g-dev libgtest-dev libeigen3-dev nlohmann-json3-dev
   local leg
   for leg in "${legs[@]}"; do
     case $leg in

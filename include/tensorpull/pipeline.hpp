@@ -8,6 +8,7 @@
 #include <tensorpull/protocol/endpoint.hpp>
 #include <tensorpull/protocol/no_owner.hpp>
 #include <tensorpull/protocol/transfer.hpp>
+#include <tensorpull/tensors/concept.hpp>
 #include <tensorpull/transports/drive.hpp>
 
 #include <utility>
@@ -76,7 +77,9 @@ struct pipeline {
   template <class Where>
   static result<receipt> download_tensors(Where&& where, const reference& ref, model_type& model, const pull_options& options = {}, chunking cut = {}) noexcept {
     consumer to(model);
-    return parts::transport::template pull<parts>(std::forward<Where>(where), ref, to, options, cut);
+    const auto done = parts::transport::template pull<parts>(std::forward<Where>(where), ref, to, options, cut);
+    if (done) detail::after_landing<typename parts::tensors>(model);
+    return done;
   }
   template <class Where>
   static result<receipt> download_tensors(Where&& where, ref_id id, model_type& model, const pull_options& options = {}, chunking cut = {}) noexcept {

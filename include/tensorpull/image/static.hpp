@@ -71,8 +71,15 @@ struct packed_words {
   std::uint64_t words[Bytes / 8 + 1]{};
 };
 
-/// Everything about the image of the tensors in Names: a constant static_names in the order of the model's members.
-template <const auto& Names>
+template <std::size_t N>
+struct metadata_list {
+  static constexpr std::size_t count = N;
+  metadata_entry at[N == 0 ? 1 : N]{};
+};
+inline constexpr metadata_list<0> no_metadata{};
+
+/// Everything about the image of the tensors in Names: a constant static_names in the order of the model's members. Metadata: by key.
+template <const auto& Names, const auto& Metadata = no_metadata>
 struct static_image {
   static constexpr std::size_t count = Names.count;
   static constexpr auto keys = make_sort_keys<Names>();
@@ -143,8 +150,10 @@ struct static_image {
   static constexpr std::uint64_t text_bytes = measure_text<Blocks>();
 
   static constexpr image_schema schema = [] {
-    const std::uint64_t header = header_bytes_of(count, text_bytes<(count + static_block - 1) / static_block>);
-    return image_schema{entries.at, count, nullptr, 0, header, header + (count == 0 ? 0 : entries.at[count == 0 ? 0 : count - 1].end),
+    constexpr std::size_t pairs = Metadata.count;
+    const std::uint64_t text = text_bytes<(count + static_block - 1) / static_block> + metadata_text_length({Metadata.at, pairs});
+    const std::uint64_t header = header_bytes_of(count + (pairs != 0 ? 1 : 0), text);
+    return image_schema{entries.at, count, pairs != 0 ? Metadata.at : nullptr, pairs, header, header + (count == 0 ? 0 : entries.at[count == 0 ? 0 : count - 1].end),
                         xxh3_64_of_words(hashed.words, hashed_bytes)};
   }();
 };

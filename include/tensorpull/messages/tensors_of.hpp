@@ -5,6 +5,7 @@
 #include <tensorpull/messages/download.hpp>
 #include <tensorpull/messages/image_part.hpp>
 #include <tensorpull/messages/inline_image.hpp>
+#include <tensorpull/tensors/concept.hpp>
 #include <tensorpull/tensors/raw.hpp>
 
 #include <memory>
@@ -141,7 +142,10 @@ class tensors_of {
       land to = landing->consumer();
       done = pull(to);
     }
-    if (done) landing->finish();
+    if (done) {
+      landing->finish();
+      detail::after_landing<tensors>(model);
+    }
     return done;
   }
 

@@ -42,10 +42,17 @@ inline void* take_pages(std::size_t bytes) noexcept {
   return first + before;
 }
 inline void give_pages(void* pages, std::size_t bytes) noexcept { ::munmap(pages, bytes); }
+
+/// For memory that somebody else has allocated and nobody has touched: huge pages where they fit. A hint; nothing depends on it.
+inline void advise_huge_pages(std::byte* memory, std::size_t bytes) noexcept {
+  const std::size_t before = (huge_page_bytes - reinterpret_cast<std::uintptr_t>(memory) % huge_page_bytes) % huge_page_bytes;
+  if (bytes >= before + huge_page_bytes) ::madvise(memory + before, (bytes - before) / huge_page_bytes * huge_page_bytes, MADV_HUGEPAGE);
+}
 #else
 inline constexpr bool has_pages = false;
 inline void* take_pages(std::size_t) noexcept { return nullptr; }
 inline void give_pages(void*, std::size_t) noexcept {}
+inline void advise_huge_pages(std::byte*, std::size_t) noexcept {}
 #endif
 
 template <class Model>

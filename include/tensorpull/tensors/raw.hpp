@@ -9,9 +9,11 @@
 #include <tensorpull/image/view.hpp>
 #include <tensorpull/tensors/model_walk.hpp>
 #include <tensorpull/tensors/renamed.hpp>
+#include <tensorpull/tensors/tied.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 namespace tensorpull {
@@ -44,6 +46,28 @@ struct tensor_names<renamed<Model, Changes...>, true> {
   static_assert(!has_reserved_name<final_names>(), "tensorpull: a tensor may not be named __metadata__");
 };
 
+template <class Model, auto... Ties>
+struct tensor_names<tied<Model, Ties...>, true> {
+  static constexpr const auto& all_names = tensor_names<Model, true>::final_names;
+  static constexpr const auto& all_ties = model_names<tied<Model, Ties...>>::ties;
+  static constexpr bool fit = all_ties_fit<all_names, all_ties>();
+  static_assert(fit, "tensorpull: tied: an alias or a kept name is not the name of a tensor, or a tensor is tied twice");
+  static constexpr bool alike = [] {
+    if constexpr (fit) return all_ties_are_alike<all_names, all_ties>();
+    else return true;
+  }();
+  static_assert(alike, "tensorpull: tied: two tensors that are tied have different dtypes or shapes");
+  using ties = tie_table<all_names, all_ties, fit>;
+  static constexpr const auto& final_names = ties::kept_names;
+};
+
+/// The metadata of a model without ties, and with.
+template <class Names>
+constexpr const auto& metadata_of() noexcept {
+  if constexpr (requires { typename Names::ties; }) return Names::ties::pairs;
+  else return no_metadata;
+}
+
 template <std::size_t N>
 struct offset_table {
   std::uintptr_t at[N == 0 ? 1 : N]{};
@@ -51,7 +75,7 @@ struct offset_table {
 
 }  // namespace detail
 
-/// The tensor policy for a struct adapted with BOOST_HANA_ADAPT_STRUCT, or renamed<Struct, ...>, or an array of structs.
+/// The tensor policy for a struct adapted with BOOST_HANA_ADAPT_STRUCT, or renamed<Struct, ...>, tied<Struct, ...>, or an array of structs.
 /// Members are scalars, arrays of scalars of any rank (one tensor each), adapted structs and arrays of them (dotted names, `layers.0.w`).
 template <class Model>
 struct raw_tensors {
@@ -71,6 +95,30 @@ struct raw_tensors {
   }
   static source_view source(const model_type&&) = delete;
 
+  /// Where Model is tied<...>: copies each tensor that has landed to those tied to it. download_tensors calls it; who lands with a consumer
+  /// of their own calls it when the transfer has ended well.
+  static void landed(model_type& model) noexcept
+    requires(requires { typename detail::tensor_names<Model, true>::ties; })
+  {
+    static const auto table = [&model] {
+      detail::offset_table<2 * names::ties::count> made;
+      const auto base = reinterpret_cast<std::uintptr_t>(&model);
+      auto put = [&made, base, k = std::size_t{0}](std::uintptr_t address) mutable {
+        for (std::size_t t = 0; t < names::ties::count; ++t) {
+          if (names::all_names.name(k) == names::all_ties[t].from) made.at[2 * t] = address - base;
+          if (names::all_names.name(k) == names::all_ties[t].to) made.at[2 * t + 1] = address - base;
+        }
+        ++k;
+      };
+      detail::for_each_address(model, put);
+      return made;
+    }();
+    auto* const base = reinterpret_cast<std::byte*>(&model);
+    for (std::size_t t = 0; t < names::ties::count; ++t)
+      std::memcpy(base + table.at[2 * t], base + table.at[2 * t + 1],
+                  static_cast<std::size_t>(names::all_names.leaves[detail::tensor_named<names::all_names>(names::all_ties[t].to)].bytes));
+  }
+
  private:
   static constexpr bool is_model = detail::struct_member<model_type> || detail::array_member<model_type>;
   static_assert(is_model,
@@ -82,14 +130,19 @@ struct raw_tensors {
                 "change its type, or leave it out of BOOST_HANA_ADAPT_STRUCT");
   static constexpr bool accepted = is_model && detail::all_are_tensors<unsupported>;
   using names = detail::tensor_names<Model, accepted>;
-  using image = detail::static_image<names::final_names>;
+  using image = detail::static_image<names::final_names, detail::metadata_of<names>()>;
+  static constexpr bool has_ties = requires { typename names::ties; };
 
   static const std::uintptr_t* offsets(const model_type& model) noexcept {
     static const auto table = [&model] {
       detail::offset_table<image::count> made;
       if constexpr (accepted) {
         const auto base = reinterpret_cast<std::uintptr_t>(&model);
-        auto put = [&made, base, k = std::size_t{0}](std::uintptr_t address) mutable { made.at[image::rank.at[k++]] = address - base; };
+        auto put = [&made, base, k = std::size_t{0}](std::uintptr_t address) mutable {
+          std::size_t place = k++;
+          if constexpr (has_ties) place = names::ties::place.at[place];
+          if (place < image::count) made.at[image::rank.at[place]] = address - base;
+        };
         detail::for_each_address(model, put);
       }
       return made;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tensorpull/image/dynamic.hpp>
+#include <tensorpull/tensors/concept.hpp>
 
 namespace tensorpull {
 
@@ -17,5 +18,7 @@ struct tensor_list {
   static bool writable(const model_type& model) noexcept { return model.writable(); }
   static destination_view destination(model_type& model) noexcept { return model.destination(); }
 };
+
+static_assert(tensor_policy<tensor_list>);
 
 }  // namespace tensorpull

@@ -6,6 +6,7 @@
 #include <tensorpull/protocol/endpoint.hpp>
 #include <tensorpull/protocol/no_owner.hpp>
 #include <tensorpull/protocol/transfer.hpp>
+#include <tensorpull/tensors/concept.hpp>
 #include <tensorpull/transports/drive.hpp>
 #include <tensorpull/transports/inbox.hpp>
 #include <tensorpull/transports/owned.hpp>
@@ -41,7 +42,9 @@ class session {
   /// After an error the model is unspecified from its first landed byte on; the error's `at` says how many landed.
   result<receipt> download_tensors(const reference& ref, model_type& model, const pull_options& options = {}, chunking_type chunking = {}) noexcept {
     land to(tensors::destination(model));
-    return pull(ref, to, options, chunking);
+    const auto done = pull(ref, to, options, chunking);
+    if (done) detail::after_landing<tensors>(model);
+    return done;
   }
   /// The same into any consumer.
   template <consumer Consumer>

@@ -1,0 +1,236 @@
+// Reads the header of an image while it arrives, a piece at a time, and keeps what it says: names, dtypes, shapes, metadata. Its text is
+// never held. Only the text that an image has is accepted (image/header.hpp), byte for byte up to the escapes in its strings.
+#pragma once
+
+#include <tensorpull/image/schema.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tensorpull::detail {
+
+/// Memory follows what has been received, not what it claims: at least a tenth of it was on the wire.
+class header_rows {
+ public:
+  explicit header_rows(std::uint64_t most_tensors) noexcept : most_tensors_(most_tensors) {}
+
+  /// Takes the next bytes of the header, its 8 leading bytes first. Errors: bad_frame with the place (no header of an image);
+  /// unsupported_dtype with the tensor's name; too_large (more tensors than allowed). Throws std::bad_alloc.
+  result<void> take(std::span<const std::byte> bytes) {
+    for (const std::byte b : bytes) {
+      const auto taken = take(static_cast<char>(b));
+      if (!taken) return failure(taken.error());
+      ++now_.at;
+    }
+    return {};
+  }
+  /// Whether nothing but padding can follow.
+  bool complete() const noexcept { return now_.state == in::padding; }
+
+  /// Makes entries and pairs from the rows, in the order of the text. They point into this object, which then takes no more.
+  void entries(std::vector<tensor_entry>& tensors, std::vector<metadata_entry>& metadata) const {
+    const std::string_view text = text_;
+    tensors.reserve(rows_.size());
+    metadata.reserve(pairs_.size());
+    for (const row& r : rows_) {
+      tensor_entry& made = tensors.emplace_back();
+      made.name = text.substr(r.name, r.length);
+      made.type = r.type;
+      made.rank = r.rank;
+      made.shape = extents_.data() + r.extents;
+    }
+    for (const pair& p : pairs_) metadata.push_back({text.substr(p.key, p.value - p.key), text.substr(p.value, p.end - p.value)});
+  }
+
+  /// A place to go back to, where bytes that were taken turn out to be damaged: so nothing in the lists below is taken away or changed
+  /// but the rank of the last row.
+  struct mark {
+    std::uint64_t at = 0;
+
+   private:
+    friend header_rows;
+    enum class in : std::uint8_t { length, literal, string, escape, code, first_key, after_entry, first_pair, after_pair, dtype, first_extent, extent, offset, padding };
+    in state = in::length, after = in::first_key;
+    enum class part : std::uint8_t { key, pair_key, pair_value } part = part::key;
+    std::uint8_t count = 0;
+    std::uint32_t code = 0;
+    bool digits = false;
+    std::uint64_t number = 0;
+    std::string_view literal{};
+    char name[16]{};  // of a dtype
+    std::size_t text = 0, begin = 0, rows = 0, pairs = 0, extents = 0;
+    std::uint16_t rank = 0;  // so far, of the last row
+  };
+  mark here() const noexcept {
+    mark m = now_;
+    m.text = text_.size(), m.rows = rows_.size(), m.pairs = pairs_.size(), m.extents = extents_.size();
+    m.rank = rows_.empty() ? std::uint16_t{0} : rows_.back().rank;
+    return m;
+  }
+  void back_to(const mark& m) {
+    now_ = m;
+    text_.resize(m.text), rows_.resize(m.rows), pairs_.resize(m.pairs), extents_.resize(m.extents);
+    if (!rows_.empty()) rows_.back().rank = m.rank;
+  }
+
+ private:
+  using in = mark::in;
+  using part = enum mark::part;
+  struct row {
+    std::size_t name, length, extents;
+    dtype type = dtype::u8;
+    std::uint16_t rank = 0;
+  };
+  struct pair {
+    std::size_t key, value, end;
+  };
+
+  result<void> bad() const noexcept { return failure(errc::bad_frame, now_.at); }
+  void go(in state) noexcept { now_.state = state; }
+  void expect(std::string_view literal, in after) noexcept { now_.literal = literal, now_.after = after, now_.state = in::literal; }
+  void begin_string(part which) noexcept { now_.part = which, now_.begin = text_.size(), now_.state = in::string; }
+  bool is_digit(char c) noexcept {
+    if (c < '0' || c > '9' || (now_.digits && now_.number == 0)) return false;  // no leading zeros
+    const auto digit = static_cast<std::uint64_t>(c - '0');
+    if (now_.number > (~std::uint64_t{0} - digit) / 10) return false;
+    now_.number = now_.number * 10 + digit;
+    return now_.digits = true;
+  }
+  void begin_number(in state) noexcept { now_.number = 0, now_.digits = false, now_.state = state; }
+
+  result<void> take(char c) {
+    switch (now_.state) {
+      case in::length:
+        if (++now_.count == 8) expect("{", in::first_key);
+        return {};
+      case in::literal:
+        if (c != now_.literal.front()) return bad();
+        now_.literal.remove_prefix(1);
+        if (now_.literal.empty()) enter(now_.after);
+        return {};
+      case in::string:
+        if (c == '"') return end_string();
+        if (c == '\\') return go(in::escape), result<void>{};
+        if (static_cast<unsigned char>(c) < 0x20) return bad();
+        text_.push_back(c);
+        return {};
+      case in::escape: return take_escape(c);
+      case in::code:
+        if (!((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'))) return bad();
+        now_.code = now_.code * 16 + static_cast<std::uint32_t>(c <= '9' ? c - '0' : c - 'a' + 10);
+        if (++now_.count < 4) return {};
+        if (now_.code >= 0x20) return bad();  // nothing else is written that way
+        text_.push_back(static_cast<char>(now_.code));
+        return go(in::string), result<void>{};
+      case in::first_key:
+        if (c == '}') return go(in::padding), result<void>{};
+        if (c != '"') return bad();
+        return begin_string(part::key), result<void>{};
+      case in::after_entry:
+        if (c == '}') return go(in::padding), result<void>{};
+        if (c != ',') return bad();
+        return expect("\"", in::string), result<void>{};
+      case in::first_pair:
+      case in::after_pair:
+        if (c == '}') {
+          now_.part = part::key;
+          return go(in::after_entry), result<void>{};
+        }
+        if (now_.state == in::first_pair ? c != '"' : c != ',') return bad();
+        if (c == '"') return begin_string(part::pair_key), result<void>{};
+        now_.part = part::pair_key;
+        return expect("\"", in::string), result<void>{};
+      case in::dtype: return take_dtype(c);
+      case in::first_extent:
+        if (c == ']') return expect(",\"data_offsets\":[", in::offset), result<void>{};
+        now_.state = in::extent;
+        return is_digit(c) ? result<void>{} : bad();
+      case in::extent: return take_extent(c);
+      case in::offset:  // where the tensor is follows from its place in the list; the schema's fingerprint and length settle that
+        if (is_digit(c)) return {};
+        if (!now_.digits || (c != ',' && c != ']') || (c == ',') == (now_.count != 0)) return bad();
+        now_.count = c == ',';
+        if (c == ',') return begin_number(in::offset), result<void>{};
+        now_.part = part::key;
+        return expect("}", in::after_entry), result<void>{};
+      case in::padding: return c == ' ' ? result<void>{} : bad();
+    }
+    return bad();
+  }
+
+  void enter(in state) noexcept {
+    now_.state = state;
+    now_.count = 0;
+    if (state == in::string) begin_string(now_.part);
+    if (state == in::offset) begin_number(state);
+    if (state == in::first_extent) begin_number(state);
+  }
+
+  result<void> take_escape(char c) {
+    constexpr std::string_view written = "\"\\bfnrt", meant = "\"\\\b\f\n\r\t";
+    if (c == 'u') {
+      now_.code = 0, now_.count = 0;
+      return go(in::code), result<void>{};
+    }
+    const std::size_t which = written.find(c);
+    if (which == written.npos) return bad();
+    text_.push_back(meant[which]);
+    return go(in::string), result<void>{};
+  }
+
+  result<void> end_string() {
+    switch (now_.part) {
+      case part::key:
+        if (rows_.empty() && pairs_.empty() && std::string_view(text_).substr(now_.begin) == "__metadata__") {
+          return expect(":{", in::first_pair), result<void>{};
+        }
+        if (rows_.size() == most_tensors_) return failure(errc::too_large, rows_.size());
+        rows_.push_back({now_.begin, text_.size() - now_.begin, extents_.size()});
+        return expect(":{\"dtype\":\"", in::dtype), result<void>{};
+      case part::pair_key:
+        pairs_.push_back({now_.begin, text_.size(), text_.size()});
+        now_.part = part::pair_value;
+        return expect(":\"", in::string), result<void>{};
+      case part::pair_value:
+        pairs_.back().end = text_.size();
+        return go(in::after_pair), result<void>{};
+    }
+    return bad();
+  }
+
+  result<void> take_dtype(char c) {
+    if (c != '"') {
+      if (now_.count == sizeof now_.name) return bad();
+      now_.name[now_.count++] = c;
+      return {};
+    }
+    const auto type = dtype_from_string({now_.name, now_.count});
+    now_.count = 0;
+    row& r = rows_.back();
+    if (!type) return failure(errc::unsupported_dtype, now_.at, std::string_view(text_).substr(r.name, r.length));
+    r.type = *type;
+    return expect(",\"shape\":[", in::first_extent), result<void>{};
+  }
+
+  result<void> take_extent(char c) {
+    if (is_digit(c)) return {};
+    if (!now_.digits || (c != ',' && c != ']') || rows_.back().rank == 0xffff) return bad();
+    extents_.push_back(now_.number);
+    ++rows_.back().rank;
+    if (c == ',') return begin_number(in::extent), result<void>{};
+    return expect(",\"data_offsets\":[", in::offset), result<void>{};
+  }
+
+  std::uint64_t most_tensors_;
+  mark now_{};
+  std::string text_;  // names, keys and values, one behind the other
+  std::vector<row> rows_;
+  std::vector<pair> pairs_;
+  std::vector<std::uint64_t> extents_;
+};
+
+}  // namespace tensorpull::detail

@@ -1,0 +1,146 @@
+// Lands in a model that does not exist yet: made from the header that the owner sends, within limits that the caller states.
+// For recipients that know nothing of a model but its reference.
+#pragma once
+
+#include <tensorpull/consumers/concept.hpp>
+#include <tensorpull/consumers/header_rows.hpp>
+#include <tensorpull/consumers/land.hpp>
+#include <tensorpull/image/arrange.hpp>
+
+#include <algorithm>
+#include <concepts>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace tensorpull {
+
+/// What an owner may make a recipient allocate. Nothing is allowed that is not said.
+struct new_model_limits {
+  /// of all tensors together
+  std::uint64_t max_bytes = 0;
+  /// of the header, which has the names: what is kept of it takes at most twice that, until finish()
+  std::uint64_t max_header_bytes = 16u << 20;
+  std::uint64_t max_tensors = 1'000'000;
+};
+
+/// What makes the tensors' memory, called once for each tensor in image order. `allocate` gives memory of `bytes` bytes that stays where it
+/// is, or an error; `clear` takes all of it back, since the header that asked for it was damaged on its way or the transfer failed.
+template <class T>
+concept tensor_allocator = requires(T make, const tensor_entry& entry) {
+  { make.allocate(entry) } -> std::same_as<result<std::byte*>>;
+  make.clear();
+};
+
+/// A consumer of one transfer of a whole image (not of a subset: its header does not travel, so nobody knows what it is: schema_mismatch).
+/// The tensors are allocated when the header has arrived and has proved to be the one that the owner described; that is the only allocation
+/// besides what the header itself takes as it arrives, and neither follows from a number that the limits do not cover.
+/// Errors: too_large (above a limit), bad_frame (a header that is none), schema_mismatch (a header that is not the one described),
+/// unsupported_dtype, out_of_memory, what the allocator says; where a tensor is to blame, with its name.
+template <tensor_allocator Allocator>
+class new_model {
+ public:
+  static constexpr bool irrevocable = false;
+
+  new_model(Allocator allocator, const new_model_limits& limits) noexcept : allocator_(std::move(allocator)), limits_(limits) {}
+  new_model(const new_model&) = delete;
+  new_model& operator=(const new_model&) = delete;
+
+  Allocator& allocator() noexcept { return allocator_; }
+  /// After finish(): what was made, in image order, and the metadata that came with it. Valid while this object lives.
+  const image_schema& made() const noexcept { return schema_; }
+
+  std::uint64_t fingerprint() const noexcept { return 0; }
+  const image_schema* schema() const noexcept { return nullptr; }
+
+  result<void> begin(const description& d) noexcept {
+    if (d.data_start < 8) return failure(errc::schema_mismatch);
+    if (d.data_start > limits_.max_header_bytes) return failure(errc::too_large, d.data_start);
+    if (d.image_bytes - d.data_start > limits_.max_bytes) return failure(errc::too_large, d.image_bytes - d.data_start);
+    if (d.tensors > limits_.max_tensors) return failure(errc::too_large, d.tensors);
+    described_ = d;
+    forget(header_type(limits_.max_tensors));
+    checked_ = header_.here();
+    return {};
+  }
+
+  prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
+    if (length == 0 || out.empty()) return {};
+    if (offset >= described_.data_start) return landing_ ? landing_->prepare(offset, length, out) : prepared{};
+    const auto n = static_cast<std::size_t>(std::min({length, described_.data_start - offset, std::uint64_t{sizeof text_}}));
+    out[0] = {text_, n};
+    return {1, n};
+  }
+  /// Allocates while the header arrives, and at its end; never after.
+  result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
+    if (offset >= described_.data_start) return {};
+    try {
+      if (const auto ok = header_.take(bytes); !ok) return ok;
+      return offset + bytes.size() == described_.data_start ? make() : result<void>{};
+    } catch (...) {
+      return failure(errc::out_of_memory, offset);
+    }
+  }
+  result<void> chunk(std::uint64_t, std::uint64_t) noexcept {
+    if (!landing_) checked_ = header_.here();
+    return {};
+  }
+  /// A damaged chunk comes again; what was made from a header in it goes.
+  void rewind(std::uint64_t offset) noexcept {
+    if (offset >= described_.data_start) return;
+    header_.back_to(checked_);
+    release();
+  }
+  result<void> finish(const receipt&) noexcept { return {}; }
+  void abandon(const error&) noexcept { forget(header_type(0)); }
+
+ private:
+  using header_type = detail::header_rows;
+
+  void release() noexcept {
+    landing_.reset();
+    schema_ = {};
+    entries_.clear(), metadata_.clear(), where_.clear();
+    allocator_.clear();
+  }
+  void forget(header_type header) noexcept {
+    release();
+    header_ = std::move(header);
+  }
+
+  result<void> make() {
+    if (!header_.complete()) return failure(errc::bad_frame, described_.data_start);
+    header_.entries(entries_, metadata_);
+    for (std::size_t i = 1; i < entries_.size(); ++i)
+      if (!image_order(entries_[i - 1].type, entries_[i - 1].name, entries_[i].type, entries_[i].name))
+        return failure(errc::bad_frame, described_.data_start, entries_[i].name);
+    const auto schema = arrange(entries_, {}, metadata_);
+    if (!schema) return failure(schema.error());
+    if (schema->fingerprint != described_.fingerprint || schema->header_bytes != described_.data_start || schema->image_bytes != described_.image_bytes)
+      return failure(errc::schema_mismatch);
+    schema_ = *schema;
+    where_.reserve(entries_.size());
+    for (const tensor_entry& entry : entries_) {
+      const auto memory = allocator_.allocate(entry);
+      if (!memory) return failure(memory.error());
+      where_.push_back(reinterpret_cast<std::uintptr_t>(*memory));
+    }
+    landing_.emplace(destination_view{&schema_, nullptr, where_.data()});
+    return landing_->begin(described_);
+  }
+
+  Allocator allocator_;
+  new_model_limits limits_;
+  description described_{};
+  header_type header_{0};
+  header_type::mark checked_{};  // at the end of the last whole chunk
+  std::vector<tensor_entry> entries_;
+  std::vector<metadata_entry> metadata_;
+  std::vector<std::uintptr_t> where_;
+  image_schema schema_{};
+  std::optional<land> landing_;
+  std::byte text_[4096];
+};
+
+}  // namespace tensorpull

@@ -1,0 +1,142 @@
+// The other half of round_trip.py: reads descriptions of state dicts from standard input, publishes them with torch_tensors, pulls each
+// three times, into a file, into a new state dict and in place, and writes what came of it to standard output.
+//
+// Input, repeated, all numbers u64 little-endian, strings and bytes as {length, bytes}: path of the file to write; count of storages, each
+// bytes; count of metadata pairs, each {key, value}; count of tensors, each {name, torch's name of the dtype, storage, offset in elements,
+// rank, sizes, strides, 1 conjugated | 2 negated}. Output for each: 0; count of tensors of the new state dict, each {name,
+// torch's name of the dtype, rank, sizes, bytes, index of the first tensor with the same memory}; or 2^64-1 and a refusal {code, name}.
+#include <tensorpull/consumers/safetensors_file.hpp>
+#include <tensorpull/pipeline.hpp>
+#include <tensorpull/tensors/torch.hpp>
+#include <tensorpull/tensors/torch_state.hpp>
+#include <tensorpull/transports/loopback.hpp>
+
+#include <ATen/ops/_neg_view.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace {
+
+using namespace tensorpull;
+using net = pipeline<torch_tensors, fixed_bytes<4096>, loopback>;
+
+void must(bool ok, const char* what) {
+  if (ok) return;
+  std::fprintf(stderr, "%s\n", what);
+  std::exit(1);
+}
+template <class T>
+auto& must(result<T>& r, const char* what) {
+  if (!r) std::fprintf(stderr, "%s: %s %s\n", what, to_string(r.error().code).data(), std::string(r.error().name.view()).c_str()), std::exit(1);
+  return *r;
+}
+
+bool try_number(std::uint64_t& n) { return std::fread(&n, 1, sizeof n, stdin) == sizeof n; }
+std::uint64_t number() {
+  std::uint64_t n = 0;
+  must(try_number(n), "short input");
+  return n;
+}
+std::string text(std::uint64_t length) {
+  std::string s(length, '\0');
+  must(std::fread(s.data(), 1, s.size(), stdin) == s.size(), "short input");
+  return s;
+}
+std::string text() { return text(number()); }
+void put(std::uint64_t n) { std::fwrite(&n, sizeof n, 1, stdout); }
+void put(std::string_view s) {
+  put(std::uint64_t{s.size()});
+  std::fwrite(s.data(), 1, s.size(), stdout);
+}
+
+at::ScalarType type_named(const std::string& name) {
+  for (int i = 0; i < static_cast<int>(at::ScalarType::NumOptions); ++i)
+    if (name == c10::toString(static_cast<at::ScalarType>(i))) return static_cast<at::ScalarType>(i);
+  must(false, name.c_str());
+  return {};
+}
+std::vector<std::int64_t> numbers(std::uint64_t count) {
+  std::vector<std::int64_t> list(count);
+  for (auto& n : list) n = static_cast<std::int64_t>(number());
+  return list;
+}
+
+void answer(const std::string& path) {
+  std::vector<std::string> storages(number());
+  for (auto& storage : storages) storage = text();
+  std::vector<std::string> strings(2 * number());
+  for (auto& s : strings) s = text();
+  std::vector<metadata_entry> metadata;
+  for (std::size_t i = 0; i < strings.size(); i += 2) metadata.push_back({strings[i], strings[i + 1]});
+
+  std::vector<std::pair<std::string, at::Tensor>> dict, blank;
+  std::map<const void*, at::Tensor> blanks;
+  for (std::uint64_t left = number(); left > 0; --left) {
+    const std::string name = text();
+    const auto type = type_named(text());
+    std::string& storage = storages.at(number());
+    const std::uint64_t offset = number(), rank = number();
+    const auto sizes = numbers(rank), strides = numbers(rank);
+    const std::uint64_t lazy = number();
+    at::Tensor t = at::from_blob(storage.data() + offset * c10::elementSize(type), sizes, strides, at::TensorOptions().dtype(type));
+    if (lazy & 1) t = t.conj();
+    if (lazy & 2) t = at::_neg_view(t);
+    dict.emplace_back(name, t);
+    at::Tensor& empty = blanks[t.numel() == 0 ? static_cast<const void*>(&left + left) : t.data_ptr()];  // tied here where tied there
+    if (!empty.defined() || empty.sizes() != t.sizes() || empty.scalar_type() != type || !t.is_contiguous()) empty = at::empty(sizes, at::TensorOptions().dtype(type));
+    blank.emplace_back(name, empty);
+  }
+
+  const auto model = torch_model::make(dict, metadata);
+  if (!model) {
+    put(~std::uint64_t{0});
+    put(to_string(model.error().code));
+    put(model.error().name.view());
+    return;
+  }
+  const auto owner = std::make_unique<net::downloader>();
+  auto published = owner->add_tensors(*model);
+  const reference& ref = must(published, "publication");
+
+  auto file = safetensors_file::create(path, {.fsync = false});
+  must(net::pull(*owner, ref, must(file, "file")).has_value(), "pull into a file");
+  put(std::uint64_t{0});
+
+  new_state_dict made({.max_bytes = 64u << 20});
+  must(net::pull(*owner, ref, made).has_value(), "pull into a new state dict");
+  const auto state = made.state();
+  must(state.has_value(), "state dict");
+  put(std::uint64_t{state->size()});
+  std::map<const void*, std::uint64_t> first;
+  std::uint64_t index = 0;
+  for (const auto& [name, t] : *state) {
+    put(name);
+    put(c10::toString(t.scalar_type()));
+    put(static_cast<std::uint64_t>(t.dim()));
+    for (const std::int64_t n : t.sizes()) put(static_cast<std::uint64_t>(n));
+    put(std::string_view(static_cast<const char*>(t.data_ptr()), t.nbytes()));
+    put(t.numel() == 0 ? index : first.emplace(t.data_ptr(), index).first->second);
+    ++index;
+  }
+
+  auto landing = torch_model::make_writable(blank);
+  if (!landing || landing->schema().fingerprint != model->schema().fingerprint) return put(std::uint64_t{0});  // a tie of strided tensors
+  must(net::download_tensors(*owner, ref, must(landing, "landing")).has_value(), "pull in place");
+  put(std::uint64_t{1});
+  for (const auto& [name, t] : blank) put(std::string_view(static_cast<const char*>(t.data_ptr()), t.nbytes()));
+}
+
+}  // namespace
+
+int main() {
+  std::uint64_t length = 0;
+  while (try_number(length)) {
+    answer(text(length));
+    std::fflush(stdout);
+  }
+}
