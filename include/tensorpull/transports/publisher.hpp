@@ -130,9 +130,9 @@ class publisher {
     const system_entropy random;
     std::uint64_t version = 0;
     if constexpr (Parts::integrity::whole) {
-      const auto digest = image_version<typename Parts::owner_hash>(image);
-      if (!digest) return failure(digest.error());
-      version = *digest;
+      const auto computed = image_version<typename Parts::owner_hash>(image);
+      if (!computed) return failure(computed.error());
+      version = *computed;
     } else while (version == 0) version = random();
     ref_id id = options.id;
     while (!id) id = {random(), random()};
