@@ -76,7 +76,9 @@ class ResumedFile : public testing::Test {
     return {bytes.begin(), bytes.end()};
   }
   std::size_t entries() const { return static_cast<std::size_t>(std::distance(fs::directory_iterator(directory), fs::directory_iterator())); }
-  void overwrite(std::uint64_t at, char c) const { std::fstream(part, std::ios::binary | std::ios::in | std::ios::out).seekp(static_cast<std::streamoff>(at)) << c; }
+  void overwrite(std::uint64_t at, char c) const {
+    std::fstream(part, std::ios::binary | std::ios::in | std::ios::out).seekp(static_cast<std::streamoff>(at)) << c;
+  }
   /// Leaves a part of about a half.
   std::uint64_t half() const {
     const auto first = pull(source, 60);

@@ -27,9 +27,12 @@ __extension__ typedef unsigned __int128 wide;
 /// A file without a place on a disk, made anew for each content.
 class memory_file {
  public:
-  memory_file() : file_(::memfd_create("fuzz", MFD_CLOEXEC)), path_("/proc/self/fd/" + std::to_string(file_.get())) { require(static_cast<bool>(file_), "a file in memory can be made"); }
+  memory_file() : file_(::memfd_create("fuzz", MFD_CLOEXEC)), path_("/proc/self/fd/" + std::to_string(file_.get())) {
+    require(static_cast<bool>(file_), "a file in memory can be made");
+  }
   tp::result<tp::safetensors_image> open_with(std::string_view content) const {
-    require(::ftruncate(file_.get(), 0) == 0 && tp::detail::write_all(file_.get(), 0, std::as_bytes(std::span(content))) == 0, "a file in memory can be written");
+    const bool written = ::ftruncate(file_.get(), 0) == 0 && tp::detail::write_all(file_.get(), 0, std::as_bytes(std::span(content))) == 0;
+    require(written, "a file in memory can be written");
     return tp::safetensors_image::open(path_);
   }
   void shrink_to(std::size_t n) const { require(::ftruncate(file_.get(), static_cast<off_t>(n)) == 0, "a file in memory can be cut"); }
@@ -145,16 +148,19 @@ std::string bytes_of(const tp::safetensors_image& image, std::size_t slice_bytes
 
 void check_image(const tp::safetensors_image& image, const opinion& expected, const std::string& data) {
   const tp::image_schema& schema = image.schema();
-  require(schema.tensor_count == expected.tensors.size() && schema.metadata_count == expected.metadata.size(), "every tensor is published, and all metadata");
+  require(schema.tensor_count == expected.tensors.size() && schema.metadata_count == expected.metadata.size(),
+          "every tensor is published, and all metadata");
   std::size_t room = 512, at = 0;
   const std::string bytes = bytes_of(image, 509);
   require(bytes.size() == schema.image_bytes && schema.data_bytes() == data.size(), "an image has the data's length");
   for (const tp::tensor_entry& e : schema.entries()) {
     const auto found = expected.tensors.find(std::string(e.name));
-    require(found != expected.tensors.end() && tp::to_string(e.type) == found->second.type && std::ranges::equal(e.extents(), found->second.shape), "a tensor is as described");
+    require(found != expected.tensors.end(), "a tensor has its name");
+    const tensor& t = found->second;
+    require(tp::to_string(e.type) == t.type && std::ranges::equal(e.extents(), t.shape), "a tensor is as described");
     const std::string here = bytes.substr(static_cast<std::size_t>(schema.header_bytes + e.begin), static_cast<std::size_t>(e.size_bytes()));
-    require(here == data.substr(static_cast<std::size_t>(found->second.begin), here.size()) && here.size() == found->second.end - found->second.begin, "a tensor has its bytes");
-    require(image.file_offset(at++) + data.size() == image.file().size() + found->second.begin, "a tensor lies where it was found");
+    require(here.size() == t.end - t.begin && here == data.substr(static_cast<std::size_t>(t.begin), here.size()), "a tensor has its bytes");
+    require(image.file_offset(at++) + data.size() == image.file().size() + t.begin, "a tensor lies where it was found");
     room += 64 + 8 * e.rank + e.name.size();
   }
   for (const tp::metadata_entry& pair : schema.pairs()) {
@@ -193,7 +199,8 @@ unsigned files(input given) {
   check_image(*image, *expected, data);
   const std::string bytes = bytes_of(*image, 64);
   const auto second = again.open_with(bytes);
-  require(second && second->schema().fingerprint == image->schema().fingerprint && bytes_of(*second, 1000) == bytes, "what was published is a file of the same tensors");
+  require(second && second->schema().fingerprint == image->schema().fingerprint && bytes_of(*second, 1000) == bytes,
+          "what was published is a file of the same tensors");
   if (!data.empty()) {
     file.shrink_to(content.size() - 1);
     const std::string part = bytes_of(*image, 64);

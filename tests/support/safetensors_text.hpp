@@ -20,7 +20,8 @@ inline std::string safetensors_file_of(std::string_view text, std::string_view d
 }
 
 /// `"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}`
-inline std::string entry(std::string_view name, std::string_view dtype, std::string_view shape, std::uint64_t begin, std::uint64_t end, std::string_view more = {}) {
+inline std::string entry(std::string_view name, std::string_view dtype, std::string_view shape, std::uint64_t begin, std::uint64_t end,
+                         std::string_view more = {}) {
   std::string s = "\"";
   s.append(name).append("\":{\"dtype\":\"").append(dtype).append("\",\"shape\":[").append(shape).append("],\"data_offsets\":[");
   return s.append(std::to_string(begin)).append(",").append(std::to_string(end)).append("]").append(more).append("}");
@@ -43,7 +44,9 @@ class folder_test : public testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(directory); }
 
-  void put(std::string_view content) const { std::ofstream(path, std::ios::binary).write(content.data(), static_cast<std::streamsize>(content.size())); }
+  void put(std::string_view content) const {
+    std::ofstream(path, std::ios::binary).write(content.data(), static_cast<std::streamsize>(content.size()));
+  }
   static std::string text_of(const std::filesystem::path& file) {
     std::ifstream in(file, std::ios::binary);
     return {std::istreambuf_iterator<char>(in), {}};

@@ -91,7 +91,8 @@ TEST_F(PositionedFile, FollowsLinksToRegularFilesAndRefusesAllElse) {
   refused(std::string(5000, 'x'), ENAMETOOLONG);
   fs::create_symlink("loop", directory / "loop");
   refused((directory / "loop").string(), ELOOP);
-  for (const std::string& bad : {std::string(), std::string("a\0b", 3)}) EXPECT_EQ(tp::positioned_file::open(bad).error().code, tp::errc::invalid_argument);
+  for (const std::string& bad : {std::string(), std::string("a\0b", 3)})
+    EXPECT_EQ(tp::positioned_file::open(bad).error().code, tp::errc::invalid_argument);
 }
 
 }  // namespace

@@ -46,14 +46,16 @@ class SafetensorsSource : public folder_test {
   }
   static std::string tensor(const tp::safetensors_image& image, std::string_view name) {
     for (const tp::tensor_entry& e : image.schema().entries())
-      if (e.name == name) return bytes_of(image).substr(static_cast<std::size_t>(image.schema().header_bytes + e.begin), static_cast<std::size_t>(e.size_bytes()));
+      if (e.name == name)
+        return bytes_of(image).substr(static_cast<std::size_t>(image.schema().header_bytes + e.begin), static_cast<std::size_t>(e.size_bytes()));
     return "no such tensor";
   }
 };
 
 TEST_F(SafetensorsSource, PublishesInImageOrderWhateverTheOrderOfTheFile) {
   const auto image = open(safetensors_file_of(
-      "{" + entry("z", "U8", "3", 4, 7) + "," + entry("a", "U8", "4", 0, 4) + "," + entry("w", "F32", "", 7, 11) + ",\"__metadata__\":{\"format\":\"pt\"}}   ", "aaaazzzwwww"));
+      "{" + entry("z", "U8", "3", 4, 7) + "," + entry("a", "U8", "4", 0, 4) + "," + entry("w", "F32", "", 7, 11) +
+      ",\"__metadata__\":{\"format\":\"pt\"}}   ", "aaaazzzwwww"));
   ASSERT_TRUE(image);
   EXPECT_EQ(bytes_of(*image), safetensors_file_of(
       R"({"__metadata__":{"format":"pt"},"w":{"dtype":"F32","shape":[],"data_offsets":[0,4]},"a":{"dtype":"U8","shape":[4],"data_offsets":[4,8]},)"
@@ -63,7 +65,8 @@ TEST_F(SafetensorsSource, PublishesInImageOrderWhateverTheOrderOfTheFile) {
 }
 
 TEST_F(SafetensorsSource, OnlySomeTensorsOfALargerModel) {
-  put(safetensors_file_of("{" + entry("base.w", "U8", "3", 0, 3) + "," + entry("head.w", "U8", "2", 3, 5) + "," + entry("head.b", "U8", "1", 5, 6) + "}", "bbbwwx"));
+  put(safetensors_file_of("{" + entry("base.w", "U8", "3", 0, 3) + "," + entry("head.w", "U8", "2", 3, 5) + "," +
+                          entry("head.b", "U8", "1", 5, 6) + "}", "bbbwwx"));
   const auto head = tp::safetensors_image::open(path, [](std::string_view name) { return name.starts_with("head."); });
   ASSERT_TRUE(head);
   EXPECT_EQ(head->schema().tensor_count, 2u);
@@ -76,7 +79,8 @@ TEST_F(SafetensorsSource, OnlySomeTensorsOfALargerModel) {
 }
 
 TEST_F(SafetensorsSource, S1_LengthsThatWrapAroundAreRefused) {
-  for (const std::uint64_t length : {~std::uint64_t{0} - 7, ~std::uint64_t{0} - 3, ~std::uint64_t{0} - 1, std::uint64_t{1} << 63, std::uint64_t{100'000'001}}) {
+  constexpr std::uint64_t most = ~std::uint64_t{0};
+  for (const std::uint64_t length : {most - 7, most - 3, most - 1, std::uint64_t{1} << 63, std::uint64_t{100'000'001}}) {
     const allocation_watch watch;
     const auto image = open(safetensors_file_of("{}      ", {}, length));
     ASSERT_FALSE(image) << length;
@@ -112,7 +116,8 @@ TEST_F(SafetensorsSource, S2_ALongestHeaderIsReadInAGibibyteAndALongerOneIsNot) 
   const auto verdict = [&] {
     return with_address_space(1u << 30, [&] {
       const auto image = tp::safetensors_image::open(path);
-      return image ? static_cast<int>(image->schema().tensor_count + 10 * image->schema().metadata_count) : 100 + static_cast<int>(image.error().code);
+      if (!image) return 100 + static_cast<int>(image.error().code);
+      return static_cast<int>(image->schema().tensor_count + 10 * image->schema().metadata_count);
     });
   };
   const auto fill = [&](std::string head, std::string_view tail, std::size_t bytes, char with) {
@@ -130,14 +135,17 @@ TEST_F(SafetensorsSource, S2_ALongestHeaderIsReadInAGibibyteAndALongerOneIsNot) 
 }
 
 TEST_F(SafetensorsSource, S3_NestingIsBoundedLikeThatOfTheReferenceLibrary) {
-  const auto nested = [](std::size_t depth, std::string_view open, std::string_view close) { return repeated(open, depth) + "1" + repeated(close, depth); };
+  const auto nested = [](std::size_t depth, std::string_view open, std::string_view close) {
+    return repeated(open, depth) + "1" + repeated(close, depth);
+  };
   // on a stack of its own, small enough that reading by recursion would overflow it
   const auto on_small_stack = [](const std::function<void()>& what) {
     pthread_attr_t small;
     ASSERT_EQ(::pthread_attr_init(&small), 0);
     ASSERT_EQ(::pthread_attr_setstacksize(&small, 256 * 1024), 0);
     pthread_t thread;
-    ASSERT_EQ(::pthread_create(&thread, &small, [](void* f) -> void* { return (*static_cast<const std::function<void()>*>(f))(), nullptr; }, const_cast<std::function<void()>*>(&what)), 0);
+    const auto run = [](void* f) -> void* { return (*static_cast<const std::function<void()>*>(f))(), nullptr; };
+    ASSERT_EQ(::pthread_create(&thread, &small, run, const_cast<std::function<void()>*>(&what)), 0);
     ::pthread_join(thread, nullptr);
     ::pthread_attr_destroy(&small);
   };
@@ -241,8 +249,8 @@ TEST_F(SafetensorsSource, WhatTheSpecificationForbidsAndTheLibraryReads) {
 
 TEST_F(SafetensorsSource, WhatTheLibraryReadsIsRead) {
   const auto with = [&](std::string_view value) { accepted("{" + entry("a", "U8", "1", 0, 1, std::string(",\"x\":").append(value)) + "}", "x"); };
-  for (const std::string_view value : {"null", "true", "false", "-0", "-1", "1.5", "1e308", "0e999999", "1e-999999", "\"\"", "[]", "{}", "[[],{}]", "{\"dtype\":[{\"y\":1,\"z\":\"\\u0000\"}]}",
-                                       "18446744073709551616", "{\"y\":1,\"y\":2}"})
+  for (const std::string_view value : {"null", "true", "false", "-0", "-1", "1.5", "1e308", "0e999999", "1e-999999", "\"\"", "[]", "{}", "[[],{}]",
+                                       "{\"dtype\":[{\"y\":1,\"z\":\"\\u0000\"}]}", "18446744073709551616", "{\"y\":1,\"y\":2}"})
     with(value);
   accepted("{ \n\t\r\"a\" : { \"shape\":[ 1 ] ,\"data_offsets\" :[0 , 1],\"dtype\":\"\\u0055\\u0038\"} }  ", "x");
   accepted("{\"__metadata__\":{},\"\":{\"\\u0064type\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", "x");
@@ -252,24 +260,36 @@ TEST_F(SafetensorsSource, WhatTheLibraryReadsIsRead) {
 }
 
 TEST_F(SafetensorsSource, WhatIsNoHeaderIsRefused) {
-  const auto with = [&](std::string_view value) { refused(errc::bad_file, "{" + entry("a", "U8", "1", 0, 1, std::string(",\"x\":").append(value)) + "}", "x"); };
-  for (const std::string_view value : {"", "1e999", "-1e999", "NaN", "Infinity", "01", "+1", "1.", ".5", "'x'", "tru", "[1,]", "{\"y\"}", "{y:1}", "\"\\q\"", "\"\\u12\"", "\"\\ud800\"",
-                                       "\"\\ude00\"", "\"\\ud800\\u0041\"", "\"\x01\"", "\"\xff\"", "\"\xed\xa0\x80\"", "\"\xc0\x80\"", "/**/1", "1 2", "[", "]", "}", "\"", "\\"})
+  const auto with = [&](std::string_view value) {
+    refused(errc::bad_file, "{" + entry("a", "U8", "1", 0, 1, std::string(",\"x\":").append(value)) + "}", "x");
+  };
+  for (const std::string_view value : {"", "1e999", "-1e999", "NaN", "Infinity", "01", "+1", "1.", ".5", "'x'", "tru", "[1,]", "{\"y\"}", "{y:1}",
+                                       "\"\\q\"", "\"\\u12\"", "\"\\ud800\"", "\"\\ude00\"", "\"\\ud800\\u0041\"", "\"\x01\"", "\"\xff\"", "\"\xed\xa0\x80\"",
+                                       "\"\xc0\x80\"", "/**/1", "1 2", "[", "]", "}", "\"", "\\"})
     with(value);
-  const auto entry_of = [&](std::string_view inside) { refused(errc::bad_file, std::string("{\"a\":{").append(inside).append("}}"), "x"); };
-  for (const std::string_view inside :
-       {"", "\"dtype\":\"U8\",\"shape\":[1]", "\"dtype\":\"U8\",\"data_offsets\":[0,1]", "\"shape\":[1],\"data_offsets\":[0,1]", "\"dtype\":4,\"shape\":[1],\"data_offsets\":[0,1]",
-        "\"dtype\":\"U8\",\"shape\":1,\"data_offsets\":[0,1]", "\"dtype\":\"U8\",\"shape\":null,\"data_offsets\":[0,1]", "\"dtype\":\"U8\",\"shape\":[1.0],\"data_offsets\":[0,1]",
-        "\"dtype\":\"U8\",\"shape\":[-1],\"data_offsets\":[0,1]", "\"dtype\":\"U8\",\"shape\":[-0],\"data_offsets\":[0,0]", "\"dtype\":\"U8\",\"shape\":[1e0],\"data_offsets\":[0,1]",
-        "\"dtype\":\"U8\",\"shape\":[\"1\"],\"data_offsets\":[0,1]", "\"dtype\":\"U8\",\"shape\":[[1]],\"data_offsets\":[0,1]", "\"dtype\":\"U8\",\"shape\":{},\"data_offsets\":[0,1]",
-        "\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0]", "\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1,1]", "\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[]",
-        "\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":{\"0\":0}", "\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,2]", "\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,0]",
-        "\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1],"})
-    entry_of(inside);
+  const auto fields = [&](std::string_view dtype, std::string_view shape, std::string_view offsets, std::string_view behind = {}) {
+    std::string text = "{\"a\":{";
+    if (!dtype.empty()) text.append("\"dtype\":").append(dtype).append(shape.empty() && offsets.empty() ? "" : ",");
+    if (!shape.empty()) text.append("\"shape\":").append(shape).append(offsets.empty() ? "" : ",");
+    if (!offsets.empty()) text.append("\"data_offsets\":").append(offsets);
+    refused(errc::bad_file, text.append(behind).append("}}"), "x");
+  };
+  fields("", "", "");
+  fields("\"U8\"", "[1]", "");
+  fields("\"U8\"", "", "[0,1]");
+  fields("", "[1]", "[0,1]");
+  fields("\"U8\"", "[1]", "[0,1]", ",");
+  fields("4", "[1]", "[0,1]");
+  for (const std::string_view shape : {"1", "null", "[1.0]", "[-1]", "[1e0]", "[\"1\"]", "[[1]]", "{}", "{\"0\":1}", "[true]", "[null]", "[1,]", "\"1\""})
+    fields("\"U8\"", shape, "[0,1]");
+  fields("\"U8\"", "[-0]", "[0,0]");
+  for (const std::string_view offsets : {"[0]", "[]", "[0,1,1]", "{\"0\":0}", "[0,2]", "[1,0]", "[0,1.0]", "[-0,1]", "[[0],1]", "null", "1"})
+    fields("\"U8\"", "[1]", offsets);
   refused(errc::unsupported_dtype, "{" + entry("a", "u8", "1", 0, 1) + "}", "x");
   refused(errc::unsupported_dtype, "{" + entry("a", "", "1", 0, 1) + "}", "x");
-  for (const std::string_view text : {"[]", "null", "1", "\"x\"", "{", "}", "{}}", "{}x", "{}{}", "\xef\xbb\xbf{}", "{\"a\":null}", "{\"a\":1}", "{\"a\":[]}", "{\"__metadata__\":{\"k\":1}}",
-                                      "{\"__metadata__\":{\"k\":null}}", "{\"__metadata__\":[]}", "{\"__metadata__\":{\"k\":{}}}", "{,}", "{\"a\"}", "{}\xff"})
+  for (const std::string_view text : {"[]", "null", "1", "\"x\"", "{", "}", "{}}", "{}x", "{}{}", "\xef\xbb\xbf{}", "{\"a\":null}", "{\"a\":1}", "{\"a\":[]}",
+                                      "{\"__metadata__\":{\"k\":1}}", "{\"__metadata__\":{\"k\":null}}", "{\"__metadata__\":[]}", "{\"__metadata__\":{\"k\":{}}}",
+                                      "{,}", "{\"a\"}", "{}\xff"})
     refused(errc::bad_file, text);
   refused(errc::bad_file, std::string_view("{}\0", 3));
   refused(errc::bad_file, std::string_view("\0{}", 3));
@@ -294,7 +314,8 @@ TEST_F(SafetensorsSource, TheTableIsAllThatOpeningKeeps) {
   for (std::size_t i = 0; i < tensors; ++i) {
     const std::string name = "model.layers." + std::to_string(i) + ".weight";
     names += name;
-    text += (i == 0 ? "" : ",") + entry(name, "F32", "1,1,1,1", 4 * i, 4 * i + 4, ",\"ignored\":[1,2,3,{\"text\":\"" + std::string(100, 't') + "\"}]");
+    const std::string ignored = ",\"ignored\":[1,2,3,{\"text\":\"" + std::string(100, 't') + "\"}]";
+    text += (i == 0 ? "" : ",") + entry(name, "F32", "1,1,1,1", 4 * i, 4 * i + 4, ignored);
   }
   put(safetensors_file_of(text + "}" + std::string(1'000'000, ' '), std::string(4 * tensors, 'x')));
   const allocation_watch watch;

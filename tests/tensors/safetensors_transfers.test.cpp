@@ -60,7 +60,8 @@ class SafetensorsTransfers : public folder_test {
 
 TEST_F(SafetensorsTransfers, AStructPullsFromAFileOfTorchsNames) {
   // as save_file writes a Sequential's state dict with {"format": "pt"}: another order, and names that no member can have
-  const auto image = published("{\"__metadata__\":{\"format\":\"pt\"}," + entry("2.bias", "F32", "2", 24, 32) + "," + entry("2.weight", "F32", "2,3", 0, 24) + "}", floats(1, 6) + floats(70, 2));
+  const std::string tensors = entry("2.bias", "F32", "2", 24, 32) + "," + entry("2.weight", "F32", "2,3", 0, 24);
+  const auto image = published("{\"__metadata__\":{\"format\":\"pt\"}," + tensors + "}", floats(1, 6) + floats(70, 2));
   using model = tp::renamed<classifier, tp::from_to{"output", "2"}>;
   using device = tp::pipeline<tp::raw_tensors<model>, tp::fixed_bytes<16>, tp::loopback>;
   const auto owner = std::make_unique<net::downloader>();
@@ -75,8 +76,8 @@ TEST_F(SafetensorsTransfers, AStructPullsFromAFileOfTorchsNames) {
 }
 
 TEST_F(SafetensorsTransfers, AHeadIsPulledFromALargerFileEitherWay) {
-  put(safetensors_file_of("{" + entry("backbone.w", "F32", "100", 0, 400) + "," + entry("output.weight", "F32", "2,3", 400, 424) + "," + entry("output.bias", "F32", "2", 424, 432) + "}",
-                          floats(500, 100) + floats(1, 6) + floats(70, 2)));
+  put(safetensors_file_of("{" + entry("backbone.w", "F32", "100", 0, 400) + "," + entry("output.weight", "F32", "2,3", 400, 424) + "," +
+                          entry("output.bias", "F32", "2", 424, 432) + "}", floats(500, 100) + floats(1, 6) + floats(70, 2)));
   using device = tp::pipeline<tp::raw_tensors<classifier>, tp::fixed_bytes<16>, tp::loopback>;
   const auto owner = std::make_unique<net::downloader>();
   const auto whole = tp::safetensors_image::open(path);
@@ -148,7 +149,8 @@ TEST_F(SafetensorsTransfers, AFileThatIsWrittenToIsADigestThatDiffers) {
 
 TEST_F(SafetensorsTransfers, S10_NamesOfTensorsAreNoNamesOfFiles) {
   const auto owner = std::make_unique<net::downloader>();
-  const auto image = published("{" + entry("../../x", "U8", "1", 0, 1) + "," + entry("/etc/x", "U8", "1", 1, 2) + "," + entry("\\u0000", "U8", "1", 2, 3) + "}", "abc");
+  const std::string tensors = entry("../../x", "U8", "1", 0, 1) + "," + entry("/etc/x", "U8", "1", 1, 2) + "," + entry("\\u0000", "U8", "1", 2, 3);
+  const auto image = published("{" + tensors + "}", "abc");
   const auto ref = owner->add_tensors(image);
   ASSERT_TRUE(ref);
   std::filesystem::create_directories(directory / "a" / "b");
@@ -164,7 +166,8 @@ TEST_F(SafetensorsTransfers, S10_NamesOfTensorsAreNoNamesOfFiles) {
 TEST_F(SafetensorsTransfers, AFileLargerThanMemoryIsPublishedAndPulledIntoAnother) {
   using large_net = tp::pipeline<tp::safetensors_tensors, tp::fixed_bytes<2_MiB>, tp::loopback>;
   constexpr std::uint64_t bytes = 256_MiB;
-  put(safetensors_file_of("{" + entry("a", "U8", std::to_string(bytes / 2), bytes / 2, bytes) + "," + entry("b", "F32", std::to_string(bytes / 8), 0, bytes / 2) + "}"));
+  put(safetensors_file_of("{" + entry("a", "U8", std::to_string(bytes / 2), bytes / 2, bytes) + "," +
+                          entry("b", "F32", std::to_string(bytes / 8), 0, bytes / 2) + "}"));
   std::filesystem::resize_file(path, std::filesystem::file_size(path) + bytes);
   std::fstream(path, std::ios::binary | std::ios::in | std::ios::out).seekp(-1, std::ios::end) << 'x';
   const pid_t child = ::fork();

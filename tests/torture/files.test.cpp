@@ -47,7 +47,8 @@ TEST_F(FilesShortOfMemory, Q1_opening_a_file_that_is_valid_or_not) {
     return image ? errc{} : image.error().code;
   };
   const std::string name(300, 'n');
-  const std::string valid = "{\"__metadata__\":{\"" + name + "\":\"" + name + "\"}," + entry(name, "U8", "1,1,1,1,1", 0, 1, ",\"x\":[[[[1.5,\"" + name + "\"]]]]");
+  const std::string valid = "{\"__metadata__\":{\"" + name + "\":\"" + name + "\"}," +
+                            entry(name, "U8", "1,1,1,1,1", 0, 1, ",\"x\":[[[[1.5,\"" + name + "\"]]]]");
   put(safetensors_file_of(valid + "}", "x"));
   fail_each(open, {});
   put(safetensors_file_of(valid + "," + entry(name, "F32", "0", 0, 0) + "}", "x"));
