@@ -65,7 +65,7 @@ class numpy_file {
 
  private:
   struct state {
-    explicit state(positioned_file f) noexcept : file(std::move(f)) {}
+    explicit state(positioned_file f) : file(std::move(f)) {}
 
     result<void> load(std::string_view path, const numpy_file_options& options) {
       std::array<std::byte, 4> start{};
@@ -173,7 +173,7 @@ class numpy_file {
   std::unique_ptr<state> state_;
 };
 
-/// The tensor policy for them, to publish from.
+/// The tensor policy for them, to publish from: a file that was opened for reading has no destination.
 struct numpy_files {
   using is_tensor_policy = void;
   using model_type = numpy_file;
