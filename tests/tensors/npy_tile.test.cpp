@@ -26,7 +26,7 @@ TEST(NpyTile, GivesTheImageOfEachArrayThatSharesIt) {
   // longer than a tile; shorter; with rows of which no two fit
   laid_out a(sample{{3000, 700}, 4, 4, true}), b(sample{{40, 3, 50}, 8, 0, true}), c(sample{{2, 600'000}, 8, 0, true});
   for (const laid_out* array : {&a, &b, &c}) tile.make_room(array->place);
-  for (const std::size_t step : {64 * 1024, 65'533}) {
+  for (const std::size_t step : {std::size_t{65'536}, std::size_t{65'533}}) {
     EXPECT_TRUE(whole(a, tile, step) == a.image);
     EXPECT_TRUE(whole(b, tile, step) == b.image);
     EXPECT_TRUE(whole(c, tile, step) == c.image);
