@@ -1,6 +1,7 @@
 // Arrays as NumPy describes them: a type, a shape, strides in bytes. Decides which of them become tensors without a copy. Needs no Python.
 #pragma once
 
+#include <tensorpull/tensors/concept.hpp>
 #include <tensorpull/tensors/numpy_descr.hpp>
 #include <tensorpull/tensors/tensor_list.hpp>
 
@@ -114,5 +115,7 @@ struct numpy_tensors : tensor_list {
     return {};
   }
 };
+
+static_assert(tensor_policy<numpy_tensors>);
 
 }  // namespace tensorpull

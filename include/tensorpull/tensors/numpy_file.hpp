@@ -5,6 +5,7 @@
 #include <tensorpull/image/dynamic.hpp>
 #include <tensorpull/tensors/npy_header.hpp>
 #include <tensorpull/tensors/npy_reader.hpp>
+#include <tensorpull/tensors/npy_tile.hpp>
 #include <tensorpull/tensors/positioned_file.hpp>
 #include <tensorpull/tensors/zip_directory.hpp>
 
@@ -35,7 +36,7 @@ struct numpy_file_options {
 };
 
 /// An open file whose arrays are the tensors of an image. Holds a descriptor and a table: at most 128 bytes an array
-/// (of up to four dimensions in C's order) and its name.
+/// (of up to four dimensions in C's order) and its name; and 4 MiB where arrays are in Fortran's order.
 /// The file must not change while it is published: a change is seen (io where it became shorter; otherwise recipients' digests differ).
 class numpy_file {
  public:
@@ -64,7 +65,7 @@ class numpy_file {
 
  private:
   struct state {
-    explicit state(positioned_file f) noexcept : file(std::move(f)) {}
+    explicit state(positioned_file f) : file(std::move(f)) {}
 
     result<void> load(std::string_view path, const numpy_file_options& options) {
       std::array<std::byte, 4> start{};
@@ -128,6 +129,7 @@ class numpy_file {
       names.emplace_back(name);
       // in a deque elements stay where they are, so their addresses are the tokens
       const auto* const token = reinterpret_cast<const std::byte*>(&places.emplace_back(place));
+      if (columns) tile.make_room(place);
       views.push_back({names.back(), header->format.type, shape, token, {}, 0, true});
       return {};
     }
@@ -150,12 +152,15 @@ class numpy_file {
 
     static result<void> read(const void* context, std::uintptr_t token, std::uint64_t offset, std::span<std::byte> out) noexcept {
       const auto& place = *reinterpret_cast<const detail::npy_place*>(token);
-      return detail::npy_reader(static_cast<const state*>(context)->file, place).read(offset, out);
+      const auto& self = *static_cast<const state*>(context);
+      if (place.rank != 0) return self.tile.read(self.file, place, offset, out);
+      return detail::npy_reader(self.file, place).read(offset, out);
     }
 
     positioned_file file;
     std::deque<detail::npy_place> places;
     std::deque<std::vector<std::uint64_t>> column_shapes;
+    mutable detail::npy_tile tile;
     // until there is an image, which copies them
     std::deque<std::string> names;
     std::deque<std::vector<std::uint64_t>> shapes;
@@ -168,7 +173,7 @@ class numpy_file {
   std::unique_ptr<state> state_;
 };
 
-/// The tensor policy for them, to publish from.
+/// The tensor policy for them, to publish from: a file that was opened for reading has no destination.
 struct numpy_files {
   using is_tensor_policy = void;
   using model_type = numpy_file;
