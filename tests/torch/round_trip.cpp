@@ -1,5 +1,6 @@
 // The other half of round_trip.py: reads descriptions of state dicts from standard input, publishes them with torch_tensors, pulls each
-// three times, into a file, into a new state dict and in place, and writes what came of it to standard output.
+// three times, into a file, into a new state dict and in place, and writes what came of it to standard output. The file that Python saved
+// of the same dict lies beside (.expected): it is published, too, and has to become the same new state dict.
 //
 // Input, repeated, all numbers u64 little-endian, strings and bytes as {length, bytes}: path of the file to write; count of storages, each
 // bytes; count of metadata pairs, each {key, value}; count of tensors, each {name, torch's name of the dtype, storage, offset in elements,
@@ -7,6 +8,7 @@
 // torch's name of the dtype, rank, sizes, bytes, index of the first tensor with the same memory}; or 2^64-1 and a refusal {code, name}.
 #include <tensorpull/consumers/safetensors_file.hpp>
 #include <tensorpull/pipeline.hpp>
+#include <tensorpull/tensors/safetensors.hpp>
 #include <tensorpull/tensors/torch.hpp>
 #include <tensorpull/tensors/torch_state.hpp>
 #include <tensorpull/transports/loopback.hpp>
@@ -15,6 +17,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <string>
@@ -122,6 +125,20 @@ void answer(const std::string& path) {
     put(std::string_view(static_cast<const char*>(t.data_ptr()), t.nbytes()));
     put(t.numel() == 0 ? index : first.emplace(t.data_ptr(), index).first->second);
     ++index;
+  }
+
+  const auto saved = safetensors_image::open(path + ".expected");
+  must(saved.has_value(), "the file that Python saved");
+  const auto file_owner = std::make_unique<pipeline<safetensors_tensors, fixed_bytes<4096>, loopback>::downloader>();
+  auto file_ref = file_owner->add_tensors(*saved);
+  new_state_dict loaded({.max_bytes = 64u << 20});
+  must(net::pull(*file_owner, must(file_ref, "publication of the file"), loaded).has_value(), "pull of the file");
+  const auto other = loaded.state();
+  must(other && other->size() == state->size(), "the file has other tensors");
+  for (const auto& [name, t] : *state) {
+    const auto same = other->find(name);
+    must(same != other->end() && same->second.scalar_type() == t.scalar_type() && same->second.sizes() == t.sizes() &&
+             (t.nbytes() == 0 || std::memcmp(same->second.data_ptr(), t.data_ptr(), t.nbytes()) == 0), "a tensor of the file differs");
   }
 
   auto landing = torch_model::make_writable(blank);

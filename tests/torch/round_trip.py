@@ -5,6 +5,7 @@ Usage: round_trip.py DRIVER [--count N] [--seed S]
 DRIVER is the program built from round_trip.cpp. Needs torch, numpy and safetensors (0.8). For each generated dict:
  - the image is, byte for byte, what safetensors.torch writes for it (save; save_model where tensors are tied);
  - the file that arrives is loaded by safetensors.torch with equal tensors;
+ - the file that safetensors.torch saved becomes, published and pulled, the same new state dict;
  - a new state dict, and tensors that were landed in, are equal, tied as the original.
 Exit status 0 when all hold. A failure prints the case and the seed.
 """
@@ -149,16 +150,20 @@ def parts(image):
     return json.loads(image[8 : 8 + n]), image[8 + n :]
 
 
-def check(tensors, metadata, tied, path, answer):
+def save_expected(tensors, metadata, tied, path):
     plain = {name: t.resolve_conj().resolve_neg().contiguous().clone() for name, t in tensors.items()}
-    if answer.number() != 0:
-        raise AssertionError(f"refused: {answer.text().decode()}, {answer.text().decode()!r}")
-    with open(path, "rb") as f:
-        image = f.read()
     if tied:
         save_model(Model(tensors), path + ".expected", dict(metadata) or None)
     else:
         save_file(plain, path + ".expected", metadata or None)
+    return plain
+
+
+def check(tensors, plain, tied, path, answer):
+    if answer.number() != 0:
+        raise AssertionError(f"refused: {answer.text().decode()}, {answer.text().decode()!r}")
+    with open(path, "rb") as f:
+        image = f.read()
     with open(path + ".expected", "rb") as f:
         expected = f.read()
     if len(parts(expected)[0].get("__metadata__", {})) < 2:
@@ -204,9 +209,10 @@ def main():
             rng = random.Random(options.seed * 1000003 + index)
             tensors, metadata, tied = case(rng, index)
             try:
+                plain = save_expected(tensors, metadata, tied, path)
                 driver.stdin.write(describe(path, tensors, metadata))
                 driver.stdin.flush()
-                landed += check(tensors, metadata, tied, path, answer)
+                landed += check(tensors, plain, tied, path, answer)
             except (AssertionError, SystemExit, OSError) as e:
                 print(f"case {index} of seed {options.seed}: {e}", file=sys.stderr)
                 return 1

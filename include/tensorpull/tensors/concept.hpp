@@ -12,17 +12,18 @@ namespace tensorpull {
 ///  2. `T::model_type`: what add_tensors takes and download_tensors fills: the tensors themselves, or an object made of views of them;
 ///  3. `T::is_static`: whether the schema is a constant; then `T::schema()` gives it;
 ///  4. `T::source(model)`: the image of what is there, for reading; borrows the model, which outlives the view;
-///  5. `T::destination(model)`: the image to land in; called when a pull begins, so it can prepare the model for being overwritten. Its
+///  5. `T::destination(model)`, unless models are only read: the image to land in; called when a pull begins, so that it can prepare for that. Its
 ///     tensors are contiguous in C order and do not overlap. A model that cannot be landed in gives a schema that no owner has.
 ///  6. optionally `T::landed(model)`: what is left to do when a pull into destination(model) has ended well; cannot fail.
 /// None throws or allocates: what can fail, fails when the model is made (dynamic_image::make), with a tensor's name.
 template <class T>
-concept tensor_policy = requires(const typename T::model_type& from, typename T::model_type& to) {
+concept tensor_policy = requires(const typename T::model_type& from) {
   typename T::is_tensor_policy;
   { T::is_static } -> std::convertible_to<bool>;
   { T::source(from) } noexcept -> std::same_as<source_view>;
+} && (!requires(typename T::model_type& to) { T::destination(to); } || requires(typename T::model_type& to) {
   { T::destination(to) } noexcept -> std::same_as<destination_view>;
-};
+});
 
 namespace detail {
 template <class Tensors>

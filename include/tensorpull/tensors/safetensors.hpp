@@ -1,6 +1,7 @@
 // Tensors in a safetensors file: the policy that publishes them. What writes such a file is consumers/safetensors_file.hpp.
 #pragma once
 
+#include <tensorpull/tensors/concept.hpp>
 #include <tensorpull/tensors/safetensors_image.hpp>
 
 namespace tensorpull {
@@ -14,5 +15,7 @@ struct safetensors_tensors {
   static const image_schema& schema(const model_type& model) noexcept { return model.schema(); }
   static source_view source(const model_type& model) noexcept { return model.source(); }
 };
+
+static_assert(tensor_policy<safetensors_tensors>);
 
 }  // namespace tensorpull
