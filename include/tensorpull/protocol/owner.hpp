@@ -94,15 +94,15 @@ class owner : public publication_table<Lock> {
       return;
     }
     const auto number = static_cast<std::uint32_t>(slot - slots_.data());
-    const auto digest = subsets_.of(slot->image, number, slot->generation, *found, ranges.first(m.names.size()), book_.now_ms);
-    if (!digest) {
-      answer.status = digest.error().code == errc::busy ? status::busy : status::withdrawn;
+    const auto of_subset = subsets_.of(slot->image, number, slot->generation, *found, ranges.first(m.names.size()), book_.now_ms);
+    if (!of_subset) {
+      answer.status = of_subset.error().code == errc::busy ? status::busy : status::withdrawn;
       if (answer.status == status::withdrawn) book_.take(*slot);
       return;
     }
     answer.kind = message_kind::located;
     answer.nonce = r->nonce;
-    answer.digest = r->subset_digest = *digest;
+    answer.digest = r->subset_digest = *of_subset;
     answer.fingerprint = found->fingerprint;
     answer.ranges = ranges.first(m.names.size());
     r->subset = true;
@@ -197,12 +197,12 @@ class owner : public publication_table<Lock> {
     const bool last = end == schema.image_bytes || (r.subset && end >= r.subset_end);
     if (last && r.state == recipient_state::acquired) r.state = recipient_state::provisional;
     if (m.chunk_digest == digest_kind::none) return true;
-    result<std::uint64_t> digest = 0;
-    if (m.chunk_digest == digest_kind_of<Hash>) digest = range_digest<Hash>(slot.image, m.offset, out.length);
-    else if (m.chunk_digest == digest_kind_of<ChunkHash>) digest = range_digest<ChunkHash>(slot.image, m.offset, out.length);
+    result<std::uint64_t> computed = 0;
+    if (m.chunk_digest == digest_kind_of<Hash>) computed = range_digest<Hash>(slot.image, m.offset, out.length);
+    else if (m.chunk_digest == digest_kind_of<ChunkHash>) computed = range_digest<ChunkHash>(slot.image, m.offset, out.length);
     else return refuse(out, status::unsupported);
-    if (!digest) return book_.take(slot), refuse(out, status::withdrawn);
-    out.digest = *digest;
+    if (!computed) return book_.take(slot), refuse(out, status::withdrawn);
+    out.digest = *computed;
     return true;
   }
 

@@ -23,11 +23,11 @@ class subset_digests {
       if (e.generation == generation && e.slot == slot && e.chosen == chosen) return e.digest;
     refill(now_ms);
     if (used_ >= per_second) return failure(errc::busy);
-    const auto digest = ranges_digest<Hash>(image, ranges);
-    if (!digest) return digest;
+    const auto made = ranges_digest<Hash>(image, ranges);
+    if (!made) return made;
     if (now_ms != 0) used_ += chosen.bytes;  // who lets no time pass has no budgets
-    entries_[next_++ % std::size(entries_)] = {chosen, *digest, slot, generation};
-    return digest;
+    entries_[next_++ % std::size(entries_)] = {chosen, *made, slot, generation};
+    return made;
   }
 
  private:
