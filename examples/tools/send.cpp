@@ -146,7 +146,6 @@ class sender {
     address_ = reachable_address(choices_.listen, owner.port());
 
     auto hear = [this](const tp::progress_event& e) { heard_.push_back(e); };
-    auto hear_end = [this](const tp::settlement&) { ended_ = true; };
     for (std::size_t i = 0; i < files_.size(); ++i) {
       if (files_[i].file_bytes() > std::uint64_t{1} << 30 && !choices_.json)
         std::fprintf(stderr, "send: reading %s once for its digest (%s)\n", printable(choices_.files[i]).c_str(), bytes_text(files_[i].file_bytes()).c_str());
@@ -154,7 +153,6 @@ class sender {
       if (i < choices_.refs.size()) options.id = choices_.refs[i];
       options.expect.budgets.recipient_idle_ms = choices_.timeout_ms;
       options.expect.progress = hear;
-      options.expect.settled = hear_end;
       const auto ref = owner.add_image(files_[i].source(), options);
       if (!ref) return complain(file_error_text(choices_.files[i], ref.error()), ref.error().code);
       refs_.push_back(*ref);
@@ -168,15 +166,17 @@ class sender {
     const bool over = owner.run([&](const auto&) {
       tell(owner);
       if (const std::uint64_t now = activity(owner); now != seen) seen = now, moved = clock::now();
-      if (ended_) status = failed;
+      look_for_lost_files(owner);
+      if (lost_.size() == files_.size() || (!lost_.empty() && wanted() && all_have_them())) status = failed;
       else if (interrupted_by != 0) status = wanted() ? interrupted_status() : well;
       else if (choices_.idle_ms != 0 && clock::now() - moved > std::chrono::milliseconds(choices_.idle_ms)) status = idle;
       else return all_have_them();
       return true;
     });
     // the last words are still on their way
-    const auto end = clock::now() + std::chrono::seconds(1);
-    if (over && status == well && interrupted_by == 0) owner.run([&](const auto& o) { return o.connections() == 0 || clock::now() > end || interrupted_by != 0; });
+    const auto end = clock::now() + std::chrono::seconds(status == failed ? 10 : 1);
+    if (over && (status == well || status == failed) && interrupted_by == 0)
+      owner.run([&](const auto& o) { return o.connections() == 0 || clock::now() > end || interrupted_by != 0; });
     tell(owner);
     finish(owner, status);
     return status;
@@ -188,7 +188,9 @@ class sender {
   bool wanted() const { return choices_.recipients != 0 || !choices_.expected.empty(); }
   bool all_have_them() const {
     if (!wanted()) return false;
-    for (const tp::reference& ref : refs_) {
+    for (std::size_t i = 0; i < refs_.size(); ++i) {
+      const tp::reference& ref = refs_[i];
+      if (lost_.contains(i)) continue;
       const auto found = have_.find(digits_of(ref.id));
       if (found == have_.end()) return false;
       if (choices_.expected.empty() && found->second.size() < choices_.recipients) return false;
@@ -196,6 +198,15 @@ class sender {
         if (!found->second.contains(tp::recipient_named(name).value)) return false;
     }
     return true;
+  }
+  /// Files that can no longer be read have been withdrawn; the others go on.
+  void look_for_lost_files(net::downloader& owner) {
+    for (std::size_t i = 0; i < refs_.size(); ++i) {
+      if (lost_.contains(i) || !owner.settled(refs_[i])) continue;
+      lost_.insert(i);
+      if (choices_.json) print({{"event", "withdrawn"}, {"file", choices_.files[i]}, {"ref", digits_of(refs_[i].id)}});
+      else std::fprintf(stderr, "send: %s can no longer be read, or not all of it, so it was withdrawn\n", printable(choices_.files[i]).c_str());
+    }
   }
   /// A number that changes whenever something happens.
   std::uint64_t activity(net::downloader& owner) const {
@@ -248,17 +259,17 @@ class sender {
       const std::pair key{i, e.recipient.value};
       if (e.phase == tp::progress_phase::started) began_[key] = clock::now();
       const auto record = owner.recipient_of(refs_[i], e.recipient);
-      const bool unverified = record && record->state == tp::recipient_state::completed_unverified;
+      const bool unverified = e.phase == tp::progress_phase::completed && record && record->state == tp::recipient_state::completed_unverified;
       if (e.phase == tp::progress_phase::completed) have_[digits_of(e.ref)].insert(e.recipient.value), ++completed_;
       const auto began = began_.find(key);
       const double seconds = began == began_.end() ? 0 : std::chrono::duration<double>(clock::now() - began->second).count();
       if (e.phase != tp::progress_phase::started) began_.erase(key);
       const std::uint64_t sent = record ? record->bytes : e.bytes_done;
       if (choices_.json) {
-        json line{{"event", unverified ? "completed_unverified" : to_string(e.phase)}, {"file", choices_.files[i]}, {"ref", digits_of(e.ref)},
+        json line{{"event", unverified ? to_string(record->state) : to_string(e.phase)}, {"file", choices_.files[i]}, {"ref", digits_of(e.ref)},
                   {"recipient", formatted("%016llx", wide(e.recipient.value))}};
         if (const auto found = names_.find(e.recipient.value); found != names_.end()) line["name"] = found->second;
-        if (e.phase != tp::progress_phase::started) line["sent_bytes"] = sent, line["seconds"] = seconds;
+        if (e.phase != tp::progress_phase::started) line["sent_bytes"] = sent;
         if (e.code != errc{}) line["code"] = code_name(e.code);
         print(line);
         continue;
@@ -288,7 +299,6 @@ class sender {
     }
     const char* const how = status == well ? "done" : status == idle ? "idle" : status == failed ? "withdrawn" : "interrupted";
     if (choices_.json) return print({{"event", "ended"}, {"outcome", how}, {"completed", completed_}, {"sent_bytes", sent}});
-    if (status == failed) std::fprintf(stderr, "send: a file changed or can no longer be read, so it was withdrawn\n");
     if (status == idle) std::fprintf(stderr, "send: nobody has taken anything for %s\n", seconds_text(static_cast<double>(choices_.idle_ms) / 1000).c_str());
     std::fprintf(stderr, "send: %s; %s sent\n", completed_ == 0 ? "nobody has pulled a file to its end" : count_text(completed_, "pull").append(" completed").c_str(), bytes_text(sent).c_str());
     const bool under_way = !began_.empty() || (status != well && status != failed);
@@ -308,7 +318,7 @@ class sender {
   std::map<std::pair<std::size_t, std::uint64_t>, clock::time_point> began_;
   std::map<std::string, std::set<std::uint64_t>> have_;
   std::uint64_t completed_ = 0;
-  bool ended_ = false;
+  std::set<std::size_t> lost_;
 };
 
 }  // namespace
