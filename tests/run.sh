@@ -169,7 +169,7 @@ sums() {
 # What the chosen legs need.
 needs() {
   printf '%s\n' g++:g++ cmake:cmake ninja:ninja-build ccache:ccache capnp:capnproto git:git python3:python3 ca-certificates \
-    libboost-dev libcapnp-dev libxxhash-dev libisal-dev zlib1g-dev libgtest-dev libeigen3-dev nlohmann-json3-dev
+    libboost-dev libcapnp-dev libxxhash-dev libisal-dev zlib1g-dev libssl-dev libgtest-dev libeigen3-dev nlohmann-json3-dev
   local leg
   for leg in "${legs[@]}"; do
     case $leg in

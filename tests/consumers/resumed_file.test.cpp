@@ -6,10 +6,12 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -218,6 +220,54 @@ TEST_F(ResumedFile, D2_WhatAKilledProcessHadSavedIsNotFetchedAgain) {
   ASSERT_TRUE(rest.how);
   EXPECT_EQ(rest.how->chunks, (large.schema().image_bytes - saved + 4095) / 4096);
   EXPECT_EQ(content(), large.image_bytes());
+}
+
+TEST_F(ResumedFile, D2_KilledItLosesAtMostOneChunk) {
+  using long_chunks = tp::pipeline<tp::tensor_list, tp::fixed_bytes<1 << 20>, tp::loopback>;
+  model large;
+  large.add("w", tp::dtype::f32, {3 << 20}).ready().fill(6);
+  void* const shared = ::mmap(nullptr, sizeof(std::uint64_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(shared, MAP_FAILED);
+  auto& landed = *static_cast<volatile std::uint64_t*>(shared);
+  std::uint64_t most = 0;
+  for (std::uint64_t enough = 5 << 19; enough < 9 << 19; enough += 77'777) {
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      const auto owner = std::make_unique<long_chunks::downloader>();
+      if (!owner->add_image(large.source(), {.id = name})) ::_exit(1);
+      tp::resume_cursor where;
+      auto file = safetensors_file::create(path, {.fsync = false, .resume = &where});
+      if (!file) ::_exit(1);
+      struct mortal : safetensors_file {
+        mortal(safetensors_file f, volatile std::uint64_t& bytes, std::uint64_t last) noexcept : safetensors_file(std::move(f)), landed(&bytes), enough(last) {}
+        tp::result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
+          const auto done = safetensors_file::commit(offset, bytes);
+          *landed = offset + bytes.size();
+          if (offset + bytes.size() >= enough) ::raise(SIGKILL);
+          return done;
+        }
+        volatile std::uint64_t* landed;
+        std::uint64_t enough;
+      } dies(std::move(*file), landed, enough);
+      (void)long_chunks::pull(*owner, tp::reference{name, 0, 0}, dies, {.cursor = &where});
+      ::_exit(1);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(status));
+    tp::resume_cursor where;
+    {
+      const auto left = safetensors_file::create(path, {.resume = &where});
+      ASSERT_TRUE(left);
+    }
+    ASSERT_GE(landed, where.offset);
+    most = std::max<std::uint64_t>(most, landed - where.offset);
+    fs::remove(part);
+  }
+  ::munmap(shared, sizeof(std::uint64_t));
+  EXPECT_GT(most, 1u << 18) << "it was killed within chunks, too";
+  EXPECT_LE(most, 1u << 20);
 }
 
 TEST_F(ResumedFile, D2_KilledAtAnyTimeItEndsAsTheWholeImage) {

@@ -101,14 +101,14 @@ class safetensors_file {
   }
   result<void> commit(std::uint64_t, std::span<const std::byte> bytes) noexcept {
     filled_ += bytes.size();
-    return filled_ == options_.buffer_bytes ? flush() : result<void>{};
+    // the pull moves the cursor behind a chunk once that is complete, so the first bytes after it keep it, with all that came before
+    const bool moved = options_.resume != nullptr && options_.resume->offset > saved_ && options_.resume->offset - saved_ >= save_bytes_;
+    if (filled_ == options_.buffer_bytes || moved)
+      if (const auto ok = flush(); !ok) return ok;
+    return moved ? save_cursor() : result<void>{};
   }
   /// With `resume`, a chunk is in the file when the cursor moves behind it.
-  result<void> chunk(std::uint64_t, std::uint64_t) noexcept {
-    if (options_.resume == nullptr) return {};
-    if (const auto ok = flush(); !ok) return ok;
-    return written_ - saved_ < save_bytes_ ? result<void>{} : save_cursor();
-  }
+  result<void> chunk(std::uint64_t, std::uint64_t) noexcept { return options_.resume == nullptr ? result<void>{} : flush(); }
   /// The part that is there, as bytes.
   source_view read_back() const noexcept {
     const std::uint64_t size = options_.resume != nullptr && file_.open() ? file_.size() : 0;
@@ -151,7 +151,7 @@ class safetensors_file {
   }
   result<void> save_cursor() noexcept {
     const auto bytes = encode(*options_.resume);
-    saved_ = written_;
+    saved_ = options_.resume->offset;
     return file_.write(total_, bytes);
   }
   /// Keeps the part where the transfer says that it can be gone on with: its cursor is not empty.

@@ -44,12 +44,12 @@ class zip_directory {
     std::vector<std::array<std::uint64_t, 2>> places;  // of the header; index of the member
     for (std::uint64_t at = start_; at != end_;) {
       if (members.size() == most_members) return failure(errc::too_many_tensors, at);
-      auto entry = read_entry(at);
-      if (!entry) return failure(entry.error());
-      if (const auto done = find_data(*entry); !done) return failure(done.error());
-      places.push_back({entry->header, members.size()});
-      members.push_back(std::move(entry->member));
-      at = entry->end;
+      auto found = read_entry(at);
+      if (!found) return failure(found.error());
+      if (const auto done = find_data(*found); !done) return failure(done.error());
+      places.push_back({found->header, members.size()});
+      members.push_back(std::move(found->member));
+      at = found->end;
     }
     std::sort(places.begin(), places.end());
     for (std::size_t i = 0; i < places.size(); ++i) {

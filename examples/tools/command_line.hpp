@@ -1,0 +1,79 @@
+// The command lines of the tools: getopt_long reads them, option_values.hpp their values, each tool says what they mean.
+#pragma once
+
+#include "federated/option_values.hpp"
+
+#include <getopt.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tools {
+
+using federated::option_error;
+using federated::parse_number;
+using federated::parse_path;
+
+/// `--name` and, where `letter` is one, `-l`.
+struct option_form {
+  const char* name;
+  bool has_value;
+  char letter = 0;
+};
+
+/// Gives `set` each option's name and value, in order, and returns what is no option. Prints the help and leaves with 0 for --help;
+/// prints what is wrong and leaves with 2 otherwise. `set` and `check(words)`, which is called at the end, may throw option_error.
+template <class Set, class Check>
+std::vector<std::string> read_command_line(int count, char** arguments, const char* tool, const char* help, std::span<const option_form> forms, Set set, Check check) {
+  std::vector<option> rows{{"help", no_argument, nullptr, 0}};
+  std::string letters = "h";
+  for (const option_form& form : forms) {
+    rows.push_back({form.name, form.has_value ? required_argument : no_argument, nullptr, 0});
+    if (form.letter != 0) (letters += form.letter) += form.has_value ? ":" : "";
+  }
+  rows.push_back({nullptr, 0, nullptr, 0});
+  try {
+    for (int row = 0, letter; (letter = ::getopt_long(count, arguments, letters.c_str(), rows.data(), &row)) != -1;) {
+      if (letter == '?') throw option_error("");  // getopt_long has said why
+      for (std::size_t i = 0; letter != 0 && letter != 'h' && i < forms.size(); ++i)
+        if (forms[i].letter == letter) row = static_cast<int>(i) + 1;
+      if (letter == 'h' || row == 0) std::exit(std::fputs(help, stdout) < 0 || std::fflush(stdout) != 0 ? 1 : 0);
+      set(std::string_view(rows[static_cast<std::size_t>(row)].name), std::string_view(optarg == nullptr ? "" : optarg));
+      row = 0;
+    }
+    std::vector<std::string> words(arguments + optind, arguments + count);
+    check(words);
+    return words;
+  } catch (const option_error& wrong) {
+    if (*wrong.what() != '\0') std::fprintf(stderr, "%s: %s\n", tool, wrong.what());
+    std::fprintf(stderr, "'%s --help' lists the options and has an example.\n", tool);
+    std::exit(2);
+  }
+}
+
+/// Seconds, with a fraction or without, as milliseconds; at most a year.
+inline std::uint64_t parse_seconds(std::string_view name, std::string_view text) {
+  double seconds = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  if (code != std::errc{} || end != text.data() + text.size() || !(seconds >= 0.001 && seconds <= 31'536'000))
+    throw option_error(std::string(name) + " wants a number of seconds above 0, as in 30 or 0.5, not '" + std::string(text) + "'");
+  return static_cast<std::uint64_t>(seconds * 1000);
+}
+
+/// Bytes, or so many K, M, G (of 1024; KiB, MiB, GiB are the same).
+inline std::uint64_t parse_size(std::string_view name, std::string_view text, std::uint64_t most) {
+  std::uint64_t value = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
+  const int shift = unit.empty() ? 0 : unit == "K" || unit == "KiB" ? 10 : unit == "M" || unit == "MiB" ? 20 : unit == "G" || unit == "GiB" ? 30 : -1;
+  if (code != std::errc{} || shift < 0 || value == 0 || value > most >> shift)
+    throw option_error(std::string(name) + " wants a size from 1 to " + std::to_string(most >> 20) + "M, as in 65536, 64K or 2M, not '" + std::string(text) + "'");
+  return value << shift;
+}
+
+}  // namespace tools

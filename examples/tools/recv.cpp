@@ -1,0 +1,272 @@
+// recv ADDRESS REF -o FILE: pulls what send publishes into a safetensors file.
+#include "command_line.hpp"
+#include "error_text.hpp"
+#include "interruption.hpp"
+#include "transfer_line.hpp"
+
+#include <tensorpull/consumers/safetensors_file.hpp>
+#include <tensorpull/tensorpull.hpp>
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace tools;
+namespace tp = tensorpull;
+
+constexpr const char* help = R"(usage: recv ADDRESS REF -o FILE [options]
+
+Pulls the model that 'send' publishes under REF at ADDRESS (HOST:PORT, [V6]:PORT) and writes it as a safetensors file. FILE
+appears when it is complete and its digest is that of what was published; until then the bytes are in .FILE.part beside it.
+A lost connection is made again. After Ctrl-C, a kill or a power cut the same command with --resume fetches only what is missing.
+
+  -o, --output FILE    where to write it
+      --resume         go on with what an earlier recv left in .FILE.part, as far as its bytes are right; from the start if there is none
+      --restart        fetch all of it anew, in place of what an earlier recv left
+      --force          replace FILE if it exists
+      --chunk SIZE     bytes that are asked for at a time, 1 to 64M (2M)
+      --timeout SECS   how long a request may take without progress, and a connection to be made (60)
+      --retries N      tries to connect again without progress in between, with growing pauses (8, about a minute)
+      --name NAME      who pulls, as in 'send --expect NAME'
+      --no-digest      do not check the digest of the whole: less work for both ends, no proof, and no --resume
+      --json           the outcome as a JSON object on standard output
+  -h, --help           this text
+
+Example:
+  send model.safetensors                  # prints ADDRESS REF
+  recv 127.0.0.1:40123 5d1f0c...e2 -o copy.safetensors
+
+Status: 0 FILE is complete, 1 the transfer failed, 2 a wrong option, 3 FILE cannot be written, 130 Ctrl-C, 143 SIGTERM.
+)";
+
+constexpr std::uint64_t longest_chunk = tp::default_limits::chunk_cap_bytes;
+using checked = tp::pipeline<tp::tensor_list, tp::bytes_up_to<longest_chunk>, tp::tcp>;
+using unchecked = tp::pipeline<tp::tensor_list, tp::bytes_up_to<longest_chunk>, tp::tcp, tp::unverified>;
+
+constexpr int complete = 0, failed = 1, unwritable = 3;
+
+struct choices {
+  std::string address, output, name, ref_text;
+  tp::ref_id ref{};
+  std::uint64_t chunk = tp::default_chunk_bytes, timeout_ms = 60'000;
+  std::uint32_t retries = 8;
+  bool resume = false, restart = false, force = false, no_digest = false, json = false;
+};
+
+choices read_choices(int count, char** arguments) {
+  choices c;
+  const option_form forms[]{{"output", true, 'o'}, {"resume", false}, {"restart", false}, {"force", false}, {"chunk", true}, {"timeout", true},
+                            {"retries", true},     {"name", true},    {"no-digest", false}, {"json", false}};
+  const auto set = [&](std::string_view name, std::string_view value) {
+    if (name == "output") c.output = parse_path("--output", value);
+    else if (name == "resume") c.resume = true;
+    else if (name == "restart") c.restart = true;
+    else if (name == "force") c.force = true;
+    else if (name == "chunk") c.chunk = parse_size("--chunk", value, longest_chunk);
+    else if (name == "timeout") c.timeout_ms = parse_seconds("--timeout", value);
+    else if (name == "retries") c.retries = parse_number<std::uint32_t>("--retries", value, 0, 1'000'000);
+    else if (name == "name") c.name = value;
+    else if (name == "no-digest") c.no_digest = true;
+    else c.json = true;
+  };
+  const auto check = [&](const std::vector<std::string>& words) {
+    if (words.size() < 2) throw option_error("an address and a reference are wanted, as send prints them");
+    if (words.size() > 2) throw option_error("'" + printable(words[2]) + "' is one word too many: after the address and the reference comes -o FILE");
+    c.address = words[0];
+    if (const auto parsed = tp::parse_address(c.address); !parsed || parsed->host[0] == '\0' || parsed->number == 0)
+      throw option_error("'" + printable(c.address) + "' is no address: HOST:PORT is wanted, as in 127.0.0.1:8002");
+    c.ref_text = words[1];
+    const auto ref = tp::parse_ref_id(c.ref_text);
+    if (!ref || !*ref) throw option_error("'" + printable(c.ref_text) + "' is no reference: 32 hexadecimal digits are wanted, as send prints them");
+    c.ref = *ref;
+    if (c.output.empty()) throw option_error("where to? -o FILE says it");
+    if (c.resume && c.restart) throw option_error("--resume and --restart exclude each other");
+    if (c.resume && c.no_digest) throw option_error("--resume needs the digest: without it nobody knows whether the first part is right");
+  };
+  read_command_line(count, arguments, "recv", help, forms, set, check);
+  return c;
+}
+
+/// The part, where safetensors_file has it.
+std::string part_of(const std::string& output) {
+  const std::size_t slash = output.find_last_of('/') + 1;
+  return output.substr(0, slash) + "." + output.substr(slash, 240) + ".part";
+}
+bool is_there(const std::string& path) {
+  struct stat about {};
+  return ::lstat(path.c_str(), &about) == 0;
+}
+
+/// The command that goes on, as a shell takes it.
+std::string again(const choices& c, const char* how) {
+  std::string text = "recv " + shell_word(c.address) + " " + c.ref_text + " -o " + shell_word(c.output);
+  if (c.force) text += " --force";
+  if (c.chunk != tp::default_chunk_bytes) text += " --chunk " + std::to_string(c.chunk);
+  if (c.timeout_ms != 60'000) text += formatted(" --timeout %g", static_cast<double>(c.timeout_ms) / 1000);
+  if (c.retries != 8) text += " --retries " + std::to_string(c.retries);
+  if (!c.name.empty()) text += " --name " + shell_word(c.name);
+  return text + how;
+}
+
+bool is_about_output(const error& e) { return e.code == errc::disk_full || ((e.code == errc::io || e.code == errc::invalid_argument) && !e.name.empty()); }
+
+std::string output_error(const choices& c, const error& e, std::uint64_t needed) {
+  const std::string name = printable(c.output);
+  if (e.code == errc::invalid_argument) return name + " is not the name of a file";
+  switch (e.system) {
+    case EEXIST: return name + " exists already: --force replaces it";
+    case EISDIR: return name + " is a directory: name a file in it";
+    case ELOOP: return name + " is a symbolic link, which is neither followed nor replaced";
+    case EINVAL: return name + " is no regular file";
+    case EAGAIN: return "another recv is writing " + printable(part_of(c.output));
+    case ENOENT: return "the folder of " + name + " does not exist";
+    case ENOTDIR: return "the folder of " + name + " is none";
+    case EFBIG: return name + " would become larger than files may be here (" + bytes_text(needed) + "): File too large";
+    default: break;
+  }
+  if (e.code == errc::disk_full) return "the disk is full: " + name + " needs " + bytes_text(needed) + " (" + reason_text(e) + ")";
+  return name + " cannot be written: " + reason_text(e);
+}
+
+std::string transfer_error(const choices& c, const error& e) {
+  const std::string at = printable(c.address);
+  switch (e.code) {
+    case errc::connection_failed: return "nobody can be reached at " + at + ": " + reason_text(e);
+    case errc::bad_address: return "the host of " + at + " is not known";
+    case errc::timed_out: return at + " has not answered for " + seconds_text(static_cast<double>(c.timeout_ms) / 1000);
+    case errc::connection_lost: return "the connection to " + at + " was lost, and could not be made again (tried " + count_text(c.retries, "time") + ")";
+    case errc::unknown_reference: return at + " has nothing under " + c.ref_text + " (mistyped, or published anew under another reference)";
+    case errc::withdrawn: return at + " has withdrawn " + c.ref_text + ": its file changed or can no longer be read";
+    case errc::stale_version: return at + " now has another version under " + c.ref_text;
+    case errc::digest_mismatch: return "what came from " + at + " is not what was published (its digest differs); nothing of it was kept";
+    case errc::bad_frame:
+    case errc::too_large:
+    case errc::unexpected_message: return at + " does not speak tensorpull's protocol: " + std::string(to_string(e.code));
+    default: return "the transfer from " + at + " failed: " + reason_text(e);
+  }
+}
+
+/// The file, and a look at what goes into it.
+class observed_file : public tp::safetensors_file {
+ public:
+  observed_file(tp::safetensors_file file, transfer_line& line) noexcept : safetensors_file(std::move(file)), line_(&line) {}
+
+  tp::result<void> begin(const tp::description& d) noexcept {
+    line_->expect(d.image_bytes);
+    return safetensors_file::begin(d);
+  }
+  tp::prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
+    line_->begin(offset);
+    return safetensors_file::prepare(offset, length, out);
+  }
+  tp::result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
+    line_->arrived(bytes.size());
+    return safetensors_file::commit(offset, bytes);
+  }
+
+ private:
+  transfer_line* line_;
+};
+static_assert(tp::consumer<observed_file>);
+
+struct outcome {
+  tp::result<tp::receipt> how = tp::failure(errc::cancelled);
+  std::uint64_t kept = 0;     ///< bytes that can be gone on with
+  bool foreign_part = false;  ///< the part is another version's, and was left alone
+};
+
+outcome pull(const choices& c, transfer_line& line) {
+  outcome done;
+  tp::resume_cursor where;
+  {
+    auto made = tp::safetensors_file::create(c.output, {.overwrite = c.force, .resume = c.no_digest ? nullptr : &where});
+    if (!made) return done.how = tp::failure(made.error()), done;
+    observed_file file(std::move(*made), line);
+    if (c.restart) where = {};
+    where.ref = where ? c.ref : tp::ref_id{};  // a sender that was started anew may have another reference; the version has to be the same
+    const tp::resume_cursor found = where;
+    if (where && !c.json) std::fprintf(stderr, "recv: going on with %s of %s, once they are checked\n", bytes_text(where.offset).c_str(), printable(part_of(c.output)).c_str());
+
+    struct watch {
+      transfer_line* line;
+      bool stop_requested() const noexcept { return line->tick(), interrupted_by != 0; }
+    };
+    const tp::pull_options options{.per_request_timeout = std::chrono::milliseconds(c.timeout_ms), .stop = watch{&line}, .retry = {.retries = c.retries},
+                                   .recipient = c.name.empty() ? tp::recipient_id{} : tp::recipient_named(c.name), .cursor = c.no_digest ? nullptr : &where};
+    const tp::reference ref{c.ref, 0, 0};
+    const tp::bytes_up_to<longest_chunk> cut{c.chunk};
+    done.how = c.no_digest ? unchecked::pull(c.address, ref, file, options, cut) : checked::pull(c.address, ref, file, options, cut);
+    line.clear();
+    done.foreign_part = !done.how && done.how.error().code == errc::stale_version && found;
+    if (done.foreign_part) where = found;  // not ours to throw away
+  }
+  if (!done.how && !done.foreign_part && is_there(part_of(c.output))) done.kept = where.offset;
+  return done;
+}
+
+int report(const choices& c, const outcome& done, const transfer_line& line) {
+  const bool interrupted = !done.how && done.how.error().code == errc::cancelled && interrupted_by != 0;
+  const bool local = !done.how && is_about_output(done.how.error());
+  const int status = done.how ? complete : interrupted ? interrupted_status() : local ? unwritable : failed;
+  std::string message;
+  if (interrupted) message = "interrupted";
+  else if (!done.how) message = local ? output_error(c, done.how.error(), line.total()) : transfer_error(c, done.how.error());
+
+  if (c.json) {
+    nlohmann::ordered_json out{{"file", c.output}, {"outcome", done.how ? to_string(done.how->outcome) : interrupted ? "interrupted" : "failed"}};
+    if (done.how) out["digest"] = done.how->digest == 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(formatted("%016llx", wide(done.how->digest)));
+    else out["code"] = code_name(done.how.error().code), out["message"] = message;
+    out["bytes"] = done.how ? done.how->bytes : done.kept;
+    out["total_bytes"] = done.how ? done.how->bytes : line.total();
+    out["resumed_bytes"] = line.first();
+    out["received_bytes"] = line.received();
+    if (done.how) out["chunks"] = done.how->chunks;
+    out["resumable"] = done.kept != 0;
+    out["seconds"] = line.seconds();
+    std::printf("%s\n", json_text(out).c_str());
+    return std::fflush(stdout) == 0 ? status : unwritable;
+  }
+  const double seconds = line.seconds();
+  if (done.how) {
+    std::printf("%s: %s in %s", printable(c.output).c_str(), bytes_text(done.how->bytes).c_str(), seconds_text(seconds).c_str());
+    if (line.first() != 0) std::printf(", of which %s were there", bytes_text(line.first()).c_str());
+    if (seconds >= 0.5) std::printf(", %s/s", bytes_text(static_cast<double>(line.received()) / seconds).c_str());
+    if (done.how->outcome == tp::outcome::completed) std::printf("; digest %016llx agrees\n", wide(done.how->digest));
+    else std::printf("; not checked\n");
+    return std::fflush(stdout) == 0 ? status : unwritable;
+  }
+  std::fprintf(stderr, "recv: %s\n", message.c_str());
+  if (done.foreign_part) {
+    std::fprintf(stderr, "recv: %s is of another version than what is there now. To fetch that from the start:\n  %s\n", printable(part_of(c.output)).c_str(), again(c, " --restart").c_str());
+  } else if (done.kept != 0) {
+    const std::string of = line.total() != 0 ? " of " + bytes_text(line.total()) : "";
+    std::fprintf(stderr, "recv: %s%s are in %s. To go on:\n  %s\n", bytes_text(done.kept).c_str(), of.c_str(), printable(part_of(c.output)).c_str(), again(c, " --resume").c_str());
+  } else if (interrupted) {
+    std::fprintf(stderr, "recv: nothing was kept%s\n", c.no_digest && line.received() != 0 ? ", since without a digest nothing can be gone on with" : "");
+  }
+  return status;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  const choices c = read_choices(count, arguments);
+  const std::string part = part_of(c.output);
+  if (!c.resume && !c.restart && !c.no_digest && is_there(part) && !(is_there(c.output) && !c.force)) {
+    const char* const text = "an earlier recv left a part of it; --resume goes on with that, --restart begins anew";
+    if (c.json) std::printf("%s\n", json_text({{"file", c.output}, {"outcome", "failed"}, {"code", "io"}, {"message", text}, {"resumable", true}}).c_str());
+    else std::fprintf(stderr, "recv: %s (%s)\n", text, printable(part).c_str());
+    return unwritable;
+  }
+  hear_signals();
+  transfer_line line("recv", printable(c.output.substr(c.output.find_last_of('/') + 1)), !c.json);
+  return report(c, pull(c, line), line);
+}

@@ -1,0 +1,335 @@
+// send FILE...: publishes files of tensors until they have been pulled often enough, or Ctrl-C.
+#include "command_line.hpp"
+#include "error_text.hpp"
+#include "interruption.hpp"
+#include "tensor_file.hpp"
+
+#include <tensorpull/tensorpull.hpp>
+#include <tensorpull/transports/tcp_owner.hpp>
+
+#include <ifaddrs.h>
+#include <net/if.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <map>
+#include <new>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace tools;
+
+constexpr const char* help = R"(usage: send FILE... [options]
+
+Publishes safetensors, npy and npz files, each under a reference of its own, and prints a line for each on standard output: the
+address and the reference, as 'recv' takes them. Serves until Ctrl-C, or until everybody has them. Files are read while they are sent,
+so they may be larger than memory; they must not change meanwhile. Whoever can connect and knows the reference can pull.
+
+      --listen HOST:PORT  where to listen; port 0: any that is free (127.0.0.1:0: this machine only; 0.0.0.0:8002: every network)
+      --recipients N      end when N recipients have each file
+      --expect NAME       end when the recipient that says so ('recv --name NAME') has each file; may be repeated
+      --ref REF           the reference of the first file, the second ...; may be repeated. Recipients of a sender that was ended go on
+                          where they are when it is started again with the same --listen and --ref
+      --timeout SECS      a recipient that takes nothing for so long is given up (600)
+      --idle SECS         end when nobody has taken anything for so long (never)
+      --json              what happens as JSON objects, one on a line, on standard output
+  -h, --help              this text
+
+Example:
+  send model.safetensors --recipients 1
+  send encoder.safetensors head.npz --listen 0.0.0.0:8002
+
+Status: 0 ended as it was to (without a number of recipients: by Ctrl-C), 1 a file cannot be published, or not any more, 2 a wrong
+option, 3 --idle came first, 130 Ctrl-C and 143 SIGTERM before everybody had the files.
+)";
+
+struct room_for_files : tp::default_limits {
+  static constexpr std::size_t references = 256;
+};
+using net = tp::pipeline<tp::tensor_list, tp::bytes_up_to<room_for_files::chunk_cap_bytes>, tp::tcp, room_for_files>;
+using clock = std::chrono::steady_clock;
+
+constexpr int well = 0, failed = 1, idle = 3;
+
+struct choices {
+  std::vector<std::string> files, expected;
+  std::vector<tp::ref_id> refs;
+  std::string listen = "127.0.0.1:0";
+  std::uint32_t recipients = 0;
+  std::uint64_t timeout_ms = 600'000, idle_ms = 0;
+  bool json = false;
+};
+
+choices read_choices(int count, char** arguments) {
+  choices c;
+  const option_form forms[]{{"listen", true}, {"recipients", true}, {"expect", true}, {"ref", true}, {"timeout", true}, {"idle", true}, {"json", false}};
+  const auto set = [&](std::string_view name, std::string_view value) {
+    if (name == "listen") {
+      c.listen = value;
+      if (!tp::parse_address(c.listen)) throw option_error("--listen wants HOST:PORT, as in 0.0.0.0:8002, not '" + printable(value) + "'");
+    } else if (name == "recipients") {
+      c.recipients = parse_number<std::uint32_t>("--recipients", value, 1, 1'000'000);
+    } else if (name == "expect") {
+      if (std::find(c.expected.begin(), c.expected.end(), value) == c.expected.end()) c.expected.emplace_back(value);
+    } else if (name == "ref") {
+      const auto ref = tp::parse_ref_id(value);
+      if (!ref || !*ref) throw option_error("--ref wants 32 hexadecimal digits, not '" + printable(value) + "'");
+      if (std::find(c.refs.begin(), c.refs.end(), *ref) != c.refs.end()) throw option_error("--ref: two files cannot have the same reference");
+      c.refs.push_back(*ref);
+    } else if (name == "timeout") {
+      c.timeout_ms = parse_seconds("--timeout", value);
+    } else if (name == "idle") {
+      c.idle_ms = parse_seconds("--idle", value);
+    } else {
+      c.json = true;
+    }
+  };
+  const auto check = [&](const std::vector<std::string>& words) {
+    if (words.empty()) throw option_error("which file? 'send model.safetensors' publishes it");
+    if (words.size() > room_for_files::references) throw option_error("at most " + std::to_string(room_for_files::references) + " files at a time");
+    if (c.refs.size() > words.size()) throw option_error("there are more references than files");
+    if (c.recipients != 0 && !c.expected.empty()) throw option_error("--recipients and --expect exclude each other");
+  };
+  c.files = read_command_line(count, arguments, "send", help, forms, set, check);
+  return c;
+}
+
+/// An address of this machine that others can reach, where it listens on all of them.
+std::string an_own_address(bool v6) {
+  std::string found;
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) return found;
+  for (const ifaddrs* a = list; a != nullptr && found.empty(); a = a->ifa_next) {
+    char text[NI_MAXHOST];
+    if (a->ifa_addr == nullptr || a->ifa_addr->sa_family != AF_INET || (a->ifa_flags & IFF_LOOPBACK) != 0 || (a->ifa_flags & IFF_UP) == 0) continue;
+    if (::getnameinfo(a->ifa_addr, sizeof(sockaddr_in), text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0) found = text;
+  }
+  ::freeifaddrs(list);
+  return found.empty() ? (v6 ? "[::1]" : "127.0.0.1") : found;
+}
+
+/// What recipients connect to.
+std::string reachable_address(const std::string& listen, std::uint16_t port) {
+  std::string host = listen.substr(0, listen.rfind(':'));
+  if (host.empty() || host == "0.0.0.0" || host == "*" || host == "[::]") host = an_own_address(host == "[::]");
+  return host + ":" + std::to_string(port);
+}
+
+std::string digits_of(const tp::ref_id& id) {
+  const auto digits = tp::to_digits(id);
+  return {digits.data(), digits.size()};
+}
+
+/// One sender: its files, and who has them.
+class sender {
+ public:
+  explicit sender(const choices& c) : choices_(c) {
+    for (const std::string& name : c.expected) names_[tp::recipient_named(name).value] = name;
+  }
+
+  int run() {
+    // every file is read before the first is told of: a wrong one ends it while nobody waits
+    for (const std::string& path : choices_.files) {
+      auto file = tensor_file::open(path);
+      if (!file) return complain(file_error_text(path, file.error()), file.error().code);
+      if (file->format() == "npz" && file->schema().tensor_count == 0) return complain(printable(path) + " is an archive without NumPy arrays", errc::bad_file);
+      files_.push_back(std::move(*file));
+    }
+    auto opened = net::downloader::open({.listen = choices_.listen});
+    if (!opened) return complain("cannot listen on " + printable(choices_.listen) + ": " + reason_text(opened.error()), opened.error().code);
+    net::downloader& owner = *opened;
+    address_ = reachable_address(choices_.listen, owner.port());
+
+    auto hear = [this](const tp::progress_event& e) { heard_.push_back(e); };
+    for (std::size_t i = 0; i < files_.size(); ++i) {
+      if (files_[i].file_bytes() > std::uint64_t{1} << 30 && !choices_.json)
+        std::fprintf(stderr, "send: reading %s once for its digest (%s)\n", printable(choices_.files[i]).c_str(), bytes_text(files_[i].file_bytes()).c_str());
+      tp::publish_options options;
+      if (i < choices_.refs.size()) options.id = choices_.refs[i];
+      options.expect.budgets.recipient_idle_ms = choices_.timeout_ms;
+      options.expect.progress = hear;
+      const auto ref = owner.add_image(files_[i].source(), options);
+      if (!ref) return complain(file_error_text(choices_.files[i], ref.error()), ref.error().code);
+      refs_.push_back(*ref);
+      if (interrupted_by != 0) return interrupted_status();
+    }
+    announce();
+
+    auto moved = clock::now();
+    std::uint64_t seen = activity(owner);
+    int status = well;
+    const bool over = owner.run([&](const auto&) {
+      tell(owner);
+      if (const std::uint64_t now = activity(owner); now != seen) seen = now, moved = clock::now();
+      look_for_lost_files(owner);
+      if (lost_.size() == files_.size() || (!lost_.empty() && wanted() && all_have_them())) status = failed;
+      else if (interrupted_by != 0) status = wanted() ? interrupted_status() : well;
+      else if (choices_.idle_ms != 0 && clock::now() - moved > std::chrono::milliseconds(choices_.idle_ms)) status = idle;
+      else return all_have_them();
+      return true;
+    });
+    // the last words are still on their way
+    const auto end = clock::now() + std::chrono::seconds(status == failed ? 10 : 1);
+    if (over && (status == well || status == failed) && interrupted_by == 0)
+      owner.run([&](const auto& o) { return o.connections() == 0 || clock::now() > end || interrupted_by != 0; });
+    tell(owner);
+    finish(owner, status);
+    return status;
+  }
+
+ private:
+  using json = nlohmann::ordered_json;
+
+  bool wanted() const { return choices_.recipients != 0 || !choices_.expected.empty(); }
+  bool all_have_them() const {
+    if (!wanted()) return false;
+    for (std::size_t i = 0; i < refs_.size(); ++i) {
+      const tp::reference& ref = refs_[i];
+      if (lost_.contains(i)) continue;
+      const auto found = have_.find(digits_of(ref.id));
+      if (found == have_.end()) return false;
+      if (choices_.expected.empty() && found->second.size() < choices_.recipients) return false;
+      for (const std::string& name : choices_.expected)
+        if (!found->second.contains(tp::recipient_named(name).value)) return false;
+    }
+    return true;
+  }
+  /// Files that can no longer be read have been withdrawn; the others go on.
+  void look_for_lost_files(net::downloader& owner) {
+    for (std::size_t i = 0; i < refs_.size(); ++i) {
+      if (lost_.contains(i) || !owner.settled(refs_[i])) continue;
+      lost_.insert(i);
+      if (choices_.json) print({{"event", "withdrawn"}, {"file", choices_.files[i]}, {"ref", digits_of(refs_[i].id)}});
+      else std::fprintf(stderr, "send: %s can no longer be read, or not all of it, so it was withdrawn\n", printable(choices_.files[i]).c_str());
+    }
+  }
+  /// A number that changes whenever something happens.
+  std::uint64_t activity(net::downloader& owner) const {
+    std::uint64_t sum = 0;
+    for (const tp::reference& ref : refs_)
+      if (const auto status = owner.status_of(ref)) sum += status->bytes_sent + status->acquired + status->lost + status->final();
+    return sum;
+  }
+
+  int complain(const std::string& what, errc code) const {
+    if (choices_.json) print({{"event", "failed"}, {"code", code_name(code)}, {"message", what}});
+    else std::fprintf(stderr, "send: %s\n", what.c_str());
+    return failed;
+  }
+  static void print(const json& line) {
+    std::printf("%s\n", json_text(line).c_str());
+    std::fflush(stdout);
+  }
+
+  void announce() const {
+    for (std::size_t i = 0; i < files_.size(); ++i) {
+      const tp::image_schema& schema = files_[i].schema();
+      const std::string ref = digits_of(refs_[i].id);
+      if (choices_.json) {
+        print({{"event", "published"}, {"file", choices_.files[i]}, {"address", address_}, {"ref", ref}, {"bytes", schema.image_bytes}, {"tensors", schema.tensor_count},
+               {"digest", formatted("%016llx", wide(refs_[i].version))}});
+        continue;
+      }
+      std::fprintf(stderr, "send: %s (%s, %s); recv takes it with this line and -o FILE:\n", printable(choices_.files[i]).c_str(),
+                   count_text(schema.tensor_count, "tensor").c_str(), bytes_text(schema.image_bytes).c_str());
+      std::printf("%s %s\n", address_.c_str(), ref.c_str());
+      std::fflush(stdout);
+    }
+    if (!choices_.json) std::fprintf(stderr, "send: serving, Ctrl-C ends it\n");
+  }
+
+  std::string who(tp::recipient_id id) const {
+    const auto found = names_.find(id.value);
+    return found != names_.end() ? printable(found->second) : formatted("recipient %016llx", wide(id.value));
+  }
+  std::size_t file_of(const tp::ref_id& id) const {
+    return static_cast<std::size_t>(std::find_if(refs_.begin(), refs_.end(), [&](const tp::reference& r) { return r.id == id; }) - refs_.begin());
+  }
+
+  /// What has been heard since the last time.
+  void tell(net::downloader& owner) {
+    for (const tp::progress_event& e : std::exchange(heard_, {})) {
+      const std::size_t i = file_of(e.ref);
+      if (i == files_.size() || e.phase == tp::progress_phase::active) continue;
+      const std::pair key{i, e.recipient.value};
+      if (e.phase == tp::progress_phase::started) began_[key] = clock::now();
+      const auto record = owner.recipient_of(refs_[i], e.recipient);
+      const bool unverified = e.phase == tp::progress_phase::completed && record && record->state == tp::recipient_state::completed_unverified;
+      if (e.phase == tp::progress_phase::completed) have_[digits_of(e.ref)].insert(e.recipient.value), ++completed_;
+      const auto began = began_.find(key);
+      const double seconds = began == began_.end() ? 0 : std::chrono::duration<double>(clock::now() - began->second).count();
+      if (e.phase != tp::progress_phase::started) began_.erase(key);
+      const std::uint64_t sent = record ? record->bytes : e.bytes_done;
+      if (choices_.json) {
+        json line{{"event", unverified ? to_string(record->state) : to_string(e.phase)}, {"file", choices_.files[i]}, {"ref", digits_of(e.ref)},
+                  {"recipient", formatted("%016llx", wide(e.recipient.value))}};
+        if (const auto found = names_.find(e.recipient.value); found != names_.end()) line["name"] = found->second;
+        if (e.phase != tp::progress_phase::started) line["sent_bytes"] = sent;
+        if (e.code != errc{}) line["code"] = code_name(e.code);
+        print(line);
+        continue;
+      }
+      const std::string name = who(e.recipient), file = printable(choices_.files[i]);
+      const std::string part = bytes_text(sent) + " of " + bytes_text(files_[i].schema().image_bytes);
+      switch (e.phase) {
+        case tp::progress_phase::started: std::fprintf(stderr, "send: %s pulls %s\n", name.c_str(), file.c_str()); break;
+        case tp::progress_phase::completed:
+          std::fprintf(stderr, "send: %s has %s%s (%s sent%s)\n", name.c_str(), file.c_str(), unverified ? ", unchecked" : "", bytes_text(sent).c_str(),
+                       seconds < 0.5 ? "" : (" in " + seconds_text(seconds)).c_str());
+          break;
+        case tp::progress_phase::aborted: std::fprintf(stderr, "send: %s gave up %s (%s sent)\n", name.c_str(), file.c_str(), part.c_str()); break;
+        default:
+          std::fprintf(stderr, "send: %s %s %s (%s sent)\n", name.c_str(), e.code == errc::timed_out ? "has vanished, without all of" : "got other bytes than those of", file.c_str(),
+                       part.c_str());
+      }
+    }
+  }
+
+  void finish(net::downloader& owner, int status) {
+    std::uint64_t sent = 0;
+    std::string refs;
+    for (std::size_t i = 0; i < refs_.size(); ++i) {
+      if (const auto counts = owner.status_of(refs_[i])) sent += counts->bytes_sent;
+      refs += " --ref " + digits_of(refs_[i].id);
+    }
+    const char* const how = status == well ? "done" : status == idle ? "idle" : status == failed ? "withdrawn" : "interrupted";
+    if (choices_.json) return print({{"event", "ended"}, {"outcome", how}, {"completed", completed_}, {"sent_bytes", sent}});
+    if (status == idle) std::fprintf(stderr, "send: nobody has taken anything for %s\n", seconds_text(static_cast<double>(choices_.idle_ms) / 1000).c_str());
+    std::fprintf(stderr, "send: %s; %s sent\n", completed_ == 0 ? "nobody has pulled a file to its end" : count_text(completed_, "pull").append(" completed").c_str(), bytes_text(sent).c_str());
+    const bool under_way = !began_.empty() || (status != well && status != failed);
+    if (!under_way) return;
+    std::string command = "send";
+    for (const std::string& path : choices_.files) command += " " + shell_word(path);
+    command += " --listen " + shell_word(choices_.listen.substr(0, choices_.listen.rfind(':')) + ":" + std::to_string(owner.port())) + refs;
+    std::fprintf(stderr, "send: recipients that were under way go on when it is started again with\n  %s\n", command.c_str());
+  }
+
+  const choices& choices_;
+  std::vector<tensor_file> files_;
+  std::vector<tp::reference> refs_;
+  std::string address_;
+  std::vector<tp::progress_event> heard_;
+  std::map<std::uint64_t, std::string> names_;
+  std::map<std::pair<std::size_t, std::uint64_t>, clock::time_point> began_;
+  std::map<std::string, std::set<std::uint64_t>> have_;
+  std::uint64_t completed_ = 0;
+  std::set<std::size_t> lost_;
+};
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  const choices c = read_choices(count, arguments);
+  hear_signals();
+  try {
+    return sender(c).run();
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "send: there is not enough memory\n");
+    return failed;
+  }
+}

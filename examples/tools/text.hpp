@@ -1,0 +1,90 @@
+// What people read: sizes, times, and names that may hold anything.
+#pragma once
+
+#include "federated/text.hpp"
+
+#include <tensorpull/image/utf8.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace tools {
+
+using federated::formatted;
+using federated::wide;
+
+/// "1.2 GiB"
+inline std::string bytes_text(double bytes) {
+  constexpr std::array<const char*, 6> units{"bytes", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  std::size_t unit = 0;
+  while (bytes >= 999.5 && unit + 1 < units.size()) bytes /= 1024, ++unit;
+  return formatted(unit == 0 || bytes >= 99.95 ? "%.0f %s" : "%.1f %s", bytes, units[unit]);
+}
+inline std::string bytes_text(std::uint64_t bytes) { return bytes == 1 ? "1 byte" : bytes_text(static_cast<double>(bytes)); }
+
+/// "1:02:03", "2:03"
+inline std::string clock_text(double seconds) {
+  const auto s = static_cast<std::uint64_t>(std::clamp(seconds, 0.0, 3.6e8) + 0.5);
+  return s < 3600 ? formatted("%llu:%02llu", wide(s / 60), wide(s % 60)) : formatted("%llu:%02llu:%02llu", wide(s / 3600), wide(s / 60 % 60), wide(s % 60));
+}
+/// "0.35 s", "12 s", "2:03"
+inline std::string seconds_text(double seconds) { return seconds < 99.5 ? formatted(seconds < 9.95 ? "%.2f s" : "%.0f s", seconds) : clock_text(seconds); }
+
+/// One, or many, of something.
+inline std::string count_text(std::uint64_t n, const char* of) { return std::to_string(n) + " " + of + (n == 1 ? "" : "s"); }
+
+/// Text that does nothing to a terminal: what controls it, turns the direction of writing or cannot be seen, and what is no UTF-8, as \x, \u.
+inline std::string printable(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size();) {
+    const auto lead = static_cast<unsigned char>(text[i]);
+    const std::size_t n = lead < 0x80 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+    const std::string_view one = text.substr(i, n);
+    if (one.size() < n || !tensorpull::is_utf8(one)) {
+      out += formatted("\\x%02x", lead);
+      ++i;
+      continue;
+    }
+    std::uint32_t point = n == 1 ? lead : lead & (0xffu >> (n + 1));
+    for (std::size_t k = 1; k < n; ++k) point = point << 6 | (static_cast<unsigned char>(one[k]) & 0x3fu);
+    const bool unseen = point == 0xad || point == 0x61c || (point >= 0x200b && point <= 0x200f) || (point >= 0x2028 && point <= 0x202e) ||
+                        (point >= 0x2060 && point <= 0x206f) || point == 0xfeff || (point >= 0xfff0 && point <= 0xfffb) || (point >= 0xe0000 && point <= 0xe0fff);
+    if (point == '\n') out += "\\n";
+    else if (point == '\t') out += "\\t";
+    else if (point == '\\') out += "\\\\";
+    else if (point < 0x20 || (point >= 0x7f && point < 0xa0)) out += formatted("\\x%02x", point);
+    else if (unseen) out += formatted("\\u{%x}", point);
+    else out += one;
+    i += n;
+  }
+  return out;
+}
+
+/// A word for a shell, also where it holds anything.
+inline std::string shell_word(std::string_view text) {
+  constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%[]";
+  if (!text.empty() && text.find_first_not_of(plain) == text.npos && text.find_first_of("[]") == text.npos) return std::string(text);
+  std::string out;
+  if (printable(text) == text) {
+    for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    return "'" + out + "'";
+  }
+  for (const char c : text) {
+    const auto octet = static_cast<unsigned char>(c);
+    out += octet < 0x20 || octet >= 0x7f || c == '\'' || c == '\\' ? formatted("\\x%02x", octet) : std::string(1, c);
+  }
+  return "$'" + out + "'";
+}
+
+/// "[128, 784]"
+inline std::string shape_text(std::span<const std::uint64_t> shape) {
+  std::string out = "[";
+  for (const std::uint64_t extent : shape) out += (out.size() > 1 ? ", " : "") + std::to_string(extent);
+  return out + "]";
+}
+
+}  // namespace tools

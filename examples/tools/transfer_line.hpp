@@ -1,0 +1,88 @@
+// How far a download is: a bar with rate and time left on a terminal, a line from time to time where there is none.
+#pragma once
+
+#include "federated/status_line.hpp"
+#include "text.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <string>
+
+namespace tools {
+
+class transfer_line {
+  using clock = std::chrono::steady_clock;
+
+ public:
+  /// `tool`, `name`: what the lines begin with, printable. `lines`: whether there are lines where there is no terminal.
+  transfer_line(const char* tool, std::string name, bool lines) : tool_(tool), name_(std::move(name)), lines_(lines) {}
+
+  /// So much is there in all.
+  void expect(std::uint64_t total) { total_ = total; }
+  /// The first byte that comes is this one; what is before it was there. Later calls change nothing.
+  void begin(std::uint64_t offset) {
+    if (begun_) return;
+    begun_ = true;
+    first_ = bytes_ = offset;
+    began_ = rated_ = moved_ = told_ = clock::now();
+  }
+  void arrived(std::uint64_t bytes) {
+    const auto now = moved_ = clock::now();
+    bytes_ += bytes, unrated_ += bytes;
+    const double passed = std::chrono::duration<double>(now - rated_).count();
+    if (passed < 0.2) return;
+    // the mean of the last three seconds or so
+    const double rate = static_cast<double>(unrated_) / passed, weight = 1 - std::exp(-passed / 3);
+    rate_ = rate_ == 0 ? rate : rate_ + weight * (rate - rate_);
+    rated_ = now, unrated_ = 0;
+  }
+  /// Whenever there is time.
+  void tick() {
+    if (line_.due()) return draw();
+    const auto now = clock::now();
+    if (line_.on_terminal() || !lines_ || !begun_ || now - told_ < std::chrono::seconds(30)) return;
+    told_ = now;
+    std::fprintf(stderr, "%s: %s\n", tool_, figures().c_str());
+  }
+  /// Before anything else is printed.
+  void clear() { line_.clear(); }
+
+  std::uint64_t total() const { return total_; }
+  /// Bytes that were there, and bytes that came.
+  std::uint64_t first() const { return first_; }
+  std::uint64_t received() const { return bytes_ - first_; }
+  double seconds() const { return begun_ ? std::chrono::duration<double>(clock::now() - began_).count() : 0; }
+
+ private:
+  std::string figures() const {
+    const double silent = std::chrono::duration<double>(clock::now() - moved_).count();
+    std::string text = formatted("%3.0f %%  ", 100.0 * static_cast<double>(bytes_) / static_cast<double>(total_)) + bytes_text(bytes_) + " of " + bytes_text(total_);
+    if (silent >= 2 && bytes_ < total_) return text + "  nothing new for " + clock_text(silent);
+    text += "  " + bytes_text(rate_) + "/s";
+    if (bytes_ < total_ && rate_ >= 1) text += "  " + clock_text(static_cast<double>(total_ - bytes_) / rate_) + " left";
+    return text;
+  }
+  void draw() {
+    if (!begun_) return line_.show(name_ + "  waiting for the owner");
+    const std::string text = figures();
+    // the bar takes what the terminal has left, then the name is cut
+    const std::size_t columns = static_cast<std::size_t>(line_.columns()), taken = text.size() + 6;
+    std::size_t room = columns > taken ? columns - taken : 0;
+    const std::string name = name_.size() <= room ? name_ : std::string();
+    room -= name.size();
+    line_.show(name + (room < 6 ? "  " : "  " + federated::bar_text(std::min<std::size_t>(room, 40), bytes_, total_) + " ") + text);
+  }
+
+  const char* tool_;
+  std::string name_;
+  bool lines_;
+  federated::status_line line_;
+  std::uint64_t bytes_ = 0, total_ = 0, first_ = 0, unrated_ = 0;
+  bool begun_ = false;
+  double rate_ = 0;
+  clock::time_point began_{}, rated_{}, moved_{}, told_{};
+};
+
+}  // namespace tools

@@ -1,0 +1,627 @@
+"""The tools send, recv and inspect as people use them: real processes, files, signals, terminals.
+
+usage: tools.py FOLDER_OF_PROGRAMS [CASE]
+"""
+import ctypes
+import errno
+import hashlib
+import io
+import json
+import os
+import pty
+import re
+import resource
+import select
+import shlex
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import zipfile
+from pathlib import Path
+
+MIB = 1 << 20
+BIN = ""
+NO_REF = "5d1f0c0000000000000000000000000a"
+
+
+# Files, written without the libraries that read them.
+
+def safetensors(tensors, metadata=None):
+    """tensors: (name, dtype, shape, bytes) in the order of their bytes."""
+    header, at = {}, 0
+    if metadata:
+        header["__metadata__"] = metadata
+    for name, dtype, shape, data in tensors:
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(data)]}
+        at += len(data)
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text + b"".join(data for *_, data in tensors)
+
+
+def npy(descr, shape, data, fortran=False):
+    text = repr({"descr": descr, "fortran_order": fortran, "shape": tuple(shape)}).encode()
+    text += b" " * (-(len(text) + 11) % 64) + b"\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + data
+
+
+def npz(arrays):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
+        for name, data in arrays.items():
+            archive.writestr(name + ".npy", data)
+    return out.getvalue()
+
+
+def noise(n, seed=1):
+    return hashlib.shake_256(bytes([seed])).digest(n)
+
+
+def parsed(data):
+    """What is in a safetensors file: metadata, and each tensor's dtype, shape and bytes."""
+    length, = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8:8 + length])
+    metadata = header.pop("__metadata__", {})
+    return metadata, {name: (t["dtype"], t["shape"], data[8 + length + t["data_offsets"][0]:8 + length + t["data_offsets"][1]]) for name, t in header.items()}
+
+
+# Programs.
+
+def command(tool, *words):
+    return [os.path.join(BIN, tool), *map(str, words)]
+
+
+def run(tool, *words, status=0, **options):
+    """(standard output, standard error) of a tool that ends by itself, with this status."""
+    done = subprocess.run(command(tool, *words), capture_output=True, text=True, timeout=30, **options)
+    assert done.returncode == status, (done.returncode, done.args, done.stdout, done.stderr)
+    return done.stdout, done.stderr
+
+
+class Sender:
+    """A running send, which has published its files."""
+
+    def __init__(self, *words, **options):
+        self.process = subprocess.Popen(command("send", *words, "--json"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+        self.published = []
+        files = 0
+        for word in map(str, words):
+            if word.startswith("--"):
+                break
+            files += 1
+        for _ in range(files):
+            self.published.append(json.loads(self.process.stdout.readline()))
+        self.address, self.ref = self.published[0]["address"], self.published[0]["ref"]
+        self.port = int(self.address.rpartition(":")[2])
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.communicate()
+
+    def end(self, status=0):
+        """All events, once it has ended."""
+        out, err = self.process.communicate(timeout=20)
+        assert self.process.returncode == status, (self.process.returncode, out, err)
+        return [json.loads(line) for line in out.splitlines()]
+
+
+class SlowPath(threading.Thread):
+    """Lies between recv and send, and lets so many bytes a second through."""
+
+    def __init__(self, port, bytes_a_second):
+        super().__init__(daemon=True)
+        self.to, self.rate, self.forwarded = port, bytes_a_second, 0
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
+        self.start()
+
+    def run(self):
+        while True:
+            down, _ = self.listener.accept()
+            threading.Thread(target=self.serve, args=(down,), daemon=True).start()
+
+    def serve(self, down):
+        try:
+            with down, socket.create_connection(("127.0.0.1", self.to)) as up:
+                up.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
+                while True:
+                    for ready in select.select([down, up], [], [])[0]:
+                        data = ready.recv(16 * 1024)
+                        if not data:
+                            return
+                        (up if ready is down else down).sendall(data)
+                        if ready is up:
+                            self.forwarded += len(data)
+                            time.sleep(len(data) / self.rate)
+        except OSError:
+            return
+
+    def wait_for(self, n):
+        end = time.monotonic() + 20
+        while self.forwarded < n:
+            assert time.monotonic() < end, self.forwarded
+            time.sleep(0.005)
+
+
+def in_terminal(words, columns=100, seconds=20):
+    """What a program writes to a terminal."""
+    child, fd = pty.fork()
+    if child == 0:
+        os.execv(words[0], words)
+    import fcntl
+    import termios
+    fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", 25, columns, 0, 0))
+    out, end = b"", time.monotonic() + seconds
+    while time.monotonic() < end:
+        if not select.select([fd], [], [], 0.2)[0]:
+            continue
+        try:
+            out += os.read(fd, 65536)
+        except OSError as closed:
+            assert closed.errno == errno.EIO
+            break
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), out
+
+
+MODEL = safetensors([("step", "I64", [], noise(8)), ("w", "F32", [512, 2048], noise(4 * MIB, 2)), ("b", "F32", [1000], noise(4000, 3)), ("e", "F32", [0, 7], b"")],
+                    {"format": "pt"})
+CANONICAL = safetensors([("step", "I64", [], noise(8)), ("b", "F32", [1000], noise(4000, 3)), ("e", "F32", [0, 7], b""), ("w", "F32", [512, 2048], noise(4 * MIB, 2))],
+                        {"format": "pt"})
+PART = ".copy.safetensors.part"
+
+
+def write(name, data):
+    Path(name).write_bytes(data)
+    return name
+
+
+def names():
+    return sorted(os.listdir("."))
+
+
+# Cases.
+
+def help_is_complete():
+    for tool, options in {"send": "listen recipients expect ref timeout idle json", "recv": "output resume restart force chunk timeout retries name no-digest json", "inspect": "json"}.items():
+        for word in ("--help", "-h"):
+            out, err = run(tool, word)
+            assert err == "" and out.startswith("usage: " + tool) and "Example:" in out and "Status:" in out
+        assert all("--" + option in out for option in options.split()), out
+        assert max(map(len, out.splitlines())) <= 140
+        out, err = run(tool, "--nonsense", status=2)
+        assert out == "" and "--nonsense" in err and "--help" in err
+    assert "which file" in run("send", status=2)[1] and "which file" in run("inspect", status=2)[1]
+    wrong = {("127.0.0.1", NO_REF): "no address", ("127.0.0.1:0", NO_REF): "no address", (":80", NO_REF): "no address", ("h:1", NO_REF[1:]): "no reference",
+             ("h:1", "0" * 32): "no reference", ("h:1",): "are wanted", ("h:1", NO_REF, "x"): "one word too many"}
+    for words, why in wrong.items():
+        assert why in run("recv", *words, "-o", "x", status=2)[1], words
+    assert "-o" in run("recv", "h:1", NO_REF, status=2)[1]
+    for option in ("--chunk=0", "--chunk=65M", "--chunk=2X", "--chunk=99999999999999999999", "--timeout=0", "--timeout=nan", "--timeout=1h", "--retries=-1", "--output="):
+        assert option.split("=")[0] in run("recv", "h:1", NO_REF, "-o", "x", option, status=2)[1], option
+    assert "exclude" in run("recv", "h:1", NO_REF, "-o", "x", "--resume", "--restart", status=2)[1]
+    assert "digest" in run("recv", "h:1", NO_REF, "-o", "x", "--resume", "--no-digest", status=2)[1]
+
+
+def files_arrive_as_they_are():
+    write("model.safetensors", CANONICAL)
+    write("other.safetensors", MODEL)
+    write("a.npz", npz({"x": npy("<f4", [2, 3], noise(24)), "y/z": npy(">f8", [3], struct.pack(">3d", 1, 2, 3)),
+                        "f": npy("<u2", [2, 3], struct.pack("<6H", *range(6)), True)}))
+    write("one.npy", npy("|u1", [5], b"12345"))
+    with Sender("model.safetensors", "other.safetensors", "a.npz", "one.npy", "--recipients", 2) as sender:
+        assert len({p["ref"] for p in sender.published}) == 4
+        for options in (["--json"], ["--json", "--no-digest", "--chunk", "1000"]):
+            for i, published in enumerate(sender.published):
+                out, _ = run("recv", published["address"], published["ref"], "-o", "copy%d" % i, "--force", *options)
+                done = json.loads(out)
+                assert done["outcome"] == ("completed_unverified" if "--no-digest" in options else "completed"), done
+                assert done["bytes"] == done["received_bytes"] == published["bytes"] == os.path.getsize("copy%d" % i), done
+                assert done["digest"] == (None if "--no-digest" in options else published["digest"]), done
+        events = sender.end()
+    assert [e["event"] for e in events].count("completed") == 4 and [e["event"] for e in events].count("completed_unverified") == 4, events
+    assert events[-1] == {"event": "ended", "outcome": "done", "completed": 8, "sent_bytes": 2 * sum(p["bytes"] for p in sender.published)}, events[-1]
+    assert subprocess.run(["cmp", "model.safetensors", "copy0"]).returncode == 0
+    assert parsed(Path("copy1").read_bytes()) == parsed(MODEL), "re-ordered, and the same tensors"
+    assert parsed(Path("copy2").read_bytes())[1] == {"x": ("F32", [2, 3], noise(24)), "y/z": ("F64", [3], struct.pack("<3d", 1, 2, 3)),
+                                                     "f": ("U16", [2, 3], struct.pack("<6H", 0, 2, 4, 1, 3, 5))}
+    assert parsed(Path("copy3").read_bytes())[1] == {"one": ("U8", [5], b"12345")}
+    assert [name for name in os.listdir(".") if name.startswith(".")] == []
+
+
+def output_is_for_people_and_pipes():
+    write("model.safetensors", CANONICAL)
+    sender = subprocess.Popen(command("send", "model.safetensors", "--expect", "site-1"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    line = sender.stdout.readline()
+    assert re.fullmatch(r"127\.0\.0\.1:\d+ [0-9a-f]{32}\n", line), line
+    out, err = run("recv", *line.split(), "-o", "copy.safetensors")
+    assert err == "" and "4.0 MiB" in out and "agrees" in out, (out, err)
+    out, err = run("recv", *line.split(), "-o", "again.safetensors", "--name", "site-1")
+    out, err = sender.communicate(timeout=10)
+    assert sender.returncode == 0 and out == "", (out, err)
+    assert "site-1 has model.safetensors" in err and "2 pulls completed; 8.0 MiB sent" in err, err
+
+
+def interrupted_and_resumed():
+    write("model.safetensors", CANONICAL)
+    with Sender("model.safetensors") as sender:
+        path = SlowPath(sender.port, 8 * MIB)
+        words = [path.address, sender.ref, "-o", "copy.safetensors", "--chunk", "64K"]
+        recv = subprocess.Popen(command("recv", *words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        path.wait_for(MIB)
+        assert not os.path.exists("copy.safetensors") and os.path.exists(PART)
+        began = time.monotonic()
+        recv.send_signal(signal.SIGINT)
+        out, err = recv.communicate(timeout=10)
+        assert time.monotonic() - began < 1 and recv.returncode == 130 and out == "", (recv.returncode, out, err)
+        assert "interrupted" in err and PART in err and names() == [PART, "model.safetensors"], (err, names())
+        first = path.forwarded
+
+        # without a word about the part it is neither used nor lost
+        before = Path(PART).read_bytes()
+        _, refusal = run("recv", *words, status=3)
+        assert "--resume" in refusal and "--restart" in refusal and Path(PART).read_bytes() == before, refusal
+
+        # the command that it printed, with the program's folder
+        again = shlex.split(err.splitlines()[-1])
+        assert again[0] == "recv" and again[-1] == "--resume", again
+        done = json.loads(run(*again, "--json")[0])
+        assert done["outcome"] == "completed" and done["resumed_bytes"] >= first - 256 * 1024, (done, first)
+        assert done["resumed_bytes"] + done["received_bytes"] == len(CANONICAL), done
+        assert first + done["received_bytes"] <= len(CANONICAL) + 6 * 64 * 1024, "what was on its way, and no more"
+        assert Path("copy.safetensors").read_bytes() == CANONICAL and names() == ["copy.safetensors", "model.safetensors"]
+        run("recv", path.address, sender.ref, "-o", "new.safetensors", "--resume")  # nothing to go on with: from the start
+
+
+def D2_killed_and_resumed():
+    model = write("model.safetensors", safetensors([("w", "U8", [12 * MIB], noise(12 * MIB))]))
+    size = os.path.getsize(model)
+    with Sender(model) as sender:
+        path = SlowPath(sender.port, 16 * MIB)
+        words = [path.address, sender.ref, "-o", "copy.safetensors", "--chunk", "1M", "--json", "--resume"]
+        fetched = resumed = 0
+        for stop in (3 * MIB, 8 * MIB):
+            recv = subprocess.Popen(command("recv", *words), stdout=subprocess.PIPE)
+            path.wait_for(stop)
+            recv.kill()
+            recv.communicate()
+            assert not os.path.exists("copy.safetensors")
+        fetched = path.forwarded
+        done = json.loads(run("recv", *words)[0])
+        assert done["outcome"] == "completed" and done["resumed_bytes"] > 5 * MIB, done
+        # each of the two lost what its last chunk had of bytes, and what was on its way
+        assert fetched + done["received_bytes"] <= size + 2 * (MIB + 512 * 1024), (fetched, done)
+        assert subprocess.run(["cmp", model, "copy.safetensors"]).returncode == 0
+
+
+def the_sender_is_killed_and_started_again():
+    write("model.safetensors", CANONICAL)
+    with Sender("model.safetensors") as first:
+        path = SlowPath(first.port, 8 * MIB)
+        recv = subprocess.Popen(command("recv", path.address, first.ref, "-o", "copy.safetensors", "--chunk", "64K", "--json"), stdout=subprocess.PIPE, text=True)
+        path.wait_for(2 * MIB)
+        first.process.kill()
+        first.process.wait()
+        time.sleep(0.3)
+        with Sender("model.safetensors", "--listen", "127.0.0.1:%d" % first.port, "--ref", first.ref, "--recipients", 1) as second:
+            assert second.published == first.published
+            out, _ = recv.communicate(timeout=20)
+            done = json.loads(out)
+            assert recv.returncode == 0 and done["outcome"] == "completed", done
+            assert done["received_bytes"] == len(CANONICAL), "nothing came twice"
+            ended = second.end()[-1]
+            assert ended["completed"] == 1 and ended["sent_bytes"] < len(CANONICAL) - MIB, ended
+    assert Path("copy.safetensors").read_bytes() == CANONICAL
+
+
+def the_sender_is_interrupted():
+    write("it's a model.safetensors", CANONICAL)
+    sender = subprocess.Popen(command("send", "it's a model.safetensors", "--recipients", "3"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    address, ref = sender.stdout.readline().split()
+    sender.send_signal(signal.SIGINT)
+    out, err = sender.communicate(timeout=10)
+    assert sender.returncode == 130, err
+    assert shlex.split(err.splitlines()[-1]) == ["send", "it's a model.safetensors", "--listen", address, "--ref", ref], err
+    sender = subprocess.Popen(command("send", "it's a model.safetensors"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    sender.stdout.readline()
+    sender.send_signal(signal.SIGTERM)
+    sender.communicate(timeout=10)
+    assert sender.returncode == 0, "how it ends when nobody said how many"
+    out, err = run("send", "it's a model.safetensors", "--idle", "0.2", status=3)
+    assert "nobody" in err, err
+
+
+def nobody_there():
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        closed = "127.0.0.1:%d" % unused.getsockname()[1]
+    _, err = run("recv", closed, NO_REF, "-o", "x", status=1)
+    assert closed in err and "refused" in err and names() == [], (err, names())
+    _, err = run("recv", "no-such-host.invalid:80", NO_REF, "-o", "x", status=1)
+    assert "no-such-host.invalid:80" in err and "not known" in err, err
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        began = time.monotonic()
+        _, err = run("recv", "127.0.0.1:%d" % silent.getsockname()[1], NO_REF, "-o", "x", "--timeout", "0.4", "--retries", "1", status=1)
+        assert "0.40 s" in err and time.monotonic() - began < 5 and names() == [], err
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        def answer():
+            with other.accept()[0] as s:
+                s.recv(1)
+                s.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n\x1b[2J")
+                s.recv(1000)
+        threading.Thread(target=answer, daemon=True).start()
+        _, err = run("recv", "127.0.0.1:%d" % other.getsockname()[1], NO_REF, "-o", "x", status=1)
+        assert "protocol" in err and "\x1b" not in err, err
+    write("model.safetensors", CANONICAL)
+    with Sender("model.safetensors") as sender:
+        out, _ = run("recv", sender.address, NO_REF, "-o", "x", "--json", status=1)
+        assert json.loads(out)["code"] == "unknown_reference", out
+        _, err = run("recv", sender.address, NO_REF, "-o", "x", status=1)
+        assert NO_REF in err and sender.address in err, err
+        path = SlowPath(sender.port, 4 * MIB)
+        recv = subprocess.Popen(command("recv", path.address, sender.ref, "-o", "copy.safetensors", "--retries", "1", "--chunk", "64K"), stderr=subprocess.PIPE, text=True)
+        path.wait_for(MIB)
+    _, err = recv.communicate(timeout=20)
+    assert recv.returncode == 1 and "lost" in err and "--resume" in err and names() == [PART, "model.safetensors"], (err, names())
+
+
+def without_override():
+    """Root may write anywhere; a child without that capability may not."""
+    if os.geteuid() == 0:
+        PR_CAPBSET_DROP, CAP_DAC_OVERRIDE = 24, 1
+        assert ctypes.CDLL(None, use_errno=True).prctl(PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, 0, 0, 0) == 0
+
+
+def D3_outputs_that_cannot_be():
+    write("model.safetensors", CANONICAL)
+    write("exists", b"precious")
+    os.mkdir("folder")
+    os.mkdir("locked")
+    os.symlink("exists", "link")
+    os.mkfifo("pipe")
+    with Sender("model.safetensors") as sender:
+        to = [sender.address, sender.ref, "-o"]
+        for output, word in {"exists": "--force", "folder": "directory", "folder/": "not the name", "link": "symbolic link", "pipe": "no regular file",
+                             "nowhere/x": "does not exist", "exists/x": "is none", "/proc/x": "", "n" * 300: "name too long"}.items():
+            out, err = run("recv", *to, output, status=3)
+            assert out == "" and err.count("\n") == 1 and word.lower() in err.lower() and output in err, (output, err)
+        run("recv", *to, "link", "--force", status=3)
+        os.chmod("locked", 0o555)
+        _, err = run("recv", *to, "locked/x", status=3, preexec_fn=without_override)
+        assert "locked/x cannot be written: Permission denied" in err, err
+        assert Path("exists").read_bytes() == b"precious"
+        assert names() == sorted(["model.safetensors", "exists", "folder", "locked", "link", "pipe"]) and os.listdir("folder") == os.listdir("locked") == []
+        run("recv", *to, "exists", "--force")
+        assert Path("exists").read_bytes() == CANONICAL
+        # two at a time
+        path = SlowPath(sender.port, 4 * MIB)
+        first = subprocess.Popen(command("recv", path.address, sender.ref, "-o", "copy.safetensors", "--chunk", "64K"), stdout=subprocess.DEVNULL)
+        path.wait_for(MIB)
+        for option in ("--resume", "--restart"):
+            _, err = run("recv", *to, "copy.safetensors", option, status=3)
+            assert "another recv" in err, err
+        assert first.wait(timeout=20) == 0 and Path("copy.safetensors").read_bytes() == CANONICAL
+
+
+def D4_parts_that_do_not_fit():
+    write("model.safetensors", CANONICAL)
+    changed = CANONICAL[:-1] + bytes([CANONICAL[-1] ^ 1])
+    write("changed.safetensors", changed)
+    with Sender("model.safetensors", "changed.safetensors") as sender:
+        path = SlowPath(sender.port, 8 * MIB)
+
+        def leave_a_part():
+            recv = subprocess.Popen(command("recv", path.address, sender.ref, "-o", "copy.safetensors", "--chunk", "64K"), stderr=subprocess.DEVNULL)
+            path.wait_for(path.forwarded + 2 * MIB)
+            recv.send_signal(signal.SIGINT)
+            assert recv.wait(timeout=10) == 130 and os.path.exists(PART)
+
+        to = ["-o", "copy.safetensors", "--json"]
+        leave_a_part()
+        with open(PART, "r+b") as part:
+            part.seek(MIB)
+            part.write(b"\0\1\2\3")
+        done = json.loads(run("recv", sender.address, sender.ref, *to, "--resume")[0])
+        assert done["resumed_bytes"] == 0 and Path("copy.safetensors").read_bytes() == CANONICAL, done
+        os.remove("copy.safetensors")
+        # another model under that reference: said, and the part stays
+        leave_a_part()
+        before = Path(PART).read_bytes()
+        other = [sender.published[1]["address"], sender.published[1]["ref"]]
+        out, _ = run("recv", *other, *to, "--resume", status=1)
+        assert json.loads(out)["code"] == "stale_version" and Path(PART).read_bytes() == before, out
+        _, err = run("recv", *other, "-o", "copy.safetensors", "--resume", status=1)
+        assert "--restart" in err.splitlines()[-1], err
+        done = json.loads(run(*shlex.split(err.splitlines()[-1]), "--json")[0])
+        assert done["resumed_bytes"] == 0 and Path("copy.safetensors").read_bytes() == changed, done
+        os.remove("copy.safetensors")
+        leave_a_part()
+    # the same model under a new reference, as from a sender that was started anew without --ref
+    with Sender("model.safetensors") as sender:
+        done = json.loads(run("recv", sender.address, sender.ref, *to, "--resume")[0])
+        assert done["resumed_bytes"] > MIB and Path("copy.safetensors").read_bytes() == CANONICAL, done
+
+
+def D5_no_room():
+    write("model.safetensors", CANONICAL)
+
+    def small_files():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (MIB, MIB))
+
+    with Sender("model.safetensors") as sender:
+        out, err = run("recv", sender.address, sender.ref, "-o", "copy.safetensors", status=3, preexec_fn=small_files)
+        assert out == "" and "copy.safetensors" in err and "4.0 MiB" in err and names() == ["model.safetensors"], (err, names())
+        os.mkdir("small")
+        mounted = os.geteuid() == 0 and subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", "small"], capture_output=True).returncode == 0
+        if mounted:
+            try:
+                _, err = run("recv", sender.address, sender.ref, "-o", "small/copy.safetensors", status=3)
+                assert "disk is full" in err and "4.0 MiB" in err and os.listdir("small") == [], err
+            finally:
+                subprocess.run(["umount", "small"], check=True)
+
+
+def S8_the_published_file_shrinks():
+    write("model.safetensors", CANONICAL)
+    with Sender("model.safetensors") as sender:
+        path = SlowPath(sender.port, 8 * MIB)
+        recv = subprocess.Popen(command("recv", path.address, sender.ref, "-o", "copy.safetensors", "--chunk", "64K"), stderr=subprocess.PIPE, text=True)
+        path.wait_for(MIB)
+        os.truncate("model.safetensors", 1000)
+        _, err = recv.communicate(timeout=20)
+        assert recv.returncode == 1 and "withdrawn" in err and not os.path.exists("copy.safetensors"), err
+        ended = sender.end(status=1)[-1]
+        assert ended["outcome"] == "withdrawn", ended
+
+
+def progress_on_a_terminal():
+    write("model.safetensors", CANONICAL)
+    with Sender("model.safetensors") as sender:
+        for columns in (100, 30):
+            path = SlowPath(sender.port, 6 * MIB)
+            status, out = in_terminal(command("recv", path.address, sender.ref, "-o", "copy%d.safetensors" % columns, "--chunk", "64K"), columns)
+            assert status == 0, out
+            lines = [line.replace(b"\x1b[K", b"").decode() for line in out.split(b"\r")]
+            assert all(len(line.strip("\n")) < columns for line in lines[:-2]), lines
+            drawn = [line for line in lines if "%" in line]
+            assert 5 <= len(drawn) <= 30 and out.count(b"\x1b") == out.count(b"\x1b[K"), lines
+            if columns == 100:
+                assert any(re.search(r"copy100.safetensors  \[#+\.+\]  \d+ %  [\d.]+ MiB of 4.0 MiB  [\d.]+ MiB/s  0:0\d left", line) for line in drawn), drawn
+            assert "agrees" in lines[-2], lines[-2:]
+        path = SlowPath(sender.port, 8 * MIB)
+        _, err = run("recv", path.address, sender.ref, "-o", "quiet.safetensors")
+        assert err == "", "nothing where nobody looks"
+
+
+def inspect_shows_tensors():
+    write("model.safetensors", MODEL)
+    out, err = run("inspect", "model.safetensors")
+    assert err == "" and "4 tensors" in out and "format = pt" in out and re.search(r"w +F32 +\[512, 2048\] +4.0 MiB", out) and "1049577 elements" in out, out
+    found = json.loads(run("inspect", "--json", "model.safetensors")[0])
+    assert found["verdict"] == "accept" and found["format"] == "safetensors" and found["bytes"] == len(MODEL) and found["metadata"] == {"format": "pt"}
+    length, = struct.unpack("<Q", MODEL[:8])
+    header = json.loads(MODEL[8:8 + length])
+    header.pop("__metadata__")
+    assert {t["name"] for t in found["tensors"]} == set(header) and len(found["tensors"]) == 4
+    for t in found["tensors"]:
+        begin, end = header[t["name"]]["data_offsets"]
+        assert t["dtype"] == header[t["name"]]["dtype"] and t["shape"] == header[t["name"]]["shape"] and t["offsets"] == [begin, end], t
+        assert t["sha256"] == hashlib.sha256(MODEL[8 + length + begin:8 + length + end]).hexdigest(), t
+    write("a.npz", npz({"x": npy(">f4", [3], struct.pack(">3f", 1, 2, 3)), "f": npy("<u2", [2, 3], struct.pack("<6H", *range(6)), True)}))
+    found = json.loads(run("inspect", "--json", "a.npz")[0])
+    assert found["format"] == "npz"
+    assert {t["name"]: (t["dtype"], t["shape"], t["sha256"]) for t in found["tensors"]} == {
+        "x": ("F32", [3], hashlib.sha256(struct.pack("<3f", 1, 2, 3)).hexdigest()), "f": ("U16", [2, 3], hashlib.sha256(struct.pack("<6H", 0, 2, 4, 1, 3, 5)).hexdigest())}
+    write("one.npy", npy("|b1", [2], b"\0\1"))
+    out, _ = run("inspect", "--json", "one.npy", "a.npz", "model.safetensors")
+    assert [json.loads(line)["format"] for line in out.splitlines()] == ["npy", "npz", "safetensors"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command("inspect", "model.safetensors"), stdout=full, stderr=subprocess.PIPE)
+        assert done.returncode == 3, done
+
+
+def inspect_rejects_by_name():
+    def header(text, data=b""):
+        text = text.encode() if isinstance(text, str) else text
+        return struct.pack("<Q", len(text)) + text + data
+
+    one = '{"a":{"dtype":"%s","shape":[%s],"data_offsets":[0,%d]}}'
+    wrong = {
+        "bad_file": [b"", b"1234567", header("{}", b"tail"), header("[]"), header('{"a":1}'), header(one % ("U8", "3", 2), b"12"), CANONICAL[:-1], b"\x93NUMPY\x01\x00\x04\x00junk", b"PK\x03\x04" + bytes(100)],
+        "unsupported_dtype": [header(one % ("F128", "1", 16), bytes(16)), npy("<M8[s]", [1], bytes(8)), npz({"o": npy("|O", [1], bytes(8))})],
+        "does_not_fit": [struct.pack("<Q", 2**64 - 8) + b"{}"],
+        "duplicate_name": [header('{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}')],
+    }
+    for code, files in wrong.items():
+        for i, data in enumerate(files):
+            write("wrong", data)
+            out, err = run("inspect", "--json", "wrong", status=1)
+            found = json.loads(out)
+            assert err == "" and found["verdict"] == "reject" and found["code"] == code and found["file"] == "wrong" and "tensors" not in found, (code, i, found)
+            out, err = run("inspect", "wrong", status=1)
+            assert out == "" and code in err and err.count("\n") == 1, err
+            out, err = run("send", "wrong", status=1)
+            assert out == "" and code in err and err.count("\n") == 1, err
+    out, _ = run("inspect", "--json", "nosuch", status=3)
+    assert json.loads(out)["verdict"] == "unreadable" and json.loads(out)["code"] == "io"
+    assert "nosuch" in run("inspect", "nosuch", status=3)[1] and "directory" in run("inspect", ".", status=3)[1]
+    write("good", MODEL)
+    out, err = run("inspect", "good", "wrong", status=1)
+    assert "4 tensors" in out and "wrong" in err
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("data.pkl", b"not an array")
+    write("model.pt", buffer.getvalue())
+    assert "without NumPy arrays" in run("send", "model.pt", status=1)[1]
+
+
+def hostile_names_stay_names():
+    names_ = ["\x1b[2Jcleared", "line\nbreak", "bell\x07", "\u202eright to left", "\u200bunseen", "\x9b31m", "quote\"\\", "../../x", "é ünï 漢字 🙂", "\x7f", "'; rm", ""]
+    write("evil.safetensors", safetensors([(n, "U8", [1], bytes([i])) for i, n in enumerate(names_)], {"k\x1b": "\x1b]0;v\x07"}))
+    status, out = in_terminal(command("inspect", "evil.safetensors"))
+    text = out.decode()
+    assert status == 0 and not re.search("[\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b\u202e]", text) and text.count("\r\n") == text.count("\n") == len(names_) + 5, text
+    assert "é ünï 漢字 🙂" in text and "../../x" in text and "\\x1b[2Jcleared" in text
+    out, _ = run("inspect", "--json", "evil.safetensors")
+    assert sorted(t["name"] for t in json.loads(out)["tensors"]) == sorted(names_) and out.isascii() and not re.search("[\x00-\x09\x0b-\x1f\x7f]", out)
+    # names of files, too
+    name = b"m\x1b[31m\xff '.safetensors"
+    Path(os.fsdecode(name)).write_bytes(CANONICAL)
+    sender = subprocess.Popen(command("send") + [name, b"--recipients", b"1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    line = sender.stdout.readline().split()
+    done = subprocess.run(command("recv") + [*line, b"-o", b"to " + name], capture_output=True)
+    assert done.returncode == 0 and b"\x1b" not in done.stdout + done.stderr and os.path.exists(b"to " + name), done
+    out, err = sender.communicate(timeout=10)
+    assert sender.returncode == 0 and b"\x1b" not in out + err and b"\\x1b" in err, err
+    # what is printed to be run again is a word of bash for it
+    done = subprocess.run(command("send") + [name, b"--idle", b"0.1"], capture_output=True)
+    told = done.stderr.splitlines()[-1].strip()
+    listed = subprocess.run(["bash", "-c", b"printf '%s\\0' " + told], capture_output=True).stdout.split(b"\0")
+    assert b"\x1b" not in done.stderr and listed[1] == name, (told, listed)
+
+
+def inspect_of_a_file_larger_than_its_memory():
+    size = 200 * MIB
+    text = b'{"w":{"dtype":"U8","shape":[%d],"data_offsets":[0,%d]}}' % (size, size)
+    text += b" " * (-len(text) % 8)
+    write("large", struct.pack("<Q", len(text)) + text)
+    os.truncate("large", 8 + len(text) + size)
+
+    def little_memory():
+        resource.setrlimit(resource.RLIMIT_AS, (64 * MIB, 64 * MIB))
+
+    sanitized = b"__asan_init" in Path(command("inspect")[0]).read_bytes()
+    out, _ = run("inspect", "--json", "large", preexec_fn=None if sanitized else little_memory)
+    expected = hashlib.sha256()
+    for _ in range(size // MIB):
+        expected.update(bytes(MIB))
+    assert json.loads(out)["tensors"][0]["sha256"] == expected.hexdigest()
+
+
+def cases_are_all_listed():
+    """A case that the build does not know would never run."""
+    assert os.environ["TENSORPULL_TOOL_CASES"].split() == [case.__name__ for case in CASES[:-1]]
+
+
+HELPERS = {"safetensors", "npy", "npz", "noise", "parsed", "command", "run", "Sender", "SlowPath", "in_terminal", "write", "names", "without_override"}
+CASES = [case for name, case in list(globals().items()) if callable(case) and getattr(case, "__module__", None) == __name__ and name not in HELPERS]
+
+if __name__ == "__main__":
+    BIN = os.path.abspath(sys.argv[1])
+    chosen = [case for case in CASES if sys.argv[2:] in ([], [case.__name__])]
+    assert chosen, "no such case"
+    for case in chosen:
+        began = time.monotonic()
+        with tempfile.TemporaryDirectory() as folder:
+            os.chdir(folder)
+            try:
+                case()
+            finally:
+                os.chdir("/")
+        print("%s: %.2f s" % (case.__name__, time.monotonic() - began), flush=True)
