@@ -30,8 +30,8 @@ def _refuse(code: str, name: str, why: str) -> Error:
 
 def _describe_numpy(numpy: Any, name: str, array: Any) -> Description:
     dtype = array.dtype
-    # the str of a type of ml_dtypes says only how large it is, as that of a structure does
-    known = numpy_format(dtype.name if dtype.kind == "V" and dtype.names is None else dtype.str)
+    # the str of a type of ml_dtypes does not say what it is; its name does, where it has no other byte order
+    known = numpy_format(dtype.str) or (numpy_format(dtype.name) if dtype.names is None and dtype.isnative else None)
     if known is None:
         raise _refuse("unsupported_dtype", name, f"NumPy's {dtype}")
     ours, swap = known
