@@ -1,0 +1,58 @@
+// Federated averaging for Python: each pull adds to the sums as its chunks arrive; no update is ever held.
+#pragma once
+
+#include "network.hpp"
+#include "tensor_table.hpp"
+
+#include <tensorpull/consumers/weighted_average.hpp>
+
+namespace tensorpull::python {
+
+/// Not for several threads at a time: Python's half has a lock. `keep` holds the result's tensors.
+template <partial_updates Partial>
+class average {
+  using average_type = weighted_average<Partial>;
+
+ public:
+  average(const py::sequence& described, py::object keep, std::uint64_t chunk_bytes)
+      : keep_(std::move(keep)), image_(tensor_table(described).to_write()), buffers_(value_or_raise(chunk_buffers::make(chunk_bytes, 1))),
+        average_(value_or_raise(average_type::make(image_.destination(), buffers_))) {}
+
+  py::tuple pull(std::string_view address, std::string_view ref, double weight, std::string_view peer, const pull_settings& s) {
+    in_one_chunk<typename average_type::update> to(s.native, average_, weight, peer);
+    interruption stop(s.abort);
+    return to_python(python::pull<averaging_net>(address, ref, to, s, stop));
+  }
+  void finish() {
+    const auto done = [&] {
+      const py::gil_scoped_release unlocked;
+      return average_.finish();
+    }();
+    if (!done) raise(done.error());
+  }
+  void reset() noexcept { average_.reset(); }
+  std::size_t whole_updates() const noexcept { return average_.whole_updates(); }
+  std::size_t partial_updates() const noexcept { return average_.partial_update_count(); }
+  double whole_weight() const noexcept { return average_.whole_weight(); }
+
+ private:
+  py::object keep_;
+  dynamic_image image_;
+  chunk_buffers buffers_;
+  average_type average_;
+};
+
+template <partial_updates Partial>
+void bind_average(py::module_& m, const char* name) {
+  using type = average<Partial>;
+  py::class_<type>(m, name)
+      .def(py::init<const py::sequence&, py::object, std::uint64_t>())
+      .def("pull", &type::pull)
+      .def("finish", &type::finish)
+      .def("reset", &type::reset)
+      .def_property_readonly("whole_updates", &type::whole_updates)
+      .def_property_readonly("partial_updates", &type::partial_updates)
+      .def_property_readonly("whole_weight", &type::whole_weight);
+}
+
+}  // namespace tensorpull::python

@@ -1,0 +1,60 @@
+// A pull into tensors that exist, or into tensors that Python makes when the owner has described them.
+#pragma once
+
+#include "network.hpp"
+#include "tensor_table.hpp"
+
+#include <tensorpull/consumers/new_model.hpp>
+
+namespace tensorpull::python {
+
+/// Lands in the tensors described. `subset`: they are a part of what is published.
+inline py::tuple download_into(std::string_view address, std::string_view ref, const py::sequence& described, bool subset, const pull_settings& s) {
+  const tensor_table table(described);
+  auto image = table.to_write();
+  const std::vector<std::string_view> names = subset ? table.names() : std::vector<std::string_view>();
+  in_one_chunk<land> to(s.native, image.destination());
+  interruption stop(s.abort);
+  return to_python(pull<net>(address, ref, to, s, stop, names));
+}
+
+/// `make(name, dtype, shape)` gives (address, bytes) of memory that stays until `clear()`.
+class python_allocator {
+ public:
+  python_allocator(const py::object& make, const py::object& clear, interruption& stop) noexcept : make_(&make), clear_(&clear), stop_(&stop) {}
+
+  result<std::byte*> allocate(const tensor_entry& entry) noexcept {
+    const py::gil_scoped_acquire lock;
+    std::byte* memory = nullptr;
+    const bool made = stop_->guard([&] {
+      py::tuple shape(entry.rank);
+      for (std::size_t i = 0; i < entry.rank; ++i) shape[i] = entry.shape[i];
+      const py::tuple where = (*make_)(to_text(entry.name), std::string(to_string(entry.type)), shape);
+      if (where[1].cast<std::uint64_t>() != entry.size_bytes()) throw py::value_error("the tensor that was made has another size");
+      memory = reinterpret_cast<std::byte*>(where[0].cast<std::uintptr_t>());
+    });
+    if (!made) return failure(errc::out_of_memory, 0, entry.name);
+    return memory;
+  }
+  void clear() noexcept {
+    const py::gil_scoped_acquire lock;
+    stop_->guard([&] { (*clear_)(); });
+  }
+
+ private:
+  const py::object *make_, *clear_;
+  interruption* stop_;
+};
+
+/// Gives the receipt and the metadata.
+inline py::tuple download_new(std::string_view address, std::string_view ref, const py::object& make, const py::object& clear, std::uint64_t max_bytes,
+                              std::uint64_t max_header_bytes, std::uint64_t max_tensors, const pull_settings& s) {
+  interruption stop(s.abort);
+  in_one_chunk<new_model<python_allocator>> to(s.native, python_allocator(make, clear, stop), new_model_limits{max_bytes, max_header_bytes, max_tensors});
+  const receipt got = pull<net>(address, ref, to, s, stop, {}, [&] { return to.made().tensor_count != 0 ? &to.made() : nullptr; });
+  py::dict metadata;
+  for (const metadata_entry& pair : to.made().pairs()) metadata[to_text(pair.key)] = to_text(pair.value);
+  return py::make_tuple(to_python(got), metadata);
+}
+
+}  // namespace tensorpull::python

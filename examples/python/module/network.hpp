@@ -1,0 +1,102 @@
+// The pipelines behind the module, and a pull's options as Python hands them over.
+#pragma once
+
+#include "interruption.hpp"
+
+#include <tensorpull/chunking/bytes_up_to.hpp>
+#include <tensorpull/tensorpull.hpp>
+#include <tensorpull/tensors/tensor_list.hpp>
+#include <tensorpull/transports/tcp_owner.hpp>
+
+namespace tensorpull::python {
+
+struct module_limits : default_limits {
+  static constexpr std::uint64_t chunk_cap_bytes = max_payload_bytes;
+  static constexpr std::size_t references = 512;
+};
+using chunks = bytes_up_to<max_payload_bytes>;
+
+/// What Python's threads share is locked, so that one may publish while another serves.
+using net = pipeline<tensor_list, chunks, tcp_on_threads, module_limits>;
+/// An average cannot take back what it has added, so each chunk has a digest of its own.
+using averaging_net = pipeline<tensor_list, chunks, tcp_on_threads, chunk_and_image_digest, module_limits>;
+
+/// Filled in by Python, one attribute after the other.
+struct pull_settings {
+  std::int64_t per_request_timeout_ms = 600'000;
+  std::uint64_t chunk_bytes = default_chunk_bytes;
+  std::uint64_t version = 0;
+  std::uint64_t recipient = 0;
+  std::uint32_t window = 4;
+  std::uint32_t retries = 3;
+  std::int64_t progress_interval_ms = 100;
+  bool native = false;       ///< the image in one chunk, or an error
+  py::object progress = py::none();
+  py::object abort = py::none();
+};
+
+inline py::tuple to_python(const progress_event& e) {
+  const auto digits = to_digits(e.ref);
+  return py::make_tuple(std::string(to_string(e.phase)), std::string(digits.data(), digits.size()), e.recipient.value, e.bytes_done, e.bytes_total, e.tensors_done,
+                        e.tensors_total, e.sequence, to_text(name_of(e.code)));
+}
+inline py::tuple to_python(const receipt& r) {
+  return py::make_tuple(std::string(to_string(r.outcome)), r.bytes, r.chunks, r.damaged, r.version, r.fingerprint, r.digest);
+}
+
+inline ref_id id_or_raise(std::string_view digits) {
+  const auto id = parse_ref_id(digits);
+  if (!id || !*id) raise(errc::invalid_argument, digits);
+  return *id;
+}
+
+/// A consumer that wants the whole image in one chunk.
+template <class Consumer>
+class in_one_chunk : public Consumer {
+ public:
+  template <class... Arguments>
+  explicit in_one_chunk(bool wanted, Arguments&&... arguments) : Consumer(std::forward<Arguments>(arguments)...), wanted_(wanted) {}
+
+  result<void> begin(const description& d) noexcept {
+    if (wanted_ && d.image_bytes > max_payload_bytes) return failure(errc::does_not_fit, d.image_bytes);
+    return Consumer::begin(d);
+  }
+
+ private:
+  bool wanted_;
+};
+
+struct not_described {
+  constexpr const image_schema* operator()() const noexcept { return nullptr; }
+};
+
+/// One pull with the interpreter's lock released. `described()`: the schema that came with it, when it has come. Throws tensorpull.Error, or what a callback or Ctrl-C has thrown.
+template <class Net, class Consumer, class Described = not_described>
+receipt pull(std::string_view address, std::string_view ref, Consumer& to, const pull_settings& s, interruption& stop,
+             std::span<const std::string_view> subset = {}, Described described = {}) {
+  const reference from{id_or_raise(ref), s.version, 0};
+  auto tell = [&](progress_event e) {
+    if (const image_schema* const schema = described()) count_done(e, *schema, e.bytes_done);
+    const py::gil_scoped_acquire lock;
+    stop.guard([&] { s.progress(to_python(e)); });
+  };
+  pull_options options;
+  options.per_request_timeout = std::chrono::milliseconds(s.per_request_timeout_ms);
+  options.version = s.version;
+  options.tensors = subset;
+  options.window = s.window;
+  options.stop = interruption_token{&stop};
+  options.retry.retries = s.retries;
+  options.recipient = {s.recipient};
+  if (!s.progress.is_none()) options.progress = tell;
+  options.progress_interval = std::chrono::milliseconds(s.progress_interval_ms);
+  const auto done = [&] {
+    const py::gil_scoped_release unlocked;
+    return Net::pull(address, from, to, options, chunks{s.chunk_bytes});
+  }();
+  stop.rethrow();
+  if (!done) raise(done.error(), true);
+  return *done;
+}
+
+}  // namespace tensorpull::python

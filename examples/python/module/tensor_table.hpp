@@ -1,0 +1,86 @@
+// Tensors as the Python half describes them, as views. Decides nothing about them: the image does.
+#pragma once
+
+#include "errors.hpp"
+
+#include <tensorpull/image/dynamic.hpp>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tensorpull::python {
+
+/// One tensor is (name, dtype, shape, strides or None, address, bytes to swap): str, str, tuple, tuple, int, int.
+class tensor_table {
+ public:
+  explicit tensor_table(const py::sequence& described) {
+    rows_.reserve(described.size());
+    for (const py::handle item : described) {
+      const auto t = py::reinterpret_borrow<py::tuple>(item);
+      row r;
+      r.name = t[0].cast<std::string>();
+      const auto type = dtype_from_string(t[1].cast<std::string>());
+      if (!type) raise(errc::unsupported_dtype, r.name);
+      r.type = *type;
+      r.shape = numbers<std::uint64_t>(t[2]);
+      if (!t[3].is_none()) r.strides = numbers<std::int64_t>(t[3]);
+      r.address = t[4].cast<std::uintptr_t>();
+      r.swap = t[5].cast<std::uint8_t>();
+      rows_.push_back(std::move(r));
+    }
+  }
+
+  dynamic_image to_read(const std::vector<std::pair<std::string, std::string>>& metadata) const {
+    std::vector<tensor_view> views;
+    views.reserve(rows_.size());
+    for (const row& r : rows_) views.push_back({r.name, r.type, r.shape, reinterpret_cast<const std::byte*>(r.address), r.strides, r.swap, false});
+    std::vector<metadata_entry> pairs;
+    for (const auto& [key, value] : metadata) pairs.push_back({key, value});
+    return value_or_raise(dynamic_image::make(views, pairs));
+  }
+  /// For landing: contiguous tensors that do not share memory.
+  dynamic_image to_write() const {
+    std::vector<mutable_tensor_view> views;
+    views.reserve(rows_.size());
+    for (const row& r : rows_) {
+      if (r.swap != 0) raise(errc::unsupported_layout, r.name);
+      views.push_back({r.name, r.type, r.shape, reinterpret_cast<std::byte*>(r.address), r.strides});
+    }
+    auto image = value_or_raise(dynamic_image::make(views));
+    std::sort(views.begin(), views.end(), [](const auto& a, const auto& b) { return a.data < b.data; });
+    const std::byte* end = nullptr;
+    for (const mutable_tensor_view& view : views) {
+      const std::uint64_t size = *size_bytes(view.type, view.shape);
+      if (size != 0 && view.data < end) raise(errc::unsupported_layout, view.name);
+      if (size != 0) end = view.data + size;
+    }
+    return image;
+  }
+  std::vector<std::string_view> names() const {
+    std::vector<std::string_view> all;
+    for (const row& r : rows_) all.push_back(r.name);
+    return all;
+  }
+
+ private:
+  struct row {
+    std::string name;
+    dtype type{};
+    std::vector<std::uint64_t> shape;
+    std::vector<std::int64_t> strides;
+    std::uintptr_t address = 0;
+    std::uint8_t swap = 0;
+  };
+
+  template <class T>
+  static std::vector<T> numbers(const py::object& tuple) {
+    std::vector<T> all;
+    for (const py::handle n : py::reinterpret_borrow<py::tuple>(tuple)) all.push_back(n.cast<T>());
+    return all;
+  }
+
+  std::vector<row> rows_;
+};
+
+}  // namespace tensorpull::python

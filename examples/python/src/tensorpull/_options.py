@@ -1,0 +1,102 @@
+"""Arguments as users write them, as the compiled half takes them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Callable, Optional
+
+from . import _native
+from ._types import Progress, Reference
+
+DEFAULT_CHUNK_BYTES = 2097152
+_FOR_EVER = 2**53
+
+
+def milliseconds(seconds: Optional[float], what: str, never: int = _FOR_EVER) -> int:
+    """Seconds as whole milliseconds; None: `never`."""
+    if seconds is None:
+        return never
+    value = float(seconds)
+    if math.isnan(value) or value < 0:
+        raise ValueError(f"{what} is a number of seconds, at least 0, or None; not {seconds!r}")
+    return int(min(value * 1000, _FOR_EVER))
+
+
+def chunk_bytes(chunk_size: Optional[int], ref_id: str) -> int:
+    """The length to ask for; the reference's suggestion where the caller has no wish. 0 is "in one chunk"."""
+    if chunk_size is None:
+        chunk_size = ref_id.chunk_size if isinstance(ref_id, Reference) else DEFAULT_CHUNK_BYTES
+    if not isinstance(chunk_size, int) or not 0 <= chunk_size <= _native.max_chunk_bytes:
+        raise ValueError(f"chunk_size is a number of bytes from 1 to {_native.max_chunk_bytes}, or 0 for one chunk; not {chunk_size!r}")
+    return chunk_size or _native.max_chunk_bytes
+
+
+def recipient_named(name: str) -> int:
+    """The number that stands for a recipient's name, on both sides."""
+    return _native.recipient_named(name)
+
+
+def as_progress(progress: Any) -> Optional[Callable[[Any], None]]:
+    """A callable for the compiled half, from a callable that takes a Progress, or from a bar (tqdm's, or anything with `total` and `update`)."""
+    if progress is None:
+        return None
+    if hasattr(progress, "update") and hasattr(progress, "total"):
+        shown = 0
+
+        def move(event: Any) -> None:
+            nonlocal shown
+            now = Progress._make(event)
+            if now.bytes_total:
+                progress.total = now.bytes_total
+            progress.update(now.bytes_done - shown)
+            shown = now.bytes_done
+            if now.phase not in ("started", "active") and hasattr(progress, "refresh"):
+                progress.refresh()
+
+        return move
+    if not callable(progress):
+        raise TypeError("progress is a callable that takes a Progress, or a bar such as tqdm's")
+    return lambda event: progress(Progress._make(event))
+
+
+def as_abort(abort: Any) -> Optional[Callable[[], bool]]:
+    """A callable without arguments, from a threading.Event (or what has `is_set`), from what has `triggered`, or from a callable."""
+    if abort is None:
+        return None
+    if hasattr(abort, "is_set"):
+        return abort.is_set
+    if hasattr(abort, "triggered"):
+        return lambda: bool(abort.triggered)
+    if not callable(abort):
+        raise TypeError("abort is a threading.Event or a callable without arguments")
+    return lambda: bool(abort())
+
+
+def pull_settings(
+    ref_id: str,
+    per_request_timeout: Optional[float],
+    chunk_size: Optional[int],
+    progress: Any,
+    progress_interval: float,
+    abort: Any,
+    version: Optional[int],
+    recipient: Optional[str],
+    window: int,
+    retries: int,
+) -> Any:
+    if not isinstance(ref_id, str):
+        raise TypeError(f"ref_id is a str of 32 hexadecimal digits, not {type(ref_id).__name__}")
+    made = _native.PullSettings()
+    made.per_request_timeout_ms = milliseconds(per_request_timeout, "per_request_timeout")
+    made.chunk_bytes = chunk_bytes(chunk_size, ref_id)
+    made.native = (chunk_size if chunk_size is not None else getattr(ref_id, "chunk_size", 1)) == 0
+    if version is None:
+        version = ref_id.version if isinstance(ref_id, Reference) else 0
+    made.version = version
+    made.recipient = recipient_named(recipient) if recipient else 0
+    made.window = window
+    made.retries = retries
+    made.progress_interval_ms = milliseconds(progress_interval, "progress_interval")
+    made.progress = as_progress(progress)
+    made.abort = as_abort(abort)
+    return made

@@ -1,0 +1,98 @@
+"""What the functions of this package take and give: references, events, outcomes."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, NamedTuple, Optional, Tuple
+
+
+class Reference(str):
+    """A reference ID: 32 hexadecimal digits, so it can be sent wherever a str can.
+
+    The object also knows what was published under it, which its text does not: `version` (the digest of what is published; a recipient
+    that has it gets these bytes or the error "stale_version"), `fingerprint` (of names, dtypes and shapes), `nbytes` (of the image) and
+    `chunk_size` (what the owner suggests; the recipient decides). It can be pickled. Sent as JSON it becomes the text alone.
+    Who has the text can pull: treat it as a secret.
+    """
+
+    version: int
+    fingerprint: int
+    nbytes: int
+    chunk_size: int
+
+    def __new__(cls, text: str, version: int = 0, fingerprint: int = 0, nbytes: int = 0, chunk_size: int = 2097152) -> "Reference":
+        made = super().__new__(cls, text)
+        made.version = version
+        made.fingerprint = fingerprint
+        made.nbytes = nbytes
+        made.chunk_size = chunk_size
+        return made
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        return type(self), (str(self), self.version, self.fingerprint, self.nbytes, self.chunk_size)
+
+    def __str__(self) -> str:
+        return str.__str__(self)
+
+
+class Progress(NamedTuple):
+    """How far a transfer is. `phase`: "started", "active", "completed", "failed" or "aborted"; bytes never go back."""
+
+    phase: str
+    ref_id: str
+    recipient: int  #: see `recipient_named`
+    bytes_done: int
+    bytes_total: int
+    tensors_done: int
+    tensors_total: int
+    sequence: int
+    code: str  #: of what failed, otherwise ""
+
+
+class Receipt(NamedTuple):
+    """How a download ended. `outcome`: "completed" (the digest agreed, and the owner has recorded it) or "completed_unverified"."""
+
+    outcome: str
+    bytes: int
+    chunks: int
+    damaged: int  #: chunks that came with wrong bytes and were fetched again
+    version: int
+    fingerprint: int
+    digest: int
+
+
+class Status(NamedTuple):
+    """Counts of one publication's recipients."""
+
+    acquired: int  #: have asked
+    completed: int  #: confirmed with the published digest
+    completed_unverified: int
+    failed: int
+    cancelled: int
+    vanished: int  #: dropped by `recipient_idle_timeout`
+    absent: int  #: expected by name and never seen
+    unfinished: int  #: under way when it ended
+    unlisted: int  #: asked without being expected
+    lost: int  #: connections that ended before a confirmation
+    bytes_sent: int
+
+
+class Outcome(NamedTuple):
+    """How a publication ended. `verdict`: "open" (it has not), "completed", "completed_unverified", "quorum", "failed",
+    "uncertified" (the number of recipients was not known) or "withdrawn"."""
+
+    verdict: str
+    references: int
+    expected: int
+    counts: Status
+    milliseconds: int
+
+
+class TensorDict(Dict[str, Any]):
+    """A dict of tensors that a download has filled; `receipt` says how, `metadata` is what the owner sent with them."""
+
+    receipt: Optional[Receipt] = None
+    metadata: Dict[str, str]
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self.metadata = {}

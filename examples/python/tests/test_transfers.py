@@ -1,0 +1,310 @@
+"""Waiting, stopping, failing, and what is left afterwards."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import pickle
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import numpy as np
+import pytest
+from tqdm import tqdm
+from waiting import eventually
+
+import tensorpull
+from tensorpull import Error
+
+BIG = 64 << 20
+
+
+def big():
+    return {f"t{i}": np.full(BIG // 64, i, "f8") for i in range(8)}
+
+
+def run(program: str, *arguments: str, **options) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-c", textwrap.dedent(program), *arguments], capture_output=True, text=True, timeout=60, **options)
+
+
+def threads() -> int:
+    return len(os.listdir("/proc/self/task"))
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+class Signal:
+    """As NVIDIA FLARE's."""
+
+    triggered = False
+
+
+@pytest.mark.parametrize("kind", ["event", "callable", "triggered"])
+def test_T8_abort_is_heard_within_a_tenth_of_a_second(kind):
+    event, flare = threading.Event(), Signal()
+    set_at = []
+
+    def set_later():
+        time.sleep(0.3)
+        set_at.append(time.monotonic())
+        event.set()
+        flare.triggered = True
+
+    with tensorpull.Downloader() as silent:  # listens, and nobody serves: nothing is ever answered
+        ref = silent.add_tensors({"a": np.zeros(3)})
+        other = threading.Thread(target=set_later)
+        other.start()
+        with pytest.raises(Error) as e:
+            tensorpull.download_tensors(silent.address, ref, abort={"event": event, "callable": event.is_set, "triggered": flare}[kind])
+        took = time.monotonic() - set_at[0]
+        other.join()
+    assert (e.value.code, e.value.landed) == ("cancelled", 0)
+    assert took < 0.1 + 0.4 * (os.cpu_count() < 4), took  # a machine that others use too
+
+
+def test_an_abort_that_raises_ends_the_download():
+    with tensorpull.Downloader() as silent:
+        ref = silent.add_tensors({"a": np.zeros(3)})
+        with pytest.raises(ZeroDivisionError):
+            tensorpull.download_tensors(silent.address, ref, abort=lambda: 1 // 0)
+
+
+def test_ctrl_c_ends_a_download_and_nothing_stays():
+    done = run(
+        """
+        import os, signal, threading, time, numpy as np, tensorpull
+        silent = tensorpull.Downloader()
+        ref = silent.add_tensors({"a": np.zeros(3)})
+        files = len(os.listdir("/proc/self/fd"))
+        sent = []
+        def later():
+            time.sleep(0.3)
+            sent.append(time.monotonic())
+            os.kill(os.getpid(), signal.SIGINT)
+        threading.Thread(target=later).start()
+        try:
+            tensorpull.download_tensors(silent.address, ref)
+        except KeyboardInterrupt:
+            print(time.monotonic() - sent[0], len(os.listdir("/proc/self/fd")) - files, threading.active_count())
+        threading.Thread(target=later).start()
+        try:
+            silent.serve()
+        except KeyboardInterrupt:
+            print(time.monotonic() - sent[1])
+        """
+    )
+    assert done.returncode == 0, done.stderr
+    first, second = done.stdout.splitlines()
+    took, files, running = first.split()
+    assert float(took) < 0.5 and float(second) < 0.5 and files == "0" and running == "1"
+
+
+def test_progress_never_goes_back_and_ends(owner):
+    ref, events = owner.add_tensors(big()), []
+    tensorpull.download_tensors(owner.address, ref, progress=events.append, progress_interval=0)
+    assert [e.phase for e in (events[0], events[-1])] == ["started", "completed"]
+    assert all(e.phase == "active" for e in events[1:-1]) and len(events) > 3
+    assert [e.sequence for e in events] == list(range(1, len(events) + 1))
+    done = [e.bytes_done for e in events]
+    assert done == sorted(done) and done[-1] == events[-1].bytes_total == ref.nbytes
+    assert events[-1].tensors_done == events[-1].tensors_total == 8 and events[-1].ref_id == ref
+
+
+def test_a_bar_of_tqdm_is_progress(owner):
+    ref = owner.add_tensors(big())
+    with open(os.devnull, "w") as nowhere, tqdm(unit="B", unit_scale=True, file=nowhere) as bar:
+        tensorpull.download_tensors(owner.address, ref, progress=bar)
+        assert bar.n == bar.total == ref.nbytes
+
+
+def test_an_exception_in_progress_ends_the_download_and_is_raised(owner):
+    ref = owner.add_tensors(big(), recipients=1)
+
+    def stop(event):
+        if event.bytes_done:
+            raise LookupError("enough")
+
+    with pytest.raises(LookupError, match="enough"):
+        tensorpull.download_tensors(owner.address, ref, progress=stop, progress_interval=0)
+
+
+def test_the_owner_hears_of_an_abort(owner):
+    heard = []
+    ref = owner.add_tensors(big(), recipients=["site-1"], settled=heard.append)
+    begun = threading.Event()
+
+    def abort_soon(event):
+        if event.bytes_done:
+            begun.set()
+            time.sleep(0.03)  # longer than from one look at `abort` to the next
+
+    with pytest.raises(Error) as e:
+        tensorpull.download_tensors(owner.address, ref, recipient="site-1", chunk_size=65536, progress=abort_soon, progress_interval=0, abort=begun)
+    assert e.value.code == "cancelled" and 0 < e.value.landed < ref.nbytes
+    assert owner.wait(ref, 10)
+    assert owner.outcome(ref).verdict == "failed" and owner.outcome(ref).counts.cancelled == 1 and owner.recipient_state(ref, "site-1") == "cancelled"
+    assert eventually(lambda: heard)
+    assert [o.verdict for o in heard] == ["failed"]
+
+
+def test_errors_have_code_name_and_place(owner):
+    def code(*arguments, **options):
+        with pytest.raises(Error) as e:
+            tensorpull.download_tensors(*arguments, retries=0, **options)
+        assert e.value.code in tensorpull.ERROR_CODES and e.value.code in str(e.value)
+        assert (lambda a: (a.code, a.name, a.landed))(pickle.loads(pickle.dumps(e.value))) == (e.value.code, e.value.name, e.value.landed)
+        return e.value.code
+
+    ref = owner.add_tensors({"a": np.zeros(3)})
+    assert code(owner.address, "0" * 31 + "1") == "unknown_reference"
+    assert code(owner.address, "not a reference") == "invalid_argument"
+    assert code("127.0.0.1:1", ref) == "connection_failed"
+    assert code("127.0.0.1", ref) == "bad_address"
+    assert code(owner.address, ref, version=7) == "stale_version"
+    with tensorpull.Downloader() as silent:
+        assert code(silent.address, silent.add_tensors({"a": np.zeros(3)}), per_request_timeout=0.2) == "timed_out"
+    owner.withdraw(ref)
+    assert code(owner.address, ref) == "withdrawn"
+    for arguments in ({"chunk_size": -1}, {"chunk_size": 1 << 30}, {"per_request_timeout": -1}, {"per_request_timeout": float("nan")}, {"framework": "jax"}):
+        with pytest.raises(ValueError):
+            tensorpull.download_tensors(owner.address, ref, **arguments)
+    with pytest.raises(TypeError):
+        tensorpull.download_tensors(owner.address, 7)
+
+
+def test_a_reference_is_text_and_more(owner):
+    ref = owner.add_tensors({"a": np.zeros(3)}, chunk_size=4096)
+    assert isinstance(ref, str) and len(ref) == 32 and json.loads(json.dumps({"ref": ref})) == {"ref": str(ref)}
+    again = pickle.loads(pickle.dumps(ref))
+    assert again == ref and (again.version, again.fingerprint, again.nbytes, again.chunk_size) == (ref.version, ref.fingerprint, ref.nbytes, 4096)
+    assert type(str(ref)) is str
+    assert tensorpull.download_tensors(owner.address, str(ref)).receipt.version == ref.version
+
+
+def test_C3_publishing_again_under_the_same_reference(owner):
+    first = owner.add_tensors({"a": np.zeros(3)})
+    second = owner.add_tensors({"a": np.ones(3)}, ref_id=first)
+    assert second == first and second.version != first.version
+    assert tensorpull.download_tensors(owner.address, second)["a"].tolist() == [1, 1, 1]
+    with pytest.raises(Error) as e:
+        tensorpull.download_tensors(owner.address, first)
+    assert e.value.code == "stale_version"
+
+
+def test_serving_on_the_callers_thread_until_something_is_true():
+    with tensorpull.Downloader() as owner:
+        assert owner.serve(timeout=0.1) is False
+        assert owner.serve(until=lambda: True) is True
+        assert owner.serve(until=[]) is True
+        refs = [owner.add_tensors({"a": np.zeros(i)}, recipients=1) for i in range(3)]
+        before = threads()
+        other = threading.Thread(target=lambda: [tensorpull.download_tensors(owner.address, ref) for ref in refs])
+        other.start()
+        assert owner.serve(until=refs, timeout=30) is True
+        assert threads() <= before + 1
+        other.join()
+        assert [owner.outcome(ref).verdict for ref in refs] == ["completed"] * 3
+        assert owner.status(refs[0]).completed == 1
+    with pytest.raises(ValueError, match="closed"):
+        owner.serve()
+    owner.close()
+
+
+def test_serving_in_the_background_leaves_no_thread_behind():
+    before, files = threads(), descriptors()
+    for _ in range(5):
+        with tensorpull.Downloader() as owner:
+            owner.start()
+            assert threads() == before + 1
+            with pytest.raises(RuntimeError):
+                owner.start()
+            tensorpull.download_tensors(owner.address, owner.add_tensors({"a": np.zeros(3)}))
+            owner.stop()
+            # a thread that was joined is gone for Python; the system's goes a moment later
+            assert eventually(lambda: threads() == before)
+            owner.start()
+    assert eventually(lambda: threads() == before) and descriptors() == files
+
+
+def test_a_program_that_forgets_to_stop_ends_all_the_same():
+    start = time.monotonic()
+    done = run("import tensorpull, numpy; owner = tensorpull.Downloader().start(); ref = owner.add_tensors({'a': numpy.zeros(3)}); print(ref)")
+    assert done.returncode == 0 and len(done.stdout.strip()) == 32 and not done.stderr, done.stderr
+    assert time.monotonic() - start < 10
+
+
+def test_C6_a_callback_that_raises_is_reported_and_changes_nothing(owner, monkeypatch):
+    reported = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda info: reported.append(info.exc_type))
+
+    def bad(*_):
+        raise LookupError
+
+    ref = owner.add_tensors({"a": np.zeros(3)}, recipients=1, settled=bad, progress=bad, progress_interval=0)
+    tensorpull.download_tensors(owner.address, ref)
+    assert owner.wait(ref, 10) and owner.outcome(ref).verdict == "completed"
+    assert eventually(lambda: LookupError in reported)
+    assert set(reported) == {LookupError}
+
+
+def test_recipients_by_name_and_the_owners_progress(owner):
+    events, ended = [], []
+    ref = owner.add_tensors(big(), recipients=["a", "b"], settled=ended.append, progress=events.append, progress_interval=0)
+    for who in ("a", "stranger", "b"):
+        tensorpull.download_tensors(owner.address, ref, recipient=who)
+    assert owner.wait(ref, 10)
+    outcome = owner.outcome(ref)
+    assert outcome.verdict == "completed" and outcome.expected == 2 and outcome.counts.completed == 2 and outcome.counts.unlisted == 1
+    assert eventually(lambda: ended)
+    assert ended == [outcome]
+    assert {e.recipient for e in events if e.phase == "completed"} >= {tensorpull.recipient_named("a"), tensorpull.recipient_named("b")}
+
+
+def test_sixteen_recipients_at_once(owner):
+    sent = big()
+    ref, failed = owner.add_tensors(sent, recipients=16), []
+
+    def pull(i):
+        got = tensorpull.download_tensors(owner.address, ref, chunk_size=65536 + 8 * i)
+        if not all(np.array_equal(got[key], a) for key, a in sent.items()):
+            failed.append(i)
+
+    crowd = [threading.Thread(target=pull, args=(i,)) for i in range(16)]
+    for t in crowd:
+        t.start()
+    for t in crowd:
+        t.join()
+    assert not failed and owner.wait(ref, 10) and owner.outcome(ref).counts.completed == 16
+
+
+def test_C7_memory_is_flat_over_45_rounds(owner):
+    model = {"w": np.ones(1 << 20, "f4"), **{f"b{i}": np.ones(100, "f4") for i in range(200)}}
+
+    def resident():
+        gc.collect()
+        with open("/proc/self/statm") as f:
+            return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    def a_round(i):
+        ref = owner.add_tensors(model, recipients=2)
+        for who in range(2):
+            tensorpull.download_tensors(owner.address, ref, recipient=f"{i} {who}")
+        gone = owner.add_tensors(model)
+        with pytest.raises(Error):
+            tensorpull.download_tensors(owner.address, gone, abort=lambda: True)
+        owner.withdraw(gone)
+        assert owner.wait(ref, 10)
+
+    for i in range(10):
+        a_round(i)
+    before, files, running = resident(), descriptors(), threads()
+    for i in range(10, 55):
+        a_round(i)
+    assert resident() - before < 0.05 * before and threads() == running
+    assert eventually(lambda: descriptors() <= files)  # connections end a moment after their recipients
