@@ -26,7 +26,7 @@ constexpr const char* help = R"(usage: recv ADDRESS REF -o FILE [options]
 
 Pulls the model that 'send' publishes under REF at ADDRESS (HOST:PORT, [V6]:PORT) and writes it as a safetensors file. FILE
 appears when it is complete and its digest is that of what was published; until then the bytes are in .FILE.part beside it.
-A lost connection is made again. After Ctrl-C, a kill or a power cut the same command with --resume fetches only what is missing.
+A lost connection is made again. After Ctrl-C or a crash the same command with --resume fetches only what is missing.
 
   -o, --output FILE    where to write it
       --resume         go on with what an earlier recv left in .FILE.part, as far as its bytes are right; from the start if there is none
