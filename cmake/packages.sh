@@ -1,4 +1,4 @@
-# Sourced by examples/run.sh and tests/run.sh: installs the Debian packages that are missing. Needs their functions say and fail.
+# Sourced by examples/run.sh, examples/tools.sh and tests/run.sh: installs the Debian packages that are missing. Needs their functions say and fail.
 #   install_packages LOG ITEM...: an item is PACKAGE, or PROGRAM:PACKAGE where any program of that name will do.
 
 missing_packages() {

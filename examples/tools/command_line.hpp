@@ -29,7 +29,8 @@ struct option_form {
 /// Gives `set` each option's name and value, in order, and returns what is no option. Prints the help and leaves with 0 for --help;
 /// prints what is wrong and leaves with 2 otherwise. `set` and `check(words)`, which is called at the end, may throw option_error.
 template <class Set, class Check>
-std::vector<std::string> read_command_line(int count, char** arguments, const char* tool, const char* help, std::span<const option_form> forms, Set set, Check check) {
+std::vector<std::string> read_command_line(int count, char** arguments, const char* tool, const char* help, std::span<const option_form> forms, Set set,
+                                           Check check) {
   std::vector<option> rows{{"help", no_argument, nullptr, 0}};
   std::string letters = "h";
   for (const option_form& form : forms) {
@@ -72,7 +73,8 @@ inline std::uint64_t parse_size(std::string_view name, std::string_view text, st
   const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
   const int shift = unit.empty() ? 0 : unit == "K" || unit == "KiB" ? 10 : unit == "M" || unit == "MiB" ? 20 : unit == "G" || unit == "GiB" ? 30 : -1;
   if (code != std::errc{} || shift < 0 || value == 0 || value > most >> shift)
-    throw option_error(std::string(name) + " wants a size from 1 to " + std::to_string(most >> 20) + "M, as in 65536, 64K or 2M, not '" + std::string(text) + "'");
+    throw option_error(std::string(name) + " wants a size from 1 to " + std::to_string(most >> 20) + "M, as in 65536, 64K or 2M, not '" +
+                       std::string(text) + "'");
   return value << shift;
 }
 

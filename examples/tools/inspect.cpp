@@ -76,7 +76,8 @@ void print_table(const std::string& path, const tensor_file& file) {
     std::printf("  %s  %-11s  %s  %9s\n", padded(printable(entry.name), names).c_str(), std::string(to_string(entry.type)).c_str(),
                 padded(shape_text(entry.extents()), shapes).c_str(), bytes_text(entry.size_bytes()).c_str());
   }
-  std::printf("  %s  %s  %9s\n", padded("total", names).c_str(), padded(count_text(elements, "element"), shapes + 13).c_str(), bytes_text(schema.data_bytes()).c_str());
+  std::printf("  %s  %s  %9s\n", padded("total", names).c_str(), padded(count_text(elements, "element"), shapes + 13).c_str(),
+              bytes_text(schema.data_bytes()).c_str());
 }
 
 int report(const std::string& path, const error& why, bool json) {
@@ -87,7 +88,7 @@ int report(const std::string& path, const error& why, bool json) {
     line["message"] = read ? std::string(to_string(why.code)) : reason_text(why);
     std::printf("%s\n", json_text(line).c_str());
   } else {
-    std::fprintf(stderr, "inspect: %s\n", file_error_text(path, why).c_str());
+    say("inspect", file_error_text(path, why));
   }
   return read ? rejected : unreadable;
 }
@@ -146,11 +147,11 @@ int main(int count, char** arguments) {
       std::fflush(stdout);
     }
   } catch (const std::bad_alloc&) {
-    std::fprintf(stderr, "inspect: there is not enough memory for the table of tensors\n");
+    say("inspect", "there is not enough memory for the table of tensors");
     return unreadable;
   }
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-    std::fprintf(stderr, "inspect: the output could not be written\n");
+    say("inspect", "the output could not be written");
     return unreadable;
   }
   return status;

@@ -26,7 +26,7 @@ constexpr const char* help = R"(usage: recv ADDRESS REF -o FILE [options]
 
 Pulls the model that 'send' publishes under REF at ADDRESS (HOST:PORT, [V6]:PORT) and writes it as a safetensors file. FILE
 appears when it is complete and its digest is that of what was published; until then the bytes are in .FILE.part beside it.
-A lost connection is made again. After Ctrl-C, a kill or a power cut the same command with --resume fetches only what is missing.
+A lost connection is made again. After Ctrl-C or a crash the same command with --resume fetches only what is missing.
 
   -o, --output FILE    where to write it
       --resume         go on with what an earlier recv left in .FILE.part, as far as its bytes are right; from the start if there is none
@@ -193,7 +193,7 @@ outcome pull(const choices& c, transfer_line& line) {
     if (c.restart) where = {};
     where.ref = where ? c.ref : tp::ref_id{};  // a sender that was started anew may have another reference; the version has to be the same
     const tp::resume_cursor found = where;
-    if (where && !c.json) std::fprintf(stderr, "recv: going on with %s of %s, once they are checked\n", bytes_text(where.offset).c_str(), printable(part_of(c.output)).c_str());
+    if (where && !c.json) say("recv", "going on with " + bytes_text(where.offset) + " of " + printable(part_of(c.output)) + ", once they are checked");
 
     struct watch {
       transfer_line* line;
@@ -243,14 +243,15 @@ int report(const choices& c, const outcome& done, const transfer_line& line) {
     else std::printf("; not checked\n");
     return std::fflush(stdout) == 0 ? status : unwritable;
   }
-  std::fprintf(stderr, "recv: %s\n", message.c_str());
+  say("recv", message);
+  const std::string part = printable(part_of(c.output));
   if (done.foreign_part) {
-    std::fprintf(stderr, "recv: %s is of another version than what is there now. To fetch that from the start:\n  %s\n", printable(part_of(c.output)).c_str(), again(c, " --restart").c_str());
+    say("recv", part + " is of another version than what is there now. To fetch that from the start:\n  " + again(c, " --restart"));
   } else if (done.kept != 0) {
     const std::string of = line.total() != 0 ? " of " + bytes_text(line.total()) : "";
-    std::fprintf(stderr, "recv: %s%s are in %s. To go on:\n  %s\n", bytes_text(done.kept).c_str(), of.c_str(), printable(part_of(c.output)).c_str(), again(c, " --resume").c_str());
+    say("recv", bytes_text(done.kept) + of + " are in " + part + ". To go on:\n  " + again(c, " --resume"));
   } else if (interrupted) {
-    std::fprintf(stderr, "recv: nothing was kept%s\n", c.no_digest && line.received() != 0 ? ", since without a digest nothing can be gone on with" : "");
+    say("recv", c.no_digest && line.received() != 0 ? "nothing was kept, since without a digest nothing can be gone on with" : "nothing was kept");
   }
   return status;
 }
@@ -263,7 +264,7 @@ int main(int count, char** arguments) {
   if (!c.resume && !c.restart && !c.no_digest && is_there(part) && !(is_there(c.output) && !c.force)) {
     const char* const text = "an earlier recv left a part of it; --resume goes on with that, --restart begins anew";
     if (c.json) std::printf("%s\n", json_text({{"file", c.output}, {"outcome", "failed"}, {"code", "io"}, {"message", text}, {"resumable", true}}).c_str());
-    else std::fprintf(stderr, "recv: %s (%s)\n", text, printable(part).c_str());
+    else say("recv", text + std::string(" (") + printable(part) + ")");
     return unwritable;
   }
   hear_signals();

@@ -148,7 +148,7 @@ class sender {
     auto hear = [this](const tp::progress_event& e) { heard_.push_back(e); };
     for (std::size_t i = 0; i < files_.size(); ++i) {
       if (files_[i].file_bytes() > std::uint64_t{1} << 30 && !choices_.json)
-        std::fprintf(stderr, "send: reading %s once for its digest (%s)\n", printable(choices_.files[i]).c_str(), bytes_text(files_[i].file_bytes()).c_str());
+        say("send", "reading " + printable(choices_.files[i]) + " once for its digest (" + bytes_text(files_[i].file_bytes()) + ")");
       tp::publish_options options;
       if (i < choices_.refs.size()) options.id = choices_.refs[i];
       options.expect.budgets.recipient_idle_ms = choices_.timeout_ms;
@@ -163,7 +163,7 @@ class sender {
     auto moved = clock::now();
     std::uint64_t seen = activity(owner);
     int status = well;
-    const bool over = owner.run([&](const auto&) {
+    owner.run([&](const auto&) {
       tell(owner);
       if (const std::uint64_t now = activity(owner); now != seen) seen = now, moved = clock::now();
       look_for_lost_files(owner);
@@ -173,10 +173,10 @@ class sender {
       else return all_have_them();
       return true;
     });
-    // the last words are still on their way
-    const auto end = clock::now() + std::chrono::seconds(status == failed ? 10 : 1);
-    if (over && (status == well || status == failed) && interrupted_by == 0)
-      owner.run([&](const auto& o) { return o.connections() == 0 || clock::now() > end || interrupted_by != 0; });
+    // the last words are still on their way: answers to recipients, and what they did in the last moment
+    const auto end = clock::now() + (status == failed ? std::chrono::seconds(10) : std::chrono::seconds(1));
+    const auto least = clock::now() + std::chrono::milliseconds(250);
+    owner.run([&](const auto& o) { return clock::now() > end || (clock::now() > least && (o.connections() == 0 || interrupted_by != 0)); });
     tell(owner);
     finish(owner, status);
     return status;
@@ -205,7 +205,7 @@ class sender {
       if (lost_.contains(i) || !owner.settled(refs_[i])) continue;
       lost_.insert(i);
       if (choices_.json) print({{"event", "withdrawn"}, {"file", choices_.files[i]}, {"ref", digits_of(refs_[i].id)}});
-      else std::fprintf(stderr, "send: %s can no longer be read, or not all of it, so it was withdrawn\n", printable(choices_.files[i]).c_str());
+      else say("send", printable(choices_.files[i]) + " can no longer be read, or not all of it, so it was withdrawn");
     }
   }
   /// A number that changes whenever something happens.
@@ -218,7 +218,7 @@ class sender {
 
   int complain(const std::string& what, errc code) const {
     if (choices_.json) print({{"event", "failed"}, {"code", code_name(code)}, {"message", what}});
-    else std::fprintf(stderr, "send: %s\n", what.c_str());
+    else say("send", what);
     return failed;
   }
   static void print(const json& line) {
@@ -231,16 +231,16 @@ class sender {
       const tp::image_schema& schema = files_[i].schema();
       const std::string ref = digits_of(refs_[i].id);
       if (choices_.json) {
-        print({{"event", "published"}, {"file", choices_.files[i]}, {"address", address_}, {"ref", ref}, {"bytes", schema.image_bytes}, {"tensors", schema.tensor_count},
-               {"digest", formatted("%016llx", wide(refs_[i].version))}});
+        print({{"event", "published"}, {"file", choices_.files[i]}, {"address", address_}, {"ref", ref}, {"bytes", schema.image_bytes},
+               {"tensors", schema.tensor_count}, {"digest", formatted("%016llx", wide(refs_[i].version))}});
         continue;
       }
-      std::fprintf(stderr, "send: %s (%s, %s); recv takes it with this line and -o FILE:\n", printable(choices_.files[i]).c_str(),
-                   count_text(schema.tensor_count, "tensor").c_str(), bytes_text(schema.image_bytes).c_str());
+      say("send", printable(choices_.files[i]) + " (" + count_text(schema.tensor_count, "tensor") + ", " + bytes_text(schema.image_bytes) +
+                      "); recv takes it with this line and -o FILE:");
       std::printf("%s %s\n", address_.c_str(), ref.c_str());
       std::fflush(stdout);
     }
-    if (!choices_.json) std::fprintf(stderr, "send: serving, Ctrl-C ends it\n");
+    if (!choices_.json) say("send", "serving, Ctrl-C ends it");
   }
 
   std::string who(tp::recipient_id id) const {
@@ -274,18 +274,15 @@ class sender {
         print(line);
         continue;
       }
-      const std::string name = who(e.recipient), file = printable(choices_.files[i]);
-      const std::string part = bytes_text(sent) + " of " + bytes_text(files_[i].schema().image_bytes);
+      const std::string name = who(e.recipient), file = printable(choices_.files[i]), of = " of " + bytes_text(files_[i].schema().image_bytes) + " sent)";
       switch (e.phase) {
-        case tp::progress_phase::started: std::fprintf(stderr, "send: %s pulls %s\n", name.c_str(), file.c_str()); break;
+        case tp::progress_phase::started: say("send", name + " pulls " + file); break;
         case tp::progress_phase::completed:
-          std::fprintf(stderr, "send: %s has %s%s (%s sent%s)\n", name.c_str(), file.c_str(), unverified ? ", unchecked" : "", bytes_text(sent).c_str(),
-                       seconds < 0.5 ? "" : (" in " + seconds_text(seconds)).c_str());
+          say("send", name + " has " + file + (unverified ? ", unchecked (" : " (") + bytes_text(sent) + " sent" + (seconds < 0.5 ? ")" : " in " + seconds_text(seconds) + ")"));
           break;
-        case tp::progress_phase::aborted: std::fprintf(stderr, "send: %s gave up %s (%s sent)\n", name.c_str(), file.c_str(), part.c_str()); break;
+        case tp::progress_phase::aborted: say("send", name + " gave up " + file + " (" + bytes_text(sent) + of); break;
         default:
-          std::fprintf(stderr, "send: %s %s %s (%s sent)\n", name.c_str(), e.code == errc::timed_out ? "has vanished, without all of" : "got other bytes than those of", file.c_str(),
-                       part.c_str());
+          say("send", name + (e.code == errc::timed_out ? " has vanished, without all of " : " got other bytes than those of ") + file + " (" + bytes_text(sent) + of);
       }
     }
   }
@@ -299,14 +296,14 @@ class sender {
     }
     const char* const how = status == well ? "done" : status == idle ? "idle" : status == failed ? "withdrawn" : "interrupted";
     if (choices_.json) return print({{"event", "ended"}, {"outcome", how}, {"completed", completed_}, {"sent_bytes", sent}});
-    if (status == idle) std::fprintf(stderr, "send: nobody has taken anything for %s\n", seconds_text(static_cast<double>(choices_.idle_ms) / 1000).c_str());
-    std::fprintf(stderr, "send: %s; %s sent\n", completed_ == 0 ? "nobody has pulled a file to its end" : count_text(completed_, "pull").append(" completed").c_str(), bytes_text(sent).c_str());
+    if (status == idle) say("send", "nobody has taken anything for " + seconds_text(static_cast<double>(choices_.idle_ms) / 1000));
+    say("send", (completed_ == 0 ? "nobody has pulled a file to its end" : count_text(completed_, "pull") + " completed") + "; " + bytes_text(sent) + " sent");
     const bool under_way = !began_.empty() || (status != well && status != failed);
     if (!under_way) return;
     std::string command = "send";
     for (const std::string& path : choices_.files) command += " " + shell_word(path);
     command += " --listen " + shell_word(choices_.listen.substr(0, choices_.listen.rfind(':')) + ":" + std::to_string(owner.port())) + refs;
-    std::fprintf(stderr, "send: recipients that were under way go on when it is started again with\n  %s\n", command.c_str());
+    say("send", "recipients that were under way go on when it is started again with\n  " + command);
   }
 
   const choices& choices_;
@@ -329,7 +326,7 @@ int main(int count, char** arguments) {
   try {
     return sender(c).run();
   } catch (const std::bad_alloc&) {
-    std::fprintf(stderr, "send: there is not enough memory\n");
+    say("send", "there is not enough memory");
     return failed;
   }
 }

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstdio>
 #include <span>
 #include <string>
 #include <string_view>
@@ -51,8 +52,9 @@ inline std::string printable(std::string_view text) {
     }
     std::uint32_t point = n == 1 ? lead : lead & (0xffu >> (n + 1));
     for (std::size_t k = 1; k < n; ++k) point = point << 6 | (static_cast<unsigned char>(one[k]) & 0x3fu);
-    const bool unseen = point == 0xad || point == 0x61c || (point >= 0x200b && point <= 0x200f) || (point >= 0x2028 && point <= 0x202e) ||
-                        (point >= 0x2060 && point <= 0x206f) || point == 0xfeff || (point >= 0xfff0 && point <= 0xfffb) || (point >= 0xe0000 && point <= 0xe0fff);
+    const auto within = [point](std::uint32_t first, std::uint32_t last) { return point >= first && point <= last; };
+    const bool unseen = point == 0xad || point == 0x61c || within(0x200b, 0x200f) || within(0x2028, 0x202e) || within(0x2060, 0x206f) || point == 0xfeff ||
+                        within(0xfff0, 0xfffb) || within(0xe0000, 0xe0fff);
     if (point == '\n') out += "\\n";
     else if (point == '\t') out += "\\t";
     else if (point == '\\') out += "\\\\";
@@ -79,6 +81,9 @@ inline std::string shell_word(std::string_view text) {
   }
   return "$'" + out + "'";
 }
+
+/// A line for people.
+inline void say(const char* tool, const std::string& text) { std::fprintf(stderr, "%s: %s\n", tool, text.c_str()); }
 
 /// "[128, 784]"
 inline std::string shape_text(std::span<const std::uint64_t> shape) {

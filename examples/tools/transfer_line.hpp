@@ -44,7 +44,7 @@ class transfer_line {
     const auto now = clock::now();
     if (line_.on_terminal() || !lines_ || !begun_ || now - told_ < std::chrono::seconds(30)) return;
     told_ = now;
-    std::fprintf(stderr, "%s: %s\n", tool_, figures().c_str());
+    say(tool_, figures());
   }
   /// Before anything else is printed.
   void clear() { line_.clear(); }
@@ -58,9 +58,10 @@ class transfer_line {
  private:
   std::string figures() const {
     const double silent = std::chrono::duration<double>(clock::now() - moved_).count();
-    std::string text = formatted("%3.0f %%  ", 100.0 * static_cast<double>(bytes_) / static_cast<double>(total_)) + bytes_text(bytes_) + " of " + bytes_text(total_);
+    const double percent = 100.0 * static_cast<double>(bytes_) / static_cast<double>(total_);
+    std::string text = formatted("%3.0f %%  ", percent) + bytes_text(bytes_) + " of " + bytes_text(total_);
     if (silent >= 2 && bytes_ < total_) return text + "  nothing new for " + clock_text(silent);
-    text += "  " + bytes_text(rate_) + "/s";
+    if (rate_ > 0) text += "  " + bytes_text(rate_) + "/s";
     if (bytes_ < total_ && rate_ >= 1) text += "  " + clock_text(static_cast<double>(total_ - bytes_) / rate_) + " left";
     return text;
   }
