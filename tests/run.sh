@@ -9,7 +9,7 @@ usage: bash tests/run.sh [--quick | --all] [LEG...]
 
 Installs what is missing (apt-get, as root or with sudo), then runs these legs, or those that are named:
 
-  dev            g++: every test; headers alone; programs that must not compile; uses by other projects; Python's safetensors and torch
+  dev            g++: every test; headers alone; programs that must not compile; uses by other projects; the Python package; Python's safetensors, NumPy and torch
   clang-asan     clang++ with the address and undefined-behaviour sanitizers: all but other projects, Python, simulation and examples
   tsan           g++ with the thread sanitizer: protocol, transports, pipeline
   fuzz           clang++ and libFuzzer: each target of tests/fuzz for 20 seconds, with --all for 10 minutes (TENSORPULL_FUZZ_SECONDS)
@@ -55,12 +55,12 @@ passed=0 failed=0 skipped=0
 clock() { date +%s; }
 minutes() { printf '%d:%02d' $(($1 / 60)) $(($1 % 60)); }
 
-# PyTorch, for the component torch in the leg dev: libtorch is the one inside the Python package.
+# PyTorch, for the component torch in the leg dev (libtorch is the one inside the Python package), and what builds and tests examples/python.
 torch=$build/torch
 install_torch() {
   local python=/usr/bin/python3
   [[ -x $python ]] || python=python3
-  cmake "-DPYTHON=$python" "-DENVIRONMENT=$torch" "-DPACKAGES=torch==2.13.0|numpy|safetensors==0.8.0" -P "$root/tests/python_environment.cmake"
+  cmake "-DPYTHON=$python" "-DENVIRONMENT=$torch" "-DPACKAGES=torch==2.13.0|numpy|safetensors==0.8.0|ml_dtypes|tqdm|pytest|pybind11==3.1.0|scikit-build-core==1.1.2" -P "$root/tests/python_environment.cmake"
 }
 components_of_dev() {
   python3 -c 'import json, sys
@@ -75,6 +75,7 @@ options() {
       local python=/usr/bin/python3
       [[ -x $python ]] && printf '%s\n' "-DPython3_EXECUTABLE=$python"
       printf '%s\n' "-DTENSORPULL_PYTHON_ENVIRONMENT=$build/python" "-DTENSORPULL_TORCH_PYTHON=$torch/bin/python" \
+        "-DTENSORPULL_PACKAGE_PYTHON=$torch/bin/python" \
         "-DTENSORPULL_COMPONENTS=$(components_of_dev);torch" \
         "-DCMAKE_PREFIX_PATH=$("$torch/bin/python" -c 'import torch; print(torch.utils.cmake_prefix_path)')"
       ;;
@@ -173,7 +174,10 @@ needs() {
   local leg
   for leg in "${legs[@]}"; do
     case $leg in
-      dev) /usr/bin/python3 -c 'import venv, ensurepip' 2>/dev/null || echo python3-venv ;;  # a Python without them makes no environment
+      dev)
+        /usr/bin/python3 -c 'import venv, ensurepip' 2>/dev/null || echo python3-venv  # a Python without them makes no environment
+        echo python3-dev
+        ;;
       clang) command -v clang++-14 >/dev/null || echo clang++:clang ;;
       fuzz | clang-asan)
         command -v clang++-14 >/dev/null || echo clang++:clang

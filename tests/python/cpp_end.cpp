@@ -15,8 +15,8 @@
 #include <vector>
 
 using namespace tensorpull;
-using files = pipeline<safetensors_tensors, fixed_bytes<64_KiB>, tcp>;
-using lists = pipeline<tensor_list, fixed_bytes<2_MiB>, tcp>;
+using file_net = pipeline<safetensors_tensors, fixed_bytes<64_KiB>, tcp>;
+using list_net = pipeline<tensor_list, fixed_bytes<2_MiB>, tcp>;
 
 static int complain(const error& e) {
   std::fprintf(stderr, "%s (%.*s) at %llu\n", to_string(e.code).data(), static_cast<int>(e.name.view().size()), e.name.view().data(),
@@ -35,7 +35,7 @@ static void say(const Owner& owner, const reference& ref) {
 static int serve_file(const char* path) {
   auto image = safetensors_image::open(path);
   if (!image) return complain(image.error());
-  auto owner = files::downloader::open();
+  auto owner = file_net::downloader::open();
   if (!owner) return complain(owner.error());
   const auto ref = owner->add_tensors(*image, {.recipients = 1});
   if (!ref) return complain(ref.error());
@@ -50,7 +50,7 @@ static int pull_file(const char* address, const char* digits, const char* path) 
   const auto id = parse_ref_id(digits);
   auto to = safetensors_file::create(path);
   if (!id || !to) return 2;
-  const auto done = files::pull(address, reference{*id}, *to);
+  const auto done = file_net::pull(address, reference{*id, 0, 0}, *to);
   if (!done) return complain(done.error());
   std::printf("%s %llu\n", to_string(done->outcome).data(), static_cast<unsigned long long>(done->digest));
   return 0;
@@ -84,7 +84,7 @@ class blocks {
 /// serve-bytes BYTES: until it is killed.
 static int serve_bytes(std::uint64_t bytes) {
   blocks model(bytes);
-  auto owner = lists::downloader::open();
+  auto owner = list_net::downloader::open();
   if (!owner) return complain(owner.error());
   const auto ref = owner->add_tensors(model.image());
   if (!ref) return complain(ref.error());
@@ -100,7 +100,7 @@ static int pull_bytes(const char* address, const char* digits, std::uint64_t byt
   blocks model(bytes);
   for (char line[8]; std::fgets(line, sizeof line, stdin) != nullptr;) {
     const auto start = std::chrono::steady_clock::now();
-    const auto done = lists::download_tensors(address, *id, model.image());
+    const auto done = list_net::download_tensors(address, *id, model.image());
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (!done) return complain(done.error());
     std::printf("%.6f\n", seconds);

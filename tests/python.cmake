@@ -1,0 +1,20 @@
+# The Python package: pip installs it from the tree, into a folder of its own; then its tests run, with a C++ program as the other end.
+
+set(TENSORPULL_PACKAGE_PYTHON "" CACHE FILEPATH "A Python that has torch, pytest, and what builds and tests examples/python")
+if(NOT TENSORPULL_PACKAGE_PYTHON)
+  message(STATUS "python.package is left out: TENSORPULL_PACKAGE_PYTHON names no Python")
+  return()
+endif()
+
+add_executable(tensorpull_cpp_end python/cpp_end.cpp)
+target_link_libraries(tensorpull_cpp_end PRIVATE tensorpull::asio tensorpull::safetensors tensorpull_dev)
+
+set(package "${PROJECT_BINARY_DIR}/python-package")
+add_test(NAME python.install
+  COMMAND "${TENSORPULL_PACKAGE_PYTHON}" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --upgrade
+          --target "${package}" "--config-settings=build-dir=${package}-build" "${PROJECT_SOURCE_DIR}/examples/python")
+set_tests_properties(python.install PROPERTIES LABELS python TIMEOUT 600 FIXTURES_SETUP python_package)
+add_test(NAME python.package
+  COMMAND "${CMAKE_COMMAND}" -E env "PYTHONPATH=${package}" "TENSORPULL_CPP_END=$<TARGET_FILE:tensorpull_cpp_end>" TENSORPULL_NOTHING_IS_SKIPPED=1
+          "${TENSORPULL_PACKAGE_PYTHON}" -m pytest -p no:cacheprovider "${PROJECT_SOURCE_DIR}/examples/python/tests")
+set_tests_properties(python.package PROPERTIES LABELS python TIMEOUT 300 FIXTURES_REQUIRED python_package)
