@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <cerrno>
 #include <cstring>
 #include <string>
 #include <string_view>
@@ -73,12 +74,14 @@ inline std::string reason_text(const error& e) {
 /// What is wrong with the file that was read: whether it could not be read, or was, and is not what it should be.
 inline bool is_unreadable(const error& e) { return e.code == errc::io || e.code == errc::out_of_memory || e.code == errc::invalid_argument; }
 inline std::string file_error_text(std::string_view path, const error& e) {
-  if (is_unreadable(e)) return printable(path) + " cannot be read: " + reason_text(e);
+  if (is_unreadable(e)) return printable(path) + " cannot be read: " + (e.system == EINVAL ? "it is no regular file" : reason_text(e));
   std::string text = printable(path) + " is rejected (" + std::string(code_name(e.code));
   if (e.code == errc::bad_file) text += " at byte " + std::to_string(e.at);
   const std::string_view file = path.substr(path.find_last_of('/') + 1);
   if (!e.name.empty() && e.name.view() != tensorpull::error_name(file).view()) text += ", tensor '" + printable(e.name.view()) + "'";
-  return text + "): " + std::string(to_string(e.code));
+  text += "): ";
+  if (e.code == errc::does_not_fit) return text + "its header is longer than any of safetensors, or it is no safetensors, npy or npz file";
+  return text + std::string(to_string(e.code));
 }
 
 /// JSON in ASCII for anything: what is no UTF-8 becomes U+FFFD.

@@ -105,7 +105,8 @@ int print_json(const std::string& path, const tensor_file& file) {
   }
   nlohmann::ordered_json metadata = nlohmann::ordered_json::object();
   for (const tp::metadata_entry& pair : schema.pairs()) metadata[std::string(pair.key)] = pair.value;
-  const nlohmann::ordered_json about{{"file", path}, {"verdict", "accept"}, {"format", file.format()}, {"bytes", file.file_bytes()}, {"metadata", metadata}};
+  const nlohmann::ordered_json about{
+      {"file", path}, {"verdict", "accept"}, {"format", file.format()}, {"bytes", file.file_bytes()}, {"metadata", metadata}};
   const std::string head = json_text(about);
   std::printf("%.*s,\"tensors\":[", static_cast<int>(head.size() - 1), head.c_str());
   const char* separator = "";

@@ -199,8 +199,9 @@ outcome pull(const choices& c, transfer_line& line) {
       transfer_line* line;
       bool stop_requested() const noexcept { return line->tick(), interrupted_by != 0; }
     };
+    const tp::recipient_id who = c.name.empty() ? tp::recipient_id{} : tp::recipient_named(c.name);
     const tp::pull_options options{.per_request_timeout = std::chrono::milliseconds(c.timeout_ms), .stop = watch{&line}, .retry = {.retries = c.retries},
-                                   .recipient = c.name.empty() ? tp::recipient_id{} : tp::recipient_named(c.name), .cursor = c.no_digest ? nullptr : &where};
+                                   .recipient = who, .cursor = c.no_digest ? nullptr : &where};
     const tp::reference ref{c.ref, 0, 0};
     const tp::bytes_up_to<longest_chunk> cut{c.chunk};
     done.how = c.no_digest ? unchecked::pull(c.address, ref, file, options, cut) : checked::pull(c.address, ref, file, options, cut);
@@ -263,7 +264,8 @@ int main(int count, char** arguments) {
   const std::string part = part_of(c.output);
   if (!c.resume && !c.restart && !c.no_digest && is_there(part) && !(is_there(c.output) && !c.force)) {
     const char* const text = "an earlier recv left a part of it; --resume goes on with that, --restart begins anew";
-    if (c.json) std::printf("%s\n", json_text({{"file", c.output}, {"outcome", "failed"}, {"code", "io"}, {"message", text}, {"resumable", true}}).c_str());
+    const nlohmann::ordered_json out{{"file", c.output}, {"outcome", "failed"}, {"code", "io"}, {"message", text}, {"resumable", true}};
+    if (c.json) std::printf("%s\n", json_text(out).c_str());
     else say("recv", text + std::string(" (") + printable(part) + ")");
     return unwritable;
   }

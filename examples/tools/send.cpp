@@ -137,11 +137,15 @@ class sender {
     for (const std::string& path : choices_.files) {
       auto file = tensor_file::open(path);
       if (!file) return complain(file_error_text(path, file.error()), file.error().code);
-      if (file->format() == "npz" && file->schema().tensor_count == 0) return complain(printable(path) + " is an archive without NumPy arrays", errc::bad_file);
+      if (file->format() == "npz" && file->schema().tensor_count == 0)
+        return complain(printable(path) + " is an archive without NumPy arrays", errc::bad_file);
       files_.push_back(std::move(*file));
     }
     auto opened = net::downloader::open({.listen = choices_.listen});
-    if (!opened) return complain("cannot listen on " + printable(choices_.listen) + ": " + reason_text(opened.error()), opened.error().code);
+    if (!opened) {
+      const error& why = opened.error();
+      return complain("cannot listen on " + printable(choices_.listen) + ": " + (why.code == errc::bad_address ? "the host is not known" : reason_text(why)), why.code);
+    }
     net::downloader& owner = *opened;
     address_ = reachable_address(choices_.listen, owner.port());
 
@@ -278,11 +282,13 @@ class sender {
       switch (e.phase) {
         case tp::progress_phase::started: say("send", name + " pulls " + file); break;
         case tp::progress_phase::completed:
-          say("send", name + " has " + file + (unverified ? ", unchecked (" : " (") + bytes_text(sent) + " sent" + (seconds < 0.5 ? ")" : " in " + seconds_text(seconds) + ")"));
+          say("send", name + " has " + file + (unverified ? ", unchecked (" : " (") + bytes_text(sent) + " sent" +
+                          (seconds < 0.5 ? ")" : " in " + seconds_text(seconds) + ")"));
           break;
         case tp::progress_phase::aborted: say("send", name + " gave up " + file + " (" + bytes_text(sent) + of); break;
         default:
-          say("send", name + (e.code == errc::timed_out ? " has vanished, without all of " : " got other bytes than those of ") + file + " (" + bytes_text(sent) + of);
+          say("send", name + (e.code == errc::timed_out ? " has vanished, without all of " : " got other bytes than those of ") + file + " (" +
+                          bytes_text(sent) + of);
       }
     }
   }
@@ -297,13 +303,14 @@ class sender {
     const char* const how = status == well ? "done" : status == idle ? "idle" : status == failed ? "withdrawn" : "interrupted";
     if (choices_.json) return print({{"event", "ended"}, {"outcome", how}, {"completed", completed_}, {"sent_bytes", sent}});
     if (status == idle) say("send", "nobody has taken anything for " + seconds_text(static_cast<double>(choices_.idle_ms) / 1000));
-    say("send", (completed_ == 0 ? "nobody has pulled a file to its end" : count_text(completed_, "pull") + " completed") + "; " + bytes_text(sent) + " sent");
-    const bool under_way = !began_.empty() || (status != well && status != failed);
-    if (!under_way) return;
+    const std::string pulls = completed_ == 0 ? "nobody has pulled a file to its end" : count_text(completed_, "pull") + " completed";
+    say("send", pulls + "; " + bytes_text(sent) + " sent");
+    const bool more_to_come = !began_.empty() || (wanted() && status != well);
+    if (!more_to_come || status == failed) return;
     std::string command = "send";
     for (const std::string& path : choices_.files) command += " " + shell_word(path);
     command += " --listen " + shell_word(choices_.listen.substr(0, choices_.listen.rfind(':')) + ":" + std::to_string(owner.port())) + refs;
-    say("send", "recipients that were under way go on when it is started again with\n  " + command);
+    say("send", "recipients go on where they are when it is started again with\n  " + command);
   }
 
   const choices& choices_;

@@ -30,7 +30,8 @@ inline std::string bytes_text(std::uint64_t bytes) { return bytes == 1 ? "1 byte
 /// "1:02:03", "2:03"
 inline std::string clock_text(double seconds) {
   const auto s = static_cast<std::uint64_t>(std::clamp(seconds, 0.0, 3.6e8) + 0.5);
-  return s < 3600 ? formatted("%llu:%02llu", wide(s / 60), wide(s % 60)) : formatted("%llu:%02llu:%02llu", wide(s / 3600), wide(s / 60 % 60), wide(s % 60));
+  if (s < 3600) return formatted("%llu:%02llu", wide(s / 60), wide(s % 60));
+  return formatted("%llu:%02llu:%02llu", wide(s / 3600), wide(s / 60 % 60), wide(s % 60));
 }
 /// "0.35 s", "12 s", "2:03"
 inline std::string seconds_text(double seconds) { return seconds < 99.5 ? formatted(seconds < 9.95 ? "%.2f s" : "%.0f s", seconds) : clock_text(seconds); }

@@ -335,7 +335,7 @@ def the_sender_is_interrupted():
     sender.communicate(timeout=10)
     assert sender.returncode == 0, "how it ends when nobody said how many"
     out, err = run("send", "it's a model.safetensors", "--idle", "0.2", status=3)
-    assert "nobody" in err, err
+    assert "nobody" in err and "--ref" not in err, err
 
 
 def nobody_there():
@@ -558,6 +558,8 @@ def inspect_rejects_by_name():
             assert out == "" and code in err and err.count("\n") == 1, err
     out, _ = run("inspect", "--json", "nosuch", status=3)
     assert json.loads(out)["verdict"] == "unreadable" and json.loads(out)["code"] == "io"
+    os.mkfifo("pipe")
+    assert "no regular file" in run("inspect", "pipe", status=3)[1] and "no regular file" in run("send", "pipe", status=1)[1]
     assert "nosuch" in run("inspect", "nosuch", status=3)[1] and "directory" in run("inspect", ".", status=3)[1]
     write("good", MODEL)
     out, err = run("inspect", "good", "wrong", status=1)
@@ -588,7 +590,7 @@ def hostile_names_stay_names():
     out, err = sender.communicate(timeout=10)
     assert sender.returncode == 0 and b"\x1b" not in out + err and b"\\x1b" in err, err
     # what is printed to be run again is a word of bash for it
-    done = subprocess.run(command("send") + [name, b"--idle", b"0.1"], capture_output=True)
+    done = subprocess.run(command("send") + [name, b"--recipients", b"1", b"--idle", b"0.1"], capture_output=True)
     told = done.stderr.splitlines()[-1].strip()
     listed = subprocess.run(["bash", "-c", b"printf '%s\\0' " + told], capture_output=True).stdout.split(b"\0")
     assert b"\x1b" not in done.stderr and listed[1] == name, (told, listed)
