@@ -8,6 +8,7 @@
 #include <tensorpull/tensorpull.hpp>
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
@@ -105,6 +106,12 @@ bool is_there(const std::string& path) {
   return ::lstat(path.c_str(), &about) == 0;
 }
 
+/// Whether what has the part's name is none: a link, a folder, somebody else's file.
+bool is_foreign(const std::string& part) {
+  struct stat about {};
+  return ::lstat(part.c_str(), &about) == 0 && (!S_ISREG(about.st_mode) || about.st_nlink > 1 || about.st_uid != ::geteuid());
+}
+
 /// The command that goes on, as a shell takes it.
 std::string again(const choices& c, const char* how) {
   std::string text = "recv " + shell_word(c.address) + " " + c.ref_text + " -o " + shell_word(c.output);
@@ -121,6 +128,8 @@ bool is_about_output(const error& e) { return e.code == errc::disk_full || ((e.c
 std::string output_error(const choices& c, const error& e, std::uint64_t needed) {
   const std::string name = printable(c.output);
   if (e.code == errc::invalid_argument) return name + " is not the name of a file";
+  if ((e.system == EACCES || e.system == ELOOP || e.system == EISDIR) && is_foreign(part_of(c.output)) && !is_there(c.output))
+    return printable(part_of(c.output)) + " is in the way: it is not a file that your recv has made";
   switch (e.system) {
     case EEXIST: return name + " exists already: --force replaces it";
     case EISDIR: return name + " is a directory: name a file in it";

@@ -407,6 +407,13 @@ def D3_outputs_that_cannot_be():
         assert names() == sorted(["model.safetensors", "exists", "folder", "locked", "link", "pipe"]) and os.listdir("folder") == os.listdir("locked") == []
         run("recv", *to, "exists", "--force")
         assert Path("exists").read_bytes() == CANONICAL
+        # what has the name of the part is no part
+        for make in (lambda: os.symlink("exists", PART), lambda: os.mkdir(PART), lambda: os.link("exists", PART)):
+            make()
+            for option in ("--resume", "--restart"):
+                _, err = run("recv", *to, "copy.safetensors", option, status=3)
+                assert PART + " is in the way" in err and Path("exists").read_bytes() == CANONICAL, err
+            os.rmdir(PART) if os.path.isdir(PART) else os.remove(PART)
         # two at a time
         path = SlowPath(sender.port, 4 * MIB)
         first = subprocess.Popen(command("recv", path.address, sender.ref, "-o", "copy.safetensors", "--chunk", "64K"), stdout=subprocess.DEVNULL)
