@@ -10,7 +10,7 @@ usage: bash tests/run.sh [--quick | --all] [LEG...]
 Installs what is missing (apt-get, as root or with sudo), then runs these legs, or those that are named:
 
   dev            g++: every test; headers alone; programs that must not compile; uses by other projects; the Python package; Python's safetensors, NumPy and torch
-  clang-asan     clang++ with the address and undefined-behaviour sanitizers: all but other projects, Python, simulation and examples
+  clang-asan     clang++ with the address and undefined-behaviour sanitizers: all but other projects, Python, simulation, torture and examples
   tsan           g++ with the thread sanitizer: protocol, transports, pipeline
   fuzz           clang++ and libFuzzer: each target of tests/fuzz for 20 seconds, with --all for 10 minutes (TENSORPULL_FUZZ_SECONDS)
   no-exceptions  the component core without exceptions and RTTI
@@ -21,7 +21,8 @@ Installs what is missing (apt-get, as root or with sudo), then runs these legs, 
   tsan-all       the thread sanitizer on every test (with --all)
 
   --quick        dev only
-  --all          every leg, also the long ones, and 500,000 seeds of the simulated network instead of 20,000
+  --all          every leg, also the long ones, 500,000 seeds of the simulated network instead of 20,000, 200 faults of real
+                 processes instead of 20
   -h, --help     this text
 
 The leg dev adds which cases of the fault catalogue ran (tests/fault_table.py; a case without a test needs a reason in
@@ -38,11 +39,12 @@ known=(dev clang-asan tsan fuzz no-exceptions cortex-m3 release clang asan tsan-
 legs=()
 fuzz_seconds=20
 seeds=20000 # of the simulated network, in the leg dev
+process_faults=20 # kills, stops and lost connections of real processes
 for argument in "$@"; do
   case $argument in
     -h | --help) usage; exit 0 ;;
     --quick) legs=(dev) ;;
-    --all) legs=("${known[@]}") fuzz_seconds=600 seeds=500000 ;;
+    --all) legs=("${known[@]}") fuzz_seconds=600 seeds=500000 process_faults=200 ;;
     *)
       [[ " ${known[*]} " == *" $argument "* ]] || { usage >&2; exit 2; }
       legs+=("$argument")
@@ -87,7 +89,7 @@ options() {
   esac
   local common="core;image;tensors;chunking;framing;integrity;consumers;protocol;transports;messages;pipeline"
   case $1 in
-    clang-asan) echo "-DTENSORPULL_TEST_GROUPS=$common;torture;fuzz;headers;compile_fail" ;;
+    clang-asan) echo "-DTENSORPULL_TEST_GROUPS=$common;fuzz;headers;compile_fail" ;;
     clang) echo "-DTENSORPULL_TEST_GROUPS=$common;simulation;testing;torture;examples;fuzz;headers;compile_fail" ;;
     asan) echo "-DTENSORPULL_TEST_GROUPS=$common;simulation;testing;torture;examples;fuzz" ;;
     tsan-all) echo "-DTENSORPULL_TEST_GROUPS=$common;simulation;testing;examples" ;;
@@ -140,7 +142,7 @@ run_leg() {
   # What is instrumented or not optimised takes its time for each seed.
   local runs=$seeds
   [[ $leg == dev ]] || runs=2000
-  wrap=(env "TENSORPULL_SIM_SEEDS=${TENSORPULL_SIM_SEEDS:-$runs}" "${wrap[@]}")
+  wrap=(env "TENSORPULL_SIM_SEEDS=${TENSORPULL_SIM_SEEDS:-$runs}" "TENSORPULL_PROCESS_FAULTS=${TENSORPULL_PROCESS_FAULTS:-$process_faults}" "${wrap[@]}")
   local report=$folder/report.xml status=0
   "${wrap[@]}" ctest --test-dir "$folder" --parallel "$jobs" --output-on-failure --no-tests=error --output-junit "$report" >"$folder/tests.log" 2>&1 || status=$?
   cat "$folder/tests.log" >>"$log"
