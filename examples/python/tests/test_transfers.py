@@ -97,12 +97,21 @@ def test_ctrl_c_ends_a_download_and_nothing_stays():
             silent.serve()
         except KeyboardInterrupt:
             print(time.monotonic() - sent[1])
+        def settled(outcome):
+            later()
+            time.sleep(60)
+        ref = silent.add_tensors({"a": np.zeros(3)}, recipients=1, settled=settled)
+        threading.Thread(target=tensorpull.download_tensors, args=(silent.address, ref)).start()
+        try:
+            silent.serve()
+        except KeyboardInterrupt:
+            print(time.monotonic() - sent[2])
         """
     )
     assert done.returncode == 0, done.stderr
-    first, second = done.stdout.splitlines()
+    first, second, third = done.stdout.splitlines()
     took, files, running = first.split()
-    assert float(took) < 0.5 and float(second) < 0.5 and files == "0" and running == "1"
+    assert float(took) < 0.5 and float(second) < 0.5 and float(third) < 0.5 and files == "0" and running == "1"
 
 
 def test_progress_never_goes_back_and_ends(owner):
