@@ -46,7 +46,8 @@ struct published {
       try {
         to(to_python(e));
       } catch (py::error_already_set& thrown) {
-        thrown.discard_as_unraisable("a callback of tensorpull.Downloader");
+        if (thrown.matches(PyExc_KeyboardInterrupt)) PyErr_SetInterrupt();  // for serve(), which hears it next
+        else thrown.discard_as_unraisable("a callback of tensorpull.Downloader");
       }
     }
   };

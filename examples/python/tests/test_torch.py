@@ -165,6 +165,14 @@ def test_torch_and_numpy_meet(owner):
     assert torch.equal(mixed["a"], t) and mixed["b"].tolist() == [0, 1, 2]
 
 
+def test_a_shape_that_the_recipients_library_cannot_make_is_an_error(owner):
+    ref = owner.add_tensors({"many": torch.zeros([1] * 65)})
+    with pytest.raises(Error) as e:
+        tensorpull.download_tensors(owner.address, ref)
+    assert (e.value.code, e.value.name) == ("unsupported_layout", "many")
+    assert tensorpull.download_tensors(owner.address, ref, framework="torch")["many"].dim() == 65
+
+
 def test_the_interpreter_runs_while_bytes_move(owner):
     sent = {"w": torch.zeros(64 << 20, dtype=torch.uint8)}
     ref = owner.add_tensors(sent)

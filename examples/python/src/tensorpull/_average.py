@@ -34,13 +34,15 @@ class WeightedAverage:
         partial: str = "divide_by_reached",
         chunk_size: int = DEFAULT_CHUNK_BYTES,
     ) -> None:
-        if (like is None) == (out is None):
-            raise ValueError("either like, or out")
         if partial not in _KINDS:
             raise ValueError(f"partial is one of {', '.join(_KINDS)}; not {partial!r}")
         if chunk_size == 0:
             raise ValueError("an average wants chunks: what has been added cannot be taken back")
-        self._to = empty_like(like) if out is None and like is not None else out
+        if like is not None and out is None:
+            out = empty_like(like)
+        elif out is None or like is not None:
+            raise ValueError("either like, or out")
+        self._to = out
         self._chunk_size = chunk_bytes(chunk_size, "")
         tensors = writable(self._to)
         self._tensors = tensors
@@ -76,7 +78,7 @@ class WeightedAverage:
         with self._lock:
             self._tensors.mark_changed()
             self._native.finish()
-            return TensorDict(self._to or {})
+            return TensorDict(self._to)
 
     def reset(self) -> None:
         """Begins the next round."""

@@ -75,6 +75,7 @@ def download_tensors(
 
     if out is not None:
         tensors = writable(out)
+        tensors.mark_changed()
         receipt = _native.download_into(address, ref_id, tensors.described, subset, settings)
         result = TensorDict(out)
     else:
@@ -92,11 +93,10 @@ def download_tensors(
 
 
 def writable(out: Mapping[str, Any]) -> Tensors:
-    """The tensors to land in, described; autograd is told that they change."""
+    """The tensors to land in, described."""
     tensors = Tensors(out, tie_numpy=True)
     if tensors.read_only:
         raise Error("unsupported_layout", "this array may not be written to", tensors.read_only[0])
-    tensors.mark_changed()
     return tensors
 
 

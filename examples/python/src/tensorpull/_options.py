@@ -64,7 +64,7 @@ def as_abort(abort: Any) -> Optional[Callable[[], bool]]:
     if abort is None:
         return None
     if hasattr(abort, "is_set"):
-        return abort.is_set
+        return lambda: bool(abort.is_set())
     if hasattr(abort, "triggered"):
         return lambda: bool(abort.triggered)
     if not callable(abort):

@@ -125,6 +125,16 @@ def _sorted(tensors: Mapping[str, Any]) -> List[Tuple[str, Any]]:
         raise Error("invalid_argument", "a tensor's name is not Unicode text", ascii(e.object)) from None
 
 
+def _make(name: str, shape: Tuple[int, ...], empty: Callable[[], Any]) -> Any:
+    """An owner may describe what safetensors allows and these libraries do not: more than 64 dimensions, an extent of 2**63 beside one of 0."""
+    try:
+        return empty()
+    except MemoryError:
+        raise Error("out_of_memory", "memory could not be allocated", name) from None
+    except (ValueError, TypeError, OverflowError, RuntimeError) as e:
+        raise _refuse("unsupported_layout", name, f"no tensor of {len(shape)} dimensions, {str(shape)[:60]}, can be made: {str(e)[:200]}") from None
+
+
 def numpy_maker(made: Dict[str, Any]) -> Callable[[str, str, Tuple[int, ...]], Tuple[int, int]]:
     """Makes NumPy's arrays for tensors that an owner has described."""
     import numpy
@@ -143,7 +153,7 @@ def numpy_maker(made: Dict[str, Any]) -> Callable[[str, str, Tuple[int, ...]], T
             if not hasattr(ml_dtypes, theirs):
                 raise _refuse("unsupported_dtype", name, f"this version of ml_dtypes has no {dtype}") from None
             kind = numpy.dtype(getattr(ml_dtypes, theirs))
-        array = numpy.empty(shape, kind)
+        array = _make(name, shape, lambda: numpy.empty(shape, kind))
         made[name] = array
         return array.__array_interface__["data"][0], array.nbytes
 
@@ -162,7 +172,7 @@ def torch_maker(made: Dict[str, Any]) -> Callable[[str, str, Tuple[int, ...]], T
             if not shape or shape[-1] % 2:
                 raise _refuse("unsupported_dtype", name, "an odd number of packed elements in a row")
             shape = (*shape[:-1], shape[-1] // 2)
-        tensor = torch.empty(shape, dtype=kind)
+        tensor = _make(name, shape, lambda: torch.empty(shape, dtype=kind))
         made[name] = tensor
         return tensor.data_ptr(), tensor.numel() * tensor.element_size()
 
