@@ -15,7 +15,7 @@ PYBIND11_MODULE(_native, m) {
   m.attr("max_chunk_bytes") = tensorpull::max_payload_bytes;
   m.attr("error_codes") = [] {
     py::list names;
-    tp::for_each_code([&](tensorpull::errc code) { names.append(tp::to_text(tp::name_of(code))); });
+    tensorpull::for_each_code([&](tensorpull::errc code) { names.append(tp::to_text(tensorpull::code_name(code))); });
     return py::tuple(names);
   }();
   m.def("recipient_named", [](const std::string& name) { return tensorpull::recipient_named(name).value; });

@@ -38,7 +38,7 @@ struct pull_settings {
 inline py::tuple to_python(const progress_event& e) {
   const auto digits = to_digits(e.ref);
   return py::make_tuple(std::string(to_string(e.phase)), std::string(digits.data(), digits.size()), e.recipient.value, e.bytes_done, e.bytes_total, e.tensors_done,
-                        e.tensors_total, e.sequence, to_text(name_of(e.code)));
+                        e.tensors_total, e.sequence, to_text(code_name(e.code)));
 }
 inline py::tuple to_python(const receipt& r) {
   return py::make_tuple(std::string(to_string(r.outcome)), r.bytes, r.chunks, r.damaged, r.version, r.fingerprint, r.digest);
