@@ -1,6 +1,6 @@
 // A perceptron of 0.4 MB on an open connection: how long one pull takes, bare and complete. Each process keeps to a core of its own:
 // where the scheduler puts a waking process costs more than what is measured, for the bare loop as for the library.
-#include "bare.hpp"
+#include "alternatives/sockets.hpp"
 #include "measure.hpp"
 
 #include <tensorpull/tensorpull.hpp>
@@ -47,7 +47,10 @@ void send_models(int out) {
   bench::write_value(out, h);
   std::thread bare([&] {
     const int fd = ::accept(listener, nullptr, nullptr);
-    bench::bare_serve(fd, reinterpret_cast<const std::byte*>(&m));
+    bench::no_delay(fd);
+    bench::bare_request r;
+    while (bench::receive_all(fd, reinterpret_cast<std::byte*>(&r), sizeof r))
+      if (!bench::send_all(fd, reinterpret_cast<const std::byte*>(&m) + r.offset, r.length)) return;
   });
   owner->run(std::stop_token{});
 }
@@ -84,7 +87,7 @@ int main(int count, char** arguments) {
     end.end_pull(t);
   };
   const auto results = bench::interleave(rounds, {
-      {"bare pull loop", [&] { return bench::bare_pull(fd, reinterpret_cast<std::byte*>(&to), sizeof to, 2_MiB, 1), 0.0; }},
+      {"bare pull loop", [&] { return bench::bare_pull(fd, reinterpret_cast<std::byte*>(&to), sizeof to, 2_MiB, 1, [](std::size_t) {}), 0.0; }},
       {"no digest, no confirmation", [&] { return unconfirmed(), 0.0; }},
       {"complete: described, digest, confirmed", [&] {
          if (!session.download_tensors(h.ref, to)) std::abort();

@@ -1,4 +1,4 @@
-// The bare socket loops that everything is compared with: what a careful programmer writes without a library.
+// What the bare loops share: TCP sockets of the loopback interface, and sending and receiving all of something.
 #pragma once
 
 #include <netinet/in.h>
@@ -18,9 +18,13 @@ inline int listen_on_loopback(std::uint16_t& port) {
   a.sin_family = AF_INET;
   a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof a;
-  if (fd < 0 || ::bind(fd, reinterpret_cast<sockaddr*>(&a), size) != 0 || ::listen(fd, 64) != 0 || ::getsockname(fd, reinterpret_cast<sockaddr*>(&a), &size) != 0) std::abort();
+  if (fd < 0 || ::bind(fd, reinterpret_cast<sockaddr*>(&a), size) != 0 || ::listen(fd, 4096) != 0 || ::getsockname(fd, reinterpret_cast<sockaddr*>(&a), &size) != 0) std::abort();
   port = ntohs(a.sin_port);
   return fd;
+}
+inline void no_delay(int fd) {
+  const int on = 1;
+  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 inline int connect_to_loopback(std::uint16_t port) {
   const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
@@ -29,8 +33,7 @@ inline int connect_to_loopback(std::uint16_t port) {
   a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   a.sin_port = htons(port);
   if (fd < 0 || ::connect(fd, reinterpret_cast<sockaddr*>(&a), sizeof a) != 0) std::abort();
-  const int on = 1;
-  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  no_delay(fd);
   return fd;
 }
 inline bool send_all(int fd, const std::byte* p, std::size_t n) {
@@ -52,20 +55,13 @@ inline bool receive_all(int fd, std::byte* p, std::size_t n) {
   return true;
 }
 
-/// A pull: {offset, length}.
+/// A pull: so many bytes from there.
 struct bare_request {
   std::uint64_t offset, length;
 };
-/// Answers pulls on one connection until it is closed.
-inline void bare_serve(int fd, const std::byte* from) {
-  const int on = 1;
-  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  bare_request r;
-  while (receive_all(fd, reinterpret_cast<std::byte*>(&r), sizeof r))
-    if (!send_all(fd, from + r.offset, r.length)) return;
-}
-/// Pulls `bytes` in chunks with a window of requests in flight.
-inline void bare_pull(int fd, std::byte* to, std::size_t bytes, std::size_t chunk, std::size_t window) {
+/// Pulls `bytes` in chunks with a window of requests in flight. `landed(bytes so far)` after each chunk.
+template <class Landed>
+void bare_pull(int fd, std::byte* to, std::size_t bytes, std::size_t chunk, std::size_t window, Landed landed) {
   std::uint64_t asked = 0, got = 0;
   while (got < bytes) {
     while (asked < bytes && asked < got + window * chunk) {
@@ -76,6 +72,7 @@ inline void bare_pull(int fd, std::byte* to, std::size_t bytes, std::size_t chun
     const std::size_t n = bytes - got < chunk ? bytes - got : chunk;
     if (!receive_all(fd, to + got, n)) std::abort();
     got += n;
+    landed(got);
   }
 }
 

@@ -1,0 +1,80 @@
+"""Runs the benchmarks and writes the report. Called by bench/run.sh, which installs and builds."""
+import argparse
+import json
+import os
+import sys
+import time
+
+import others
+import report
+import transfers
+from jobs import Runner
+
+SUITES = {
+    "transfers": transfers.transfers,
+    "chunks": transfers.chunks,
+    "recipients": transfers.recipients,
+    "tensors": transfers.tensors,
+    "latency": transfers.latency,
+    "local": others.one_process,
+    "flatness": others.flatness,
+    "guide": others.guide,
+    "micro": others.micro,
+    "profile": others.profile,
+    "compile": others.compile_time,
+}
+QUICK = ["transfers", "chunks", "recipients", "tensors", "latency", "micro"]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", required=True, help="the folder of the programs")
+    parser.add_argument("--python", help="an interpreter that has nvflare and torch; without it those are left out")
+    parser.add_argument("--report", required=True, help="the folder to write to")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--only", action="append", choices=list(SUITES))
+    parser.add_argument("--guide-bytes", type=int)
+    options = parser.parse_args()
+
+    os.makedirs(options.report, exist_ok=True)
+    about = report.machine()
+    say = (lambda text: print(f"== {text}", file=sys.stderr, flush=True))
+    say(f"{about['processor']}, {about['memory']}, {about['system']}, {about['compiler']}, load {about['load_before']:.2f}")
+    sections = []
+    failed = False
+    with open(os.path.join(options.report, "log.txt"), "w") as log:
+        run = Runner(options.build, options.python, log)
+        for name in options.only or (QUICK if options.quick else SUITES):
+            start = time.monotonic()
+            more = {"size": options.guide_bytes} if name == "guide" else {}
+            try:
+                section = SUITES[name](run, options.quick, options.report, say, **more)
+            except Exception as why:  # one suite that cannot run leaves the others their figures
+                failed = True
+                say(f"{name}: {why}")
+                section = report.Section(name, name, [f"Failed: {why}"])
+            section.seconds = time.monotonic() - start
+            failed = failed or any(r.get("failure") for r in section.raw if isinstance(r, dict))
+            sections.append(section)
+            if not options.json:
+                for table in section.tables:
+                    print(table.plain() + "\n")
+                for text in section.text:
+                    print(text + "\n")
+                sys.stdout.flush()
+            say(f"{name}: {section.seconds:.0f} s")
+    shown = [f"--only {name}" for name in options.only or []] + (["--quick"] if options.quick else [])
+    report.write(options.report, about, sections, shown)
+    if options.json:
+        json.dump(report.as_json(about, sections), sys.stdout, indent=1)
+        print()
+    else:
+        for section in sections:
+            for what, wanted, measured, met in section.targets:
+                print(f"{'reached' if met else 'MISSED '}  {what}: {measured} ({wanted})")
+    say(f"the report is in {options.report}")
+    return 1 if failed else 0
+
+
+sys.exit(main())

@@ -1,0 +1,138 @@
+"""Suites that are programs of their own: flatness, the guide's case, micro benchmarks, profiles, compile time, loopback and pinned latency."""
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+import svg
+from jobs import GIB, MIB, Case, Model
+from processes import Program
+from report import Section, Table, short, three
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+
+
+def output_of(command, log, **more):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=log, text=True, **more)
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)}: status {done.returncode}")
+    return done.stdout
+
+
+def flatness(run, quick, folder, say):
+    section = Section("flatness", "Memory and threads, round after round")
+    section.text.append("The main job (`bash examples/run.sh`): federated averaging between two processes, with numbers of participants that change as "
+                        "examples/participants.txt says, and with 100 in each round. Figures at the end of each round.")
+    plots = {}
+    rows = []
+    for name, more in (("changing", []), ("fixed", ["--fixed", "100"])):
+        say(f"flatness: {name} participants")
+        rounds = 12 if quick else 45
+        with tempfile.NamedTemporaryFile(suffix=".json") as file:
+            output_of(["bash", os.path.join(ROOT, "examples", "run.sh"), "--rounds", str(rounds), "--json", file.name, *more], run.log)
+            report = json.load(open(file.name))
+        for side in ("server", "clients"):
+            resident = [r[side]["resident_bytes"] / MIB for r in report["rounds"]]
+            threads = [r[side]["threads"] for r in report["rounds"]]
+            late = resident[len(resident) // 8 :]
+            rows.append([f"{side}, {name}", resident[0], min(late), max(late), resident[-1], f"{min(threads)} to {max(threads)}"])
+            plots[f"{side}, {name}"] = [(i + 1, v) for i, v in enumerate(resident)]
+            section.raw.append({"side": side, "participants": name, "resident_mib": resident, "threads": threads, "joined": [r["participants"] for r in report["rounds"]]})
+    section.tables.append(Table("flatness", "Resident memory in MiB", ["", "round 1", "then lowest", "then highest", "last round", "threads"], rows))
+    svg.lines(os.path.join(folder, "flatness.svg"), "Resident memory at the end of each round", "round", "MiB", plots)
+    section.plots.append(("flatness.svg", "Resident memory at the end of each round"))
+    return section
+
+
+def guide(run, quick, folder, say, size=None):
+    size = size or (256 * MIB if quick else 2 * GIB)
+    section = Section("guide", "The guide's case: FedAvg with a large model and 4 clients, native messages against chunks")
+    section.text.append(f"A model of {svg.byte_count(size)} in 16 tensors, one round: four clients pull it, change it, and the server averages the four updates as they arrive. Native: each frame "
+                        "is a whole image (chunk size 0); an image that goes in one frame has at most 512 MiB, so a larger model travels as several. Peak of resident memory; the models "
+                        "themselves (server: the model and the sums; client: one model) are what cannot be less.")
+    rows, peaks = [], {}
+    for mode in ("chunks", "native"):
+        say(f"guide: {mode}")
+        told = json.loads(output_of([os.path.join(run.build, "bench_fedavg"), mode, str(size), "4"], run.log))
+        peaks[mode] = told
+        rows.append([mode, told["server_mib"], told["client_mib"], told["server_mib"] + told["client_mib"] * 4, told["seconds"], told["server_least_mib"], told["client_least_mib"]])
+    section.tables.append(Table("guide", "Peak of resident memory in MiB", ["", "server", "a client", "all", "seconds", "server: models", "client: models"], rows))
+    saved = 1 - peaks["chunks"]["server_mib"] / peaks["native"]["server_mib"]
+    section.text.append(f"Chunks take {100 * saved:.0f} % less at the server; at the clients both land in place.")
+    section.targets.append(("FedAvg, 4 clients: server's peak memory with chunks, less than with native messages", "20 to 50 %", f"{100 * saved:.0f} %", saved >= 0.2))
+    section.raw = [peaks]
+    return section
+
+
+def micro(run, quick, folder, say):
+    section = Section("micro", "Micro benchmarks")
+    say("micro")
+    command = [os.path.join(run.build, "bench_micro"), "--benchmark_format=json", f"--benchmark_repetitions={3 if quick else 9}", "--benchmark_enable_random_interleaving=true",
+               f"--benchmark_min_time={0.02 if quick else 0.1}"]
+    told = json.loads(output_of(command, run.log))["benchmarks"]
+    found = {}
+    for b in told:
+        if b["run_type"] == "iteration":
+            found.setdefault(b["run_name"], []).append(b)
+    unit = {"ns": 1.0, "us": 1e3, "ms": 1e6}
+    rows = []
+    for name, all_of_it in found.items():
+        times = three([b["cpu_time"] * unit[b["time_unit"]] for b in all_of_it])
+        speed = three([b["bytes_per_second"] / GIB for b in all_of_it])[1] if "bytes_per_second" in all_of_it[0] else ""
+        rows.append([name, times[1], times[0], times[2], speed])
+    section.tables.append(Table("micro", "Google Benchmark, CPU time", ["", "ns", "min", "max", "GiB/s"], rows))
+    section.raw = told
+    return section
+
+
+def profile(run, quick, folder, say):
+    section = Section("profile", "Where the time goes in the 1 GiB case")
+    if shutil.which("perf") is None:
+        section.text.append("No perf here (Debian: linux-perf), so no profile.")
+        return section
+    model = Model("uniform", 256 * MIB if quick else GIB, 16)
+    rows = []
+    for case in (Case("no digest", "bench_tensorpull", model, variant="plain"), Case("digest", "bench_tensorpull", model, variant="digest"), Case("bare pull loop", "bench_bare", model, variant="pull"),
+                 Case("ZeroMQ", "bench_zeromq", model), Case("gRPC stream", "bench_grpc", model), Case("Cap'n Proto RPC", "bench_capnp_rpc", model)):
+        if not run.available(case):
+            continue
+        say(f"profile: {case.name}")
+        with Program(run.command(case, "send"), run.log) as sender, Program(run.command(case, "receive", "--address", sender.address), run.log) as receiver:
+            receiver.ask("go")
+            for side, program in (("sender", sender), ("receiver", receiver)):
+                with tempfile.NamedTemporaryFile(suffix=".perf") as data:
+                    perf = subprocess.Popen(["perf", "record", "-q", "-e", "cpu-clock", "-F", "1999", "-p", str(program.pid), "-o", data.name], stdout=run.log, stderr=run.log)
+                    time.sleep(0.5)
+                    for _ in range(3 if quick else 5):
+                        receiver.ask("go")
+                    perf.send_signal(2)
+                    perf.wait()
+                    listed = subprocess.run(["perf", "report", "-i", data.name, "--stdio", "--percent-limit", "2", "--sort", "symbol", "--no-children", "-g", "none"], capture_output=True, text=True).stdout
+                top = re.findall(r"^\s+([\d.]+)%\s+\[(.)\]\s+(\S[^\n]*?)\s*$", listed, re.M)[:6]
+                rows.append([f"{case.name}, {side}", "; ".join(f"{short(float(p))} % {re.split('[<(]', s)[0][-60:]}{' (kernel)' if k == 'k' else ''}" for p, k, s in top)])
+    section.tables.append(Table("profile", f"{model}: symbols with the largest shares of CPU time (perf, cpu-clock)", ["", "share and symbol"], rows))
+    return section
+
+
+def one_process(run, quick, folder, say):
+    section = Section("local", "Loopback in one process, and the perceptron with each process on a core of its own")
+    for program, rounds in (("bench_loopback", 3 if quick else 9), ("bench_latency", 1000 if quick else 5000)):
+        say(f"local: {program}")
+        section.text.append("```\n" + output_of([os.path.join(run.build, program), str(rounds)], run.log).rstrip() + "\n```")
+    return section
+
+
+def compile_time(run, quick, folder, say):
+    section = Section("compile", "What it costs to compile")
+    here = os.path.join(ROOT, "bench")
+    say("compile")
+    if os.path.exists(os.path.join(here, "compile_time.py")):
+        command = [sys.executable, os.path.join(here, "compile_time.py")] + (["--quick"] if quick else [])
+    else:
+        command = ["bash", os.path.join(here, "compile_time.sh"), os.path.dirname(run.build), "1" if quick else "5"]
+    section.text.append("```\n" + output_of(command, run.log).rstrip() + "\n```")
+    return section

@@ -1,0 +1,158 @@
+// The parts that a transfer is made of, each alone: gather and scatter of a range, frames, digest, the header of an image.
+#include <tensorpull/consumers/header_rows.hpp>
+#include <tensorpull/core/xxh3.hpp>
+#include <tensorpull/framing/capnp_framing.hpp>
+#include <tensorpull/framing/payload_prefix.hpp>
+#include <tensorpull/framing/word_framing.hpp>
+#include <tensorpull/image/dynamic.hpp>
+#include <tensorpull/image/gather.hpp>
+#include <tensorpull/image/scatter.hpp>
+#include <tensorpull/integrity/xxhash_digest.hpp>
+
+#include <benchmark/benchmark.h>
+
+#include <array>
+#include <string>
+#include <vector>
+
+using namespace tensorpull;
+
+/// Tensors of `bytes` bytes each, 64 bytes apart, so that each is a piece of its own.
+struct sample {
+  sample(std::size_t count, std::size_t bytes) : memory((bytes + 64) * count), shape{bytes / 4} {
+    std::vector<mutable_tensor_view> all;
+    for (std::size_t i = 0; i < count; ++i) names.push_back("layers." + std::to_string(i) + ".weight");
+    for (std::size_t i = 0; i < count; ++i) all.push_back({.name = names[i], .type = dtype::f32, .shape = shape, .data = memory.data() + i * (bytes + 64)});
+    image.emplace(*dynamic_image::make(std::span<const mutable_tensor_view>(all)));
+  }
+  std::vector<std::byte> memory;
+  std::array<std::uint64_t, 1> shape;
+  std::vector<std::string> names;
+  std::optional<dynamic_image> image;
+};
+
+/// A chunk in the middle of 400 tensors; range(0): its length, range(1): bytes of a tensor.
+static void gather_range(benchmark::State& state) {
+  sample s(400, static_cast<std::size_t>(state.range(1)));
+  const source_view from = s.image->source();
+  const std::uint64_t middle = from.schema->header_bytes + from.schema->data_bytes() / 2;
+  std::array<std::span<const std::byte>, 64> spans;
+  std::array<std::byte, 64> slice;
+  for (auto _ : state) benchmark::DoNotOptimize(gather(from, middle, static_cast<std::uint64_t>(state.range(0)), spans, slice));
+}
+BENCHMARK(gather_range)->ArgNames({"bytes", "tensor"})->Args({65536, 262144})->Args({65536, 4096})->Args({65536, 1024});
+
+static void scatter_range(benchmark::State& state) {
+  sample s(400, static_cast<std::size_t>(state.range(1)));
+  const destination_view to = s.image->destination();
+  const std::uint64_t middle = to.schema->header_bytes + to.schema->data_bytes() / 2;
+  std::array<std::span<std::byte>, 64> spans;
+  for (auto _ : state) benchmark::DoNotOptimize(scatter(to, middle, static_cast<std::uint64_t>(state.range(0)), spans));
+}
+BENCHMARK(scatter_range)->ArgNames({"bytes", "tensor"})->Args({65536, 262144})->Args({65536, 4096})->Args({65536, 1024});
+
+static message a_pull() {
+  message m;
+  m.kind = message_kind::pull;
+  m.id = 7;
+  m.ref = {1, 2};
+  m.version = 3;
+  m.offset = 1 << 20;
+  m.length = 2 << 20;
+  return m;
+}
+template <class Framing>
+static void encode_pull(benchmark::State& state) {
+  alignas(8) std::array<std::byte, 512> out;
+  const message m = a_pull();
+  for (auto _ : state) benchmark::DoNotOptimize(Framing::encode(m, out));
+}
+BENCHMARK(encode_pull<word_framing>);
+BENCHMARK(encode_pull<capnp_framing>);
+
+template <class Framing>
+static void decode_pull(benchmark::State& state) {
+  alignas(8) std::array<std::byte, 512> frame;
+  const std::size_t n = *Framing::encode(a_pull(), frame);
+  for (auto _ : state) {
+    message m;
+    typename Framing::decode_storage lists;
+    benchmark::DoNotOptimize(Framing::decode(std::span<const std::byte>(frame).first(n), m, lists));
+    benchmark::DoNotOptimize(m.length);
+  }
+}
+BENCHMARK(decode_pull<word_framing>);
+BENCHMARK(decode_pull<capnp_framing>);
+
+static void write_chunk_prefix(benchmark::State& state) {
+  std::array<std::byte, detail::payload_prefix::bytes> out;
+  message m = a_pull();
+  m.kind = message_kind::chunk;
+  for (auto _ : state) {
+    detail::payload_prefix::write(m, out);
+    benchmark::DoNotOptimize(out);
+  }
+}
+BENCHMARK(write_chunk_prefix);
+
+static void read_chunk_prefix(benchmark::State& state) {
+  std::array<std::byte, detail::payload_prefix::bytes> bytes;
+  message m = a_pull();
+  m.kind = message_kind::chunk;
+  detail::payload_prefix::write(m, bytes);
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(bytes);
+    benchmark::DoNotOptimize(detail::payload_prefix::read(bytes));
+  }
+}
+BENCHMARK(read_chunk_prefix);
+
+/// range(0) bytes that are in the cache, as they are where a chunk is hashed as it lands.
+template <class Hash>
+static void digest(benchmark::State& state) {
+  const std::vector<std::byte> bytes(static_cast<std::size_t>(state.range(0)), std::byte{1});
+  for (auto _ : state) {
+    Hash h;
+    h.update(bytes);
+    benchmark::DoNotOptimize(h.digest());
+  }
+  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations()) * state.range(0));
+}
+BENCHMARK(digest<xxhash_digest>)->Arg(4096)->Arg(262144);
+BENCHMARK(digest<xxh3_64>)->Arg(4096)->Arg(262144);
+
+static std::vector<std::byte> header_of(const sample& s) {
+  std::vector<std::byte> text(static_cast<std::size_t>(s.image->schema().header_bytes));
+  write_header(s.image->schema(), 0, text);
+  return text;
+}
+/// range(0) tensors
+static void write_header_text(benchmark::State& state) {
+  const sample s(static_cast<std::size_t>(state.range(0)), 64);
+  std::vector<std::byte> text = header_of(s);
+  for (auto _ : state) benchmark::DoNotOptimize(write_header(s.image->schema(), 0, text));
+  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * text.size()));
+}
+BENCHMARK(write_header_text)->Arg(16)->Arg(400)->Arg(10000);
+
+static void parse_header_text(benchmark::State& state) {
+  const sample s(static_cast<std::size_t>(state.range(0)), 64);
+  const std::vector<std::byte> text = header_of(s);
+  for (auto _ : state) {
+    detail::header_rows rows(1 << 20);
+    if (!rows.take(text) || !rows.complete()) state.SkipWithError("the header was refused");
+  }
+  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * text.size()));
+}
+BENCHMARK(parse_header_text)->Arg(16)->Arg(400)->Arg(10000);
+
+/// What an owner does before it can publish: order, offsets, fingerprint.
+static void arrange_tensors(benchmark::State& state) {
+  const sample s(static_cast<std::size_t>(state.range(0)), 64);
+  std::vector<mutable_tensor_view> all;
+  for (const std::string& name : s.names) all.push_back({.name = name, .type = dtype::f32, .shape = s.shape, .data = const_cast<std::byte*>(s.memory.data())});
+  for (auto _ : state) benchmark::DoNotOptimize(dynamic_image::make(std::span<const mutable_tensor_view>(all)));
+}
+BENCHMARK(arrange_tensors)->Arg(16)->Arg(400)->Arg(10000);
+
+BENCHMARK_MAIN();
