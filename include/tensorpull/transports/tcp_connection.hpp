@@ -133,7 +133,8 @@ class tcp_connection : public std::enable_shared_from_this<tcp_connection<Host>>
     if (ending_) return shut(*ending_);
     if (connecting_ && !connected()) return;
     detail::pumped did;
-    for (int round = 0; round < 16; ++round) {
+    bool done = false;
+    for (int round = 0; round < 16 && !done; ++round) {
       const auto moved = step();
       if (!moved) return shut(moved.error());
       did = *moved;
@@ -141,10 +142,11 @@ class tcp_connection : public std::enable_shared_from_this<tcp_connection<Host>>
       bytes_.fetch_add(did.received + did.sent, std::memory_order_relaxed);
       if (!transfer_ended()) return;
       // what was read may have made something to write, so only a round without a read can be the last
-      if (did.received == 0 && (did.sent == 0 || (!readable_ && (did.write_blocked || end_.output_idle())))) break;
+      done = did.received == 0 && (did.sent == 0 || (!readable_ && (did.write_blocked || end_.output_idle())));
     }
     host_.published().deliver();
     owing_.store(end_.mid_frame() || !end_.output_idle() || transfer_.has_value(), std::memory_order_relaxed);
+    if (!done) return again();  // others first; what was read last may have something to say, and nothing more may come to be read
     if (!did.wants_read || end_.stalled()) host_.starving(*this);  // no memory for what comes next
     if (did.wants_read) wait(false);
     if (!end_.output_idle()) wait(true);

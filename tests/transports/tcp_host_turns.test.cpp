@@ -1,0 +1,60 @@
+// A connection of a host moves a bounded amount each time that it has its turn. What its last read made it say must not wait for more to read.
+#include "network.hpp"
+
+namespace {
+
+using namespace test;
+using net = tp::pipeline<tp::raw_tensors<tiny>, tp::fixed_bytes<64_KiB>, tp::tcp>;
+
+/// Takes so many bytes a read, so that a pull takes a number of reads that a test can choose.
+struct small_bites : tp::land {
+  std::uint64_t most;
+  small_bites(tiny& m, std::uint64_t bytes) : tp::land(tp::raw_tensors<tiny>::destination(m)), most(bytes) {}
+  tp::prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
+    return tp::land::prepare(offset, std::min(length, most), out);
+  }
+};
+
+struct puller {
+  tiny* to = nullptr;
+  std::uint64_t bytes = 0;
+  std::optional<tp::result<tp::receipt>> outcome;
+  template <class C> void connected(C&) {}
+  template <class C> void message(C& c, const tp::message& m) {
+    ASSERT_EQ(m.references.size(), 1u);
+    EXPECT_TRUE(c.pull(m.references[0], {}, *to, bytes));
+  }
+  template <class C> void pulled(C& c, const tp::result<tp::receipt>& r) { outcome = r, c.close(); }
+  template <class C> void closed(C&, const tp::error&) {}
+};
+
+// A participant calls, and its update is pulled over the same connection, which has never waited to write.
+TEST(TcpHostTurns, a_pull_whose_last_bytes_end_a_turn_confirms_at_once) {
+  const auto source = random_model<tiny>(1);
+  const std::uint64_t image = tp::raw_tensors<tiny>::schema().image_bytes;
+  std::vector<std::uint64_t> reads;
+  for (std::uint64_t bytes = 8; bytes <= 200; ++bytes) {  // 60 to 3 reads: every length of a turn is among them
+    if (!reads.empty() && reads.back() == (image + bytes - 1) / bytes) continue;
+    reads.push_back((image + bytes - 1) / bytes);
+    const auto mine = blank<tiny>();
+    puller handler{mine.get(), bytes, {}};
+    boost::asio::io_context io(1);
+    net::host<puller, small_bites> host(io, handler);
+    const auto port = host.listen("127.0.0.1:0");
+    ASSERT_TRUE(port);
+    std::jthread participant([&](const std::stop_token& stop) {
+      auto session = *net::session::connect(local(*port));
+      const auto ref = *session.add_tensors(*source, {.recipients = 1});
+      EXPECT_TRUE(session.send(1, {&ref, 1}, {}));
+      (void)session.serve([&](const auto& s) { return s.settled(ref); }, 10s, stop);
+    });
+    const auto end = std::chrono::steady_clock::now() + 5s;
+    while (!handler.outcome && std::chrono::steady_clock::now() < end) io.run_one_for(10ms);
+    ASSERT_TRUE(handler.outcome) << "nothing was said any more after about " << reads.back() << " reads";
+    ASSERT_TRUE(*handler.outcome) << to_string(handler.outcome->error().code);
+    EXPECT_TRUE(same(*mine, *source));
+  }
+  EXPECT_GT(reads.size(), 20u);
+}
+
+}  // namespace
