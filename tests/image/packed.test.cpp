@@ -116,7 +116,7 @@ TEST(PackedLaw, AReaderGivesWhatNoAddressLeadsTo) {
   const std::string expected = "0123456789abcdefghij" + std::string(10, '\0');
   const std::uint64_t start = moved.schema().header_bytes;
   bool failed;
-  for (std::size_t slice : {1, 3, 10, 64})
+  for (const std::size_t slice : {1u, 3u, 10u, 64u})
     for (std::size_t offset = 0; offset < 30; ++offset)
       for (std::size_t length = 1; length <= 30 - offset; ++length) {
         const auto got = collect(moved.source(), start + offset, length, slice, failed);
@@ -124,7 +124,7 @@ TEST(PackedLaw, AReaderGivesWhatNoAddressLeadsTo) {
         ASSERT_FALSE(failed);
       }
   far.fails_from = 5;
-  for (std::size_t slice : {1, 3, 10, 64}) {
+  for (const std::size_t slice : {1u, 3u, 10u, 64u}) {
     const auto got = collect(moved.source(), start, 30, slice, failed);
     EXPECT_TRUE(failed);
     EXPECT_LE(got.size(), 15u);
