@@ -10,6 +10,7 @@
 #include <tensorpull/integrity/concept.hpp>
 #include <tensorpull/protocol/lock.hpp>
 #include <tensorpull/protocol/messages.hpp>
+#include <tensorpull/protocol/nonce_source.hpp>
 #include <tensorpull/protocol/pending_reply.hpp>
 #include <tensorpull/protocol/publication_table.hpp>
 #include <tensorpull/protocol/serve_table.hpp>
@@ -38,7 +39,7 @@ class owner : public publication_table<Lock> {
 
   /// `memory`: borrowed, as long as the owner lives. `random(): uint64` must be unguessable.
   template <class Random>
-  owner(const owner_memory& memory, Random random) noexcept : table(memory), nonces_{random(), random()} {}
+  owner(const owner_memory& memory, Random random) noexcept : table(memory), nonce_{random(), random()} {}
 
   /// Answers one request. False: nothing is to be sent (a cancellation). Locate requests are answered by locate().
   bool handle(link& peer, const message& m, pending_reply& out) noexcept {
@@ -58,10 +59,7 @@ class owner : public publication_table<Lock> {
     out.record = book_.records.index(*r);
     out.nonce = r->nonce;
     switch (m.kind) {
-      case message_kind::describe:  // a transfer begins, of the whole image unless a locate follows
-        r->subset = false;
-        out.kind = message_kind::description;
-        return true;
+      case message_kind::describe: r->subset = false, out.kind = message_kind::description; return true;  // the whole, unless a locate follows
       case message_kind::schema: out.kind = message_kind::schema_page; return true;
       case message_kind::pull: return answer_pull(*slot, *r, m, out);
       default: return refuse(out, status::unsupported);
@@ -175,12 +173,12 @@ class owner : public publication_table<Lock> {
         return old == nullptr || !old->serving;
       });
     if (entry == nullptr) return nullptr;
-    if (peer.number == 0) peer.number = ++links_, peer.anonymous = {nonce()};
+    if (peer.number == 0) peer.number = ++links_, peer.anonymous = {nonce_()};
     r = book_.acquire(slot, peer.who ? peer.who : peer.anonymous, !peer.who);
     if (r == nullptr) return nullptr;
     *entry = {number, slot.generation, book_.records.index(*r)};
     r->link = peer.number;
-    if (!r->serving) r->serving = true, r->nonce = nonce();  // who comes back before the end goes on with the serve that was begun
+    if (!r->serving) r->serving = true, r->nonce = nonce_();  // who comes back before the end goes on with the serve that was begun
     return r;
   }
 
@@ -244,16 +242,7 @@ class owner : public publication_table<Lock> {
     }
   }
 
-  /// splitmix64 over an unguessable start: a nonce tells serves apart, it does not authenticate.
-  std::uint64_t nonce() noexcept {
-    std::uint64_t z = nonces_[0] += nonces_[1] | 1;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    z ^= z >> 31;
-    return z != 0 ? z : 1;
-  }
-
-  std::uint64_t nonces_[2];
+  nonce_source nonce_;
   std::uint32_t links_ = 0;
   subset_digests<Hash, Limits> subsets_{};
 };

@@ -40,6 +40,14 @@ struct transaction_options {
   std::uint64_t progress_interval_ms = 30'000;
 };
 
+/// The place of the first name that has come before; names.size() without one. Two who are one would never both be done.
+constexpr std::size_t repeated_name(std::span<const recipient_id> names) noexcept {
+  for (std::size_t i = 0; i < names.size(); ++i)
+    for (std::size_t k = 0; k < i; ++k)
+      if (names[i] == names[k]) return i;
+  return names.size();
+}
+
 /// A slot of an owner's table.
 struct transaction {
   enum class state : std::uint8_t { empty, open, sealed, settled, delivered };

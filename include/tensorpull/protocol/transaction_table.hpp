@@ -14,11 +14,9 @@ class transaction_table {
   recipient_table records;
   std::uint64_t now_ms = 0;
 
-  /// table_full: too many transactions are under way.
+  /// table_full: too many transactions are under way; invalid_argument: the name at that place has come before.
   result<transaction_id> open(const transaction_options& options) noexcept {
-    for (std::size_t i = 0; i < options.named.size(); ++i)
-      for (std::size_t k = 0; k < i; ++k)
-        if (options.named[i] == options.named[k]) return failure(errc::invalid_argument, i);  // two who are one would never both be done
+    if (const std::size_t i = repeated_name(options.named); i != options.named.size()) return failure(errc::invalid_argument, i);
     for (transaction& t : table_) {
       if (t.now != transaction::state::empty && t.now != transaction::state::delivered) continue;
       if (++numbers_ == 0) ++numbers_;
@@ -240,8 +238,7 @@ class transaction_table {
       if (!belongs(p, t)) continue;
       p.verdict = t.outcome.verdict;
       if (p.now != publication::state::published) continue;
-      p.now = publication::state::withdrawn;
-      ++p.generation;
+      p.now = publication::state::withdrawn, ++p.generation;
     }
   }
 

@@ -58,6 +58,14 @@ inline io_result send_some(int fd, std::span<const std::span<const std::byte>> s
   return io_outcome(::sendmsg(fd, v.header(), MSG_DONTWAIT | MSG_NOSIGNAL), false);
 }
 
+/// A descriptor that somebody else owns and waits for.
+struct borrowed_stream {
+  int fd;
+  io_result read_some(std::span<const std::span<std::byte>> spans) noexcept { return receive_some(fd, spans); }
+  io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept { return send_some(fd, spans); }
+  io_ready wait(bool, bool, std::chrono::milliseconds) noexcept { return {}; }
+};
+
 /// Waits; a signal ends it early.
 inline void pause(std::chrono::milliseconds time) noexcept { (void)::poll(nullptr, 0, static_cast<int>(std::min<std::chrono::milliseconds::rep>(time.count(), 1 << 30))); }
 

@@ -8,6 +8,7 @@
 #include <tensorpull/transports/handler_memory.hpp>
 #include <tensorpull/transports/host_budget.hpp>
 #include <tensorpull/transports/posix_stream.hpp>
+#include <tensorpull/transports/thread_scratch.hpp>
 
 #include <utility>  // Boost.Asio 1.74 uses std::exchange without including it
 
@@ -33,12 +34,6 @@ template <class Parts>
 struct transfer_for<Parts, no_consumer> {
   using type = no_transfer;
 };
-
-/// 64 KiB for each thread that moves bytes: prefixes, header text, packed elements.
-inline std::span<std::byte> thread_scratch() noexcept {
-  alignas(64) thread_local std::array<std::byte, 64 * 1024> memory;
-  return memory;
-}
 }  // namespace detail
 
 /// What a handler sees of a connection. Valid until the handler's closed() has returned; use it from within the handler's calls.
@@ -160,7 +155,7 @@ class tcp_connection : public std::enable_shared_from_this<tcp_connection<Host>>
   }
   template <class Transfer>
   result<detail::pumped> step(Transfer& t) noexcept {
-    descriptor_stream stream{fd_.native_handle()};
+    detail::borrowed_stream stream{fd_.native_handle()};
     detail::pumped did;
     if (const auto ok = detail::pump_write(end_, t, stream, detail::thread_scratch(), did); !ok) return failure(ok.error());
     did.wants_read = true;
@@ -232,13 +227,6 @@ class tcp_connection : public std::enable_shared_from_this<tcp_connection<Host>>
     boost::system::error_code ignored;
     fd_.close(ignored);
   }
-
-  struct descriptor_stream {
-    int fd;
-    io_result read_some(std::span<const std::span<std::byte>> spans) noexcept { return detail::receive_some(fd, spans); }
-    io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept { return detail::send_some(fd, spans); }
-    io_ready wait(bool, bool, std::chrono::milliseconds) noexcept { return {}; }
-  };
 
   Host& host_;
   boost::asio::posix::basic_stream_descriptor<executor> fd_;
