@@ -45,7 +45,7 @@ TEST(TcpHostTurns, a_pull_whose_last_bytes_end_a_turn_confirms_at_once) {
     std::jthread participant([&](const std::stop_token& stop) {
       auto session = *net::session::connect(local(*port));
       const auto ref = *session.add_tensors(*source, {.recipients = 1});
-      EXPECT_TRUE(session.send(1, {&ref, 1}, {}));
+      (void)session.send(1, {&ref, 1}, {});  // the pull may be over, and the connection closed, before it returns
       (void)session.serve([&](const auto& s) { return s.settled(ref); }, 10s, stop);
     });
     const auto end = std::chrono::steady_clock::now() + 5s;

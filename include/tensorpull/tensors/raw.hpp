@@ -98,7 +98,7 @@ struct raw_tensors {
   /// Where Model is tied<...>: copies each tensor that has landed to those tied to it. download_tensors calls it; who lands with a consumer
   /// of their own calls it when the transfer has ended well.
   static void landed(model_type& model) noexcept
-    requires(requires { typename detail::tensor_names<Model, true>::ties; })
+    requires(requires { detail::model_names<Model>::ties; })
   {
     static const auto table = [&model] {
       detail::offset_table<2 * names::ties::count> made;
