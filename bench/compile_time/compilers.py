@@ -52,12 +52,9 @@ class Compiler:
             used = self._run(text, folder, [])[1]
             return used.ru_utime, used.ru_maxrss * 1024, os.path.getsize(Path(folder) / "file.o")
 
-    def instantiations(self, text):
-        """Templates instantiated: clang: classes and functions; g++: its tables of specialisations, which also count those only declared.
-        The same from run to run. None: the compiler's report would be larger than TRACE_AT_MOST."""
-        return (self._traced if self.is_clang else self._counted)(text)[0]
-
     def instantiations_and_memory(self, text):
+        """Templates instantiated: clang: classes and functions; g++: its tables of specialisations, which also count those only declared.
+        The same from run to run. None: the compiler's report would be larger than TRACE_AT_MOST. And the peak memory in bytes."""
         return (self._traced if self.is_clang else self._counted)(text)
 
     def _counted(self, text):

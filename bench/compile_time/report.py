@@ -1,8 +1,11 @@
 """Tables, CSV and plots of what was measured, and whether it is what was asked for."""
 import csv
 import statistics
+import sys
+from pathlib import Path
 
-import plots
+sys.path.append(str(Path(__file__).resolve().parents[1] / "driver"))
+import svg
 
 COLUMNS = ("series", "line", "value", "compiler", "seconds", "seconds_min", "seconds_max", "rounds", "peak_memory_bytes", "instantiations", "object_bytes", "refused")
 
@@ -83,25 +86,28 @@ def tables(rows, all_series, machine):
     return "\n".join(out)
 
 
-def draw(rows, series):
-    """{file name: SVG}"""
+def draw(folder, rows, series):
+    """Writes the plots of a series; returns (file, what it shows)."""
     mine = [r for r in rows if r["series"] == series.name and r["seconds"] is not None]
+    drawn = []
     if not mine:
-        return {}
+        return drawn
     if isinstance(mine[0]["value"], str):
-        bars = {}
-        for r in mine:
-            bars.setdefault(r["value"].removeprefix("tensorpull/"), {})[r["compiler"]] = r["seconds"]
-        return {f"compile_time_{series.name}.svg": plots.bar_chart(series.title, "seconds of processor time", bars)}
-    drawn = {}
+        for compiler in dict.fromkeys(r["compiler"] for r in mine):
+            bars = [(r["value"].removeprefix("tensorpull/"), r["seconds_min"], r["seconds"], r["seconds_max"]) for r in mine if r["compiler"] == compiler]
+            drawn.append((f"compile_time_{series.name}_{compiler}.svg", f"{series.title}, {compiler}"))
+            svg.bars(folder / drawn[-1][0], drawn[-1][1], "seconds of processor time", bars)
+        return drawn
     for column, label, unit, suffix in (("seconds", "seconds of processor time", 1, ""), ("peak_memory_bytes", "peak memory, MiB", 2**20, "_memory"),
                                         ("instantiations", "template instantiations", 1, "_instantiations")):
         lines = {}
         for r in mine:
             if r[column] is not None:
-                lines.setdefault(", ".join(filter(None, (r["line"], r["compiler"]))), []).append((r["value"], r[column] / unit))
-        if lines:
-            drawn[f"compile_time_{series.name}{suffix}.svg"] = plots.line_chart(series.title, series.axis, label, lines)
+                point = (r["value"], r["seconds_min"], r["seconds"], r["seconds_max"]) if column == "seconds" else (r["value"], r[column] / unit)
+                lines.setdefault(", ".join(filter(None, (r["line"], r["compiler"]))), []).append(point)
+        file = f"compile_time_{series.name}{suffix}.svg"
+        if lines and svg.lines(folder / file, series.title, series.axis, label, lines):
+            drawn.append((file, f"{series.title}: {label}"))
     return drawn
 
 
@@ -112,6 +118,4 @@ def write(folder, rows, all_series, machine):
         writer = csv.DictWriter(file, COLUMNS)
         writer.writeheader()
         writer.writerows(rows)
-    for series in all_series:
-        for name, svg in draw(rows, series).items():
-            (folder / name).write_text(svg)
+    return [plot for series in all_series for plot in draw(folder, rows, series)]

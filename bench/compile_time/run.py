@@ -44,12 +44,13 @@ def measure(chosen, used, rounds, quick):
                 print(f"\r\033[Kround {k} of {rounds}, {i + 1} of {len(cases)}: {' '.join(map(str, key))}", end="", file=sys.stderr)
             try:
                 if k == 0:  # the round that counts also warms the disk's cache
-                    r["instantiations"] = compiler.instantiations(text)
+                    r["instantiations"] = compiler.instantiations_and_memory(text)[0]
                 else:
                     seconds, r["memory"], r["object"] = compiler.compile(text)
                     r["seconds"].append(seconds)
             except compilers.Refused as why:
-                r["refused"] = str(why)
+                # a compiler that fails while it counts may still compile
+                r["refused"] = str(why) if k > 0 else None
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)
     return results
@@ -77,10 +78,10 @@ def main():
         results = measure(chosen, used, rounds, args.quick)
     rows = [report.row(key, r) for key, r in results.items()]
     print(report.tables(rows, chosen, where))
-    report.write(args.report, rows, chosen, where)
+    plots = report.write(args.report, rows, chosen, where)
     if args.json:
         judged = [{"target": what, "at_most": bound, "measured": figure, "unit": unit} for what, bound, figure, unit in report.targets(rows)]
-        args.json.write_text(json.dumps({"machine": where, "rows": rows, "targets": judged}, indent=1) + "\n")
+        args.json.write_text(json.dumps({"machine": where, "rows": rows, "targets": judged, "plots": plots}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@
 template <std::size_t N>
 struct tensor_name {
   char text[N];
-  consteval tensor_name(const char (&from)[N]) { std::copy_n(from, N, text); }
+  constexpr tensor_name(const char (&from)[N]) { std::copy_n(from, N, text); }
 };
 
 template <tensor_name Name, class T, std::size_t N>
