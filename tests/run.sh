@@ -89,8 +89,8 @@ options() {
   esac
   local common="core;image;tensors;chunking;framing;integrity;consumers;protocol;transports;messages;pipeline"
   case $1 in
-    clang-asan) echo "-DTENSORPULL_TEST_GROUPS=$common;fuzz;headers;compile_fail" ;;
-    clang) echo "-DTENSORPULL_TEST_GROUPS=$common;simulation;testing;torture;examples;fuzz;headers;compile_fail" ;;
+    clang-asan) echo "-DTENSORPULL_TEST_GROUPS=$common;fuzz;headers;compile_fail;compile_time" ;;
+    clang) echo "-DTENSORPULL_TEST_GROUPS=$common;simulation;testing;torture;examples;fuzz;headers;compile_fail;compile_time" ;;
     asan) echo "-DTENSORPULL_TEST_GROUPS=$common;simulation;testing;torture;examples;fuzz" ;;
     tsan-all) echo "-DTENSORPULL_TEST_GROUPS=$common;simulation;testing;examples" ;;
   esac

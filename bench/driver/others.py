@@ -128,11 +128,17 @@ def one_process(run, quick, folder, say):
 
 def compile_time(run, quick, folder, say):
     section = Section("compile", "What it costs to compile")
-    here = os.path.join(ROOT, "bench")
     say("compile")
-    if os.path.exists(os.path.join(here, "compile_time.py")):
-        command = [sys.executable, os.path.join(here, "compile_time.py")] + (["--quick"] if quick else [])
-    else:
-        command = ["bash", os.path.join(here, "compile_time.sh"), os.path.dirname(run.build), "1" if quick else "5"]
-    section.text.append("```\n" + output_of(command, run.log).rstrip() + "\n```")
+    generated = os.path.join(os.path.dirname(run.build), "tensorpull-generated", "include")
+    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+        printed = output_of([sys.executable, os.path.join(ROOT, "bench", "compile_time", "run.py"), "--json", file.name, "--report", folder,
+                             "--generated", generated] + (["--quick"] if quick else []), run.log)
+        figures = json.load(file)
+    # the tables as they are, without the page's own title
+    section.text.append(printed.partition("\n")[2].strip().replace("\n## ", "\n### "))
+    section.raw = figures["rows"]
+    section.plots = [tuple(plot) for plot in figures["plots"]]
+    for t in figures["targets"]:
+        if t["at_most"] is not None:
+            section.targets.append((t["target"], f"at most {t['at_most']:g} {t['unit']}".strip(), f"{t['measured']:.2f} {t['unit']}".strip(), t["measured"] <= t["at_most"]))
     return section

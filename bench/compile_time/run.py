@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""What the library costs to compile, swept over the size of models and programs, beside other ways to do the same.
+
+Prints tables; writes compile_time.md, .csv and .svg files into the report's folder. Needs a C++20 compiler, Boost's headers, Cap'n Proto and xxHash."""
+import argparse
+import json
+import os
+import platform
+import sys
+import tempfile
+from pathlib import Path
+
+import compilers
+import report
+import series
+
+LONG_SECONDS = 8  # what takes longer is compiled once: its spread is small beside it
+
+
+def machine():
+    try:
+        model = next(line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name"))
+    except (OSError, StopIteration):
+        model = platform.machine()
+    load = os.getloadavg()[0]
+    return f"{model}, {os.cpu_count()} cores, {platform.system()} {platform.release()}, load {load:.1f} at the start"
+
+
+def measure(chosen, used, rounds, quick):
+    """{(series, line, value, compiler): what was measured}: each round compiles every file once, with each compiler in turn."""
+    cases = {}
+    for s in chosen:
+        for line in s.lines:
+            for value in line.quick if quick else line.values:
+                for compiler in used:
+                    cases[s.name, line.name, value, compiler.name] = (line.text(value), compiler)
+    results = {key: {"seconds": [], "memory": None, "instantiations": None, "object": None, "refused": None} for key in cases}
+    for k in range(rounds + 1):
+        for i, (key, (text, compiler)) in enumerate(cases.items()):
+            r = results[key]
+            if r["refused"] or (r["seconds"] and r["seconds"][0] > LONG_SECONDS):
+                continue
+            if sys.stderr.isatty():
+                print(f"\r\033[Kround {k} of {rounds}, {i + 1} of {len(cases)}: {' '.join(map(str, key))}", end="", file=sys.stderr)
+            try:
+                if k == 0:  # the round that counts also warms the disk's cache
+                    r["instantiations"] = compiler.instantiations_and_memory(text)[0]
+                else:
+                    seconds, r["memory"], r["object"] = compiler.compile(text)
+                    r["seconds"].append(seconds)
+            except compilers.Refused as why:
+                # a compiler that fails while it counts may still compile
+                r["refused"] = str(why) if k > 0 else None
+    if sys.stderr.isatty():
+        print("\r\033[K", end="", file=sys.stderr)
+    return results
+
+
+def main():
+    everything = series.all_series()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="fewer and smaller points, one round: about a minute and a half")
+    parser.add_argument("--only", nargs="+", choices=[s.name for s in everything], help="these series")
+    parser.add_argument("--rounds", type=int, help="default 5, with --quick 1")
+    parser.add_argument("--compilers", nargs="+", default=["g++", "clang++|clang++-14"], metavar="NAME", help="default: g++, and clang++ where it is")
+    parser.add_argument("--generated", type=Path, metavar="FOLDER", help="where tensorpull/framing/protocol.capnp.h is, instead of running capnp")
+    parser.add_argument("--report", type=Path, default=compilers.ROOT / "bench" / "report", metavar="FOLDER", help="default bench/report")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="the rows and the targets, for other programs")
+    args = parser.parse_args()
+    rounds = args.rounds or (1 if args.quick else 5)
+    chosen = [s for s in everything if not args.only or s.name in args.only]
+    with tempfile.TemporaryDirectory() as folder:
+        generated = args.generated or compilers.generate_protocol(Path(folder))
+        used = [compilers.Compiler(path, [generated]) for path in compilers.found(args.compilers)]
+        if not used:
+            sys.exit(f"run.py: none of these compilers is here: {' '.join(args.compilers)}")
+        where = f"{machine()}; {', '.join(c.version for c in used)}; {rounds} rounds"
+        results = measure(chosen, used, rounds, args.quick)
+    rows = [report.row(key, r) for key, r in results.items()]
+    print(report.tables(rows, chosen, where))
+    plots = report.write(args.report, rows, chosen, where)
+    if args.json:
+        judged = [{"target": what, "at_most": bound, "measured": figure, "unit": unit} for what, bound, figure, unit in report.targets(rows)]
+        args.json.write_text(json.dumps({"machine": where, "rows": rows, "targets": judged, "plots": plots}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+"""Compiles a few files and counts the templates that they instantiate: instantiations.py COMPILER FOLDER_OF_GENERATED_HEADERS
+
+Seconds vary from run to run, counts do not: a header that pulls in more, or a walk that instantiates for each tensor what it needs once, shows here.
+Counts above the bounds fail; so does a cost that grows faster than the model, and memory above 500 MiB. Counts depend on the compiler and its
+library: with another version than the bounds are for, only growth and memory are judged."""
+import argparse
+import re
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench" / "compile_time"))
+sys.dont_write_bytecode = True
+import compilers
+import sources
+
+MEMORY_MIB = 500
+# Measured, and 3 % more. Whoever makes a count smaller makes its bound smaller.
+BOUNDS = {
+    "g++ 12": {"one tensor": 30_200, "1,000 tensors in layers that are alike": 32_500, "4 pipelines": 39_300},
+    "clang 14": {"one tensor": 7_620, "1,000 tensors in layers that are alike": 8_380, "4 pipelines": 10_850, "100 distinct tensors": 19_270},
+}
+FILES = {
+    "one tensor": sources.with_pipeline(sources.repeated_model(1)),
+    "1,000 tensors in layers that are alike": sources.with_pipeline(sources.repeated_model(1000)),
+    "4 pipelines": sources.many_pipelines(4),
+}
+# With clang alone, whose counting costs nothing: g++ asks for the time at every template.
+DISTINCT = {f"{n} distinct tensors": sources.image_of_struct(n) for n in (1, 50, 100)}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("compiler")
+    parser.add_argument("generated")
+    args = parser.parse_args()
+    compiler = compilers.Compiler(args.compiler, [args.generated])
+    kind = ("clang " if compiler.is_clang else "g++ ") + re.search(r"(\d+)\.\d+\.\d+", compiler.version)[1]
+    bounds = BOUNDS.get(kind)
+    if bounds is None:
+        print(f"no bounds for {kind} ({compiler.version}): growth and memory only")
+    wrong, counts = 0, {}
+
+    def judge(what, value, bound):
+        nonlocal wrong
+        bad = value > bound
+        wrong += bad
+        print(f"{what}: {value:,.0f}, at most {bound:,.0f}{'   TOO MANY' if bad else ''}")
+
+    for name, text in {**FILES, **(DISTINCT if compiler.is_clang else {})}.items():
+        counts[name], memory = compiler.instantiations_and_memory(text)
+        judge(f"{name}: MiB", memory / 2**20, MEMORY_MIB)
+        if bounds and name in bounds:
+            judge(f"{name}: instantiations", counts[name], bounds[name])
+    if compiler.is_clang:
+        one, fifty, hundred = (counts[name] for name in DISTINCT)
+        judge("100 distinct tensors more than 50: instantiations", hundred - fifty, 1.1 * (fifty - one))
+    judge("1,000 tensors in layers that are alike: instantiations more than one tensor",
+          counts["1,000 tensors in layers that are alike"] - counts["one tensor"], counts["one tensor"] / 8)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
