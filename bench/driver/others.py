@@ -110,10 +110,12 @@ def profile(run, quick, folder, say):
                         receiver.ask("go")
                     perf.send_signal(2)
                     perf.wait()
-                    listed = subprocess.run(["perf", "report", "-i", data.name, "--stdio", "--percent-limit", "2", "--sort", "symbol", "--no-children", "-g", "none"], capture_output=True, text=True).stdout
-                top = re.findall(r"^\s+([\d.]+)%\s+\[(.)\]\s+(\S[^\n]*?)\s*$", listed, re.M)[:6]
-                rows.append([f"{case.name}, {side}", "; ".join(f"{short(float(p))} % {re.split('[<(]', s)[0][-60:]}{' (kernel)' if k == 'k' else ''}" for p, k, s in top)])
-    section.tables.append(Table("profile", f"{model}: symbols with the largest shares of CPU time (perf, cpu-clock)", ["", "share and symbol"], rows))
+                    listed = subprocess.run(["perf", "report", "-i", data.name, "--stdio", "-F", "overhead,sym", "-t", "|", "--percent-limit", "2", "--no-children", "-g", "none"],
+                                            capture_output=True, text=True).stdout
+                top = re.findall(r"^ *([\d.]+)% *\|\[(.)\] (.*?) *$", listed, re.M)[:6]
+                rows.append([f"{case.name}, {side}"] + [f"{float(share):.0f} % {re.sub(r'[<(].*', '', symbol).split(' ')[-1]}{' (kernel)' if where == 'k' else ''}" for share, where, symbol in top])
+                rows[-1] += [""] * (7 - len(rows[-1]))
+    section.tables.append(Table("profile", f"{model}: symbols with the largest shares of CPU time (perf, cpu-clock)", ["", "share of CPU time", "", "", "", "", ""], rows))
     return section
 
 
