@@ -12,6 +12,7 @@ plots (SVG), report.json, log.txt.
 
   --quick          smaller models and fewer rounds; under three minutes once it is built
   --only NAME      one of: transfers chunks recipients tensors latency local flatness guide micro profile compile; may be given again
+  --rounds N       at most N rounds of each suite, for a machine with little time
   --json           print report.json instead of tables
   --guide-bytes N  size of the model in the suite guide (2147483648)
   --no-python      without NVIDIA FLARE and torch, which take 2 GB of disk
@@ -31,7 +32,7 @@ while (($#)); do
   case $1 in
     -h | --help) usage; exit 0 ;;
     --quick | --json) options+=("$1") ;;
-    --only | --guide-bytes)
+    --only | --guide-bytes | --rounds)
       (($# > 1)) || { usage >&2; exit 2; }
       [[ $1 != --only ]] || only+=("$2")
       options+=("$1" "$2")

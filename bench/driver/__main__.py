@@ -35,6 +35,7 @@ def main():
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--only", action="append", choices=list(SUITES))
     parser.add_argument("--guide-bytes", type=int)
+    parser.add_argument("--rounds", type=int, help="at most so many")
     options = parser.parse_args()
 
     os.makedirs(options.report, exist_ok=True)
@@ -44,7 +45,7 @@ def main():
     sections = []
     failed = False
     with open(os.path.join(options.report, "log.txt"), "w") as log:
-        run = Runner(options.build, options.python, log)
+        run = Runner(options.build, options.python, log, options.rounds)
         for name in options.only or (QUICK if options.quick else SUITES):
             start = time.monotonic()
             more = {"size": options.guide_bytes} if name == "guide" else {}
@@ -64,7 +65,7 @@ def main():
                     print(text + "\n")
                 sys.stdout.flush()
             say(f"{name}: {section.seconds:.0f} s")
-    shown = [f"--only {name}" for name in options.only or []] + (["--quick"] if options.quick else [])
+    shown = ([f"--rounds {options.rounds}"] if options.rounds else []) + [f"--only {name}" for name in options.only or []] + (["--quick"] if options.quick else [])
     report.write(options.report, about, sections, shown)
     if options.json:
         json.dump(report.as_json(about, sections), sys.stdout, indent=1)

@@ -75,8 +75,8 @@ class Measured:
 
 
 class Runner:
-    def __init__(self, build, python, log):
-        self.build, self.python, self.log = build, python, log
+    def __init__(self, build, python, log, most_rounds=None):
+        self.build, self.python, self.log, self.most_rounds = build, python, log, most_rounds
         self.here = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "alternatives")
 
     def available(self, case):
@@ -143,12 +143,12 @@ class Runner:
         all_of_them = [Measured(c) for c in cases if self.available(c)]
         for missing in (c for c in cases if not self.available(c)):
             say(f"  {missing.name}: left out, {missing.program} is not there")
-        for r in range(rounds):
+        for r in range(min(rounds, self.most_rounds or rounds)):
             for m in all_of_them:
                 if m.failure or r >= m.case.most_rounds:
                     continue
                 try:
-                    self.once(m, repeats)
+                    self.once(m, 1 if m.case.is_python and m.case.model.bytes > 16 * MIB else repeats)
                 except Failed as why:
                     m.failure = str(why)
                     say(f"  {m.case.name}: {why}")

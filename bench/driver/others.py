@@ -71,8 +71,7 @@ def guide(run, quick, folder, say, size=None):
 def micro(run, quick, folder, say):
     section = Section("micro", "Micro benchmarks")
     say("micro")
-    command = [os.path.join(run.build, "bench_micro"), "--benchmark_format=json", f"--benchmark_repetitions={3 if quick else 9}", "--benchmark_enable_random_interleaving=true",
-               f"--benchmark_min_time={0.02 if quick else 0.1}"]
+    command = [os.path.join(run.build, "bench_micro"), "--benchmark_format=json", f"--benchmark_repetitions={3 if quick else 9}", "--benchmark_enable_random_interleaving=true", f"--benchmark_min_time={0.02 if quick else 0.1}"]
     told = json.loads(output_of(command, run.log))["benchmarks"]
     found = {}
     for b in told:
@@ -80,7 +79,7 @@ def micro(run, quick, folder, say):
             found.setdefault(b["run_name"], []).append(b)
     unit = {"ns": 1.0, "us": 1e3, "ms": 1e6}
     rows = []
-    for name, all_of_it in found.items():
+    for name, all_of_it in sorted(found.items()):
         times = three([b["cpu_time"] * unit[b["time_unit"]] for b in all_of_it])
         speed = three([b["bytes_per_second"] / GIB for b in all_of_it])[1] if "bytes_per_second" in all_of_it[0] else ""
         rows.append([name, times[1], times[0], times[2], speed])
@@ -111,10 +110,12 @@ def profile(run, quick, folder, say):
                         receiver.ask("go")
                     perf.send_signal(2)
                     perf.wait()
-                    listed = subprocess.run(["perf", "report", "-i", data.name, "--stdio", "--percent-limit", "2", "--sort", "symbol", "--no-children", "-g", "none"], capture_output=True, text=True).stdout
-                top = re.findall(r"^\s+([\d.]+)%\s+\[(.)\]\s+(\S[^\n]*?)\s*$", listed, re.M)[:6]
-                rows.append([f"{case.name}, {side}", "; ".join(f"{short(float(p))} % {re.split('[<(]', s)[0][-60:]}{' (kernel)' if k == 'k' else ''}" for p, k, s in top)])
-    section.tables.append(Table("profile", f"{model}: symbols with the largest shares of CPU time (perf, cpu-clock)", ["", "share and symbol"], rows))
+                    listed = subprocess.run(["perf", "report", "-i", data.name, "--stdio", "-F", "overhead,sym", "-t", "|", "--percent-limit", "2", "--no-children", "-g", "none"],
+                                            capture_output=True, text=True).stdout
+                top = re.findall(r"^ *([\d.]+)% *\|\[(.)\] (.*?) *$", listed, re.M)[:6]
+                rows.append([f"{case.name}, {side}"] + [f"{float(share):.0f} % {re.sub(r'[<(].*', '', symbol).split(' ')[-1]}{' (kernel)' if where == 'k' else ''}" for share, where, symbol in top])
+                rows[-1] += [""] * (7 - len(rows[-1]))
+    section.tables.append(Table("profile", f"{model}: symbols with the largest shares of CPU time (perf, cpu-clock)", ["", "share of CPU time", "", "", "", "", ""], rows))
     return section
 
 

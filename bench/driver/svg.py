@@ -61,8 +61,8 @@ def lines(path, title, x_label, y_label, series, x_log=None, y_log=False, x_text
     series = {name: [(p[0], p[-2] if len(p) == 4 else p[1], p) for p in sorted(points)] for name, points in series.items() if points}
     if not series:
         return False
-    c = Canvas(860, 440, title)
-    left, right, top, bottom = 84, 210, 48, 64
+    c = Canvas(940, 440, title)
+    left, right, top, bottom = 84, 270, 48, 64
     w, h = c.width - left - right, c.height - top - bottom
     xs = [p[0] for points in series.values() for p in points]
     ys = [v for points in series.values() for p in points for v in (p[2][1:] if len(p[2]) == 4 else p[2][1:2])]
