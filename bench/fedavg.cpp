@@ -73,7 +73,9 @@ class server {
   using host_type = typename net<Chunking>::template host<server, average_type::update>;
   using connection = typename host_type::connection;
 
-  server(std::size_t bytes, std::size_t clients) : model_(bytes), clients_(clients), buffers_(must(chunk_buffers::make(Chunking::max_chunk_bytes != 0 ? Chunking::max_chunk_bytes : model_.longest_part()))), io_(1), host_(io_, *this) {
+  server(std::size_t bytes, std::size_t clients)
+      : model_(bytes), clients_(clients), buffers_(must(chunk_buffers::make(Chunking::max_chunk_bytes != 0 ? Chunking::max_chunk_bytes : model_.longest_part()))),
+        io_(1), host_(io_, *this) {
     for (std::size_t i = 0; i < tensors; ++i)
       for (float& v : model_.values(i)) v = static_cast<float>(i);
     for (auto& p : model_.parts) averages_.push_back(must(average_type::make(p.destination(), buffers_)));
@@ -196,7 +198,8 @@ static int run(std::size_t bytes, std::size_t clients) {
   while (::wait(nullptr) > 0) {
   }
   const double model = static_cast<double>(bytes) / (1 << 20);
-  std::printf("{\"server_mib\": %.1f, \"client_mib\": %.1f, \"seconds\": %.3f, \"server_least_mib\": %.1f, \"client_least_mib\": %.1f}\n", f.peak_mib, most, f.seconds, 2 * model, model);
+  std::printf("{\"server_mib\": %.1f, \"client_mib\": %.1f, \"seconds\": %.3f, \"server_least_mib\": %.1f, \"client_least_mib\": %.1f}\n",
+              f.peak_mib, most, f.seconds, 2 * model, model);
   if (!f.good) std::fprintf(stderr, "the average is wrong\n");
   return f.good ? 0 : 1;
 }

@@ -22,7 +22,8 @@ struct sample {
   sample(std::size_t count, std::size_t bytes) : memory((bytes + 64) * count), shape{bytes / 4} {
     std::vector<mutable_tensor_view> all;
     for (std::size_t i = 0; i < count; ++i) names.push_back("layers." + std::to_string(i) + ".weight");
-    for (std::size_t i = 0; i < count; ++i) all.push_back({.name = names[i], .type = dtype::f32, .shape = shape, .data = memory.data() + i * (bytes + 64)});
+    for (std::size_t i = 0; i < count; ++i)
+      all.push_back({.name = names[i], .type = dtype::f32, .shape = shape, .data = memory.data() + i * (bytes + 64)});
     image.emplace(*dynamic_image::make(std::span<const mutable_tensor_view>(all)));
   }
   std::vector<std::byte> memory;
@@ -154,7 +155,8 @@ BENCHMARK(parse_header_text)->Arg(16)->Arg(400)->Arg(10000);
 static void arrange_tensors(benchmark::State& state) {
   const sample s(static_cast<std::size_t>(state.range(0)), 64);
   std::vector<mutable_tensor_view> all;
-  for (const std::string& name : s.names) all.push_back({.name = name, .type = dtype::f32, .shape = s.shape, .data = const_cast<std::byte*>(s.memory.data())});
+  for (const std::string& name : s.names)
+    all.push_back({.name = name, .type = dtype::f32, .shape = s.shape, .data = const_cast<std::byte*>(s.memory.data())});
   for (auto _ : state) benchmark::DoNotOptimize(dynamic_image::make(std::span<const mutable_tensor_view>(all)));
 }
 BENCHMARK(arrange_tensors)->Arg(16)->Arg(400)->Arg(10000);

@@ -49,13 +49,15 @@ class owning {
  public:
   using downloader = typename net<image_digest, Transport>::downloader;
 
-  owning(const bench::job& j, const bench::model& m) : image_(views::image<tensor_view>(m)), owner_(*downloader::open({.host = {.reserved_connections = j.recipients}})) {
+  owning(const bench::job& j, const bench::model& m)
+      : image_(views::image<tensor_view>(m)), owner_(*downloader::open({.host = {.reserved_connections = j.recipients}})) {
     ref_ = *owner_.add_tensors(image_);
     for (std::size_t i = 0; i < j.threads; ++i) threads_.emplace_back([this] { owner_.run(std::stop_token{}); });
   }
   std::string address() const {
     char text[128];
-    std::snprintf(text, sizeof text, "%016llx%016llx/%s", static_cast<unsigned long long>(ref_.id.high), static_cast<unsigned long long>(ref_.id.low), bench::loopback_address(owner_.port()).c_str());
+    const auto half = [](std::uint64_t n) { return static_cast<unsigned long long>(n); };
+    std::snprintf(text, sizeof text, "%016llx%016llx/%s", half(ref_.id.high), half(ref_.id.low), bench::loopback_address(owner_.port()).c_str());
     return text;
   }
 

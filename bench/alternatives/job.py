@@ -1,4 +1,5 @@
 """The job of job/job.hpp for Python programs: the same options, models, pattern and lines on standard input and output."""
+
 import argparse
 import json
 import os

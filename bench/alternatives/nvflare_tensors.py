@@ -1,5 +1,6 @@
 """NVIDIA FLARE 2.9.0: a server's cell and a client's cell over TCP. Variants: downloader (chunks, through its tensor downloader), native
 (the whole state dict in one reply, as with a download chunk size of 0)."""
+
 import logging
 import os
 import socket

@@ -1,4 +1,5 @@
 """torch.save into memory, over a socket, torch.load: what a Python programmer writes first."""
+
 import io
 import socket
 import struct

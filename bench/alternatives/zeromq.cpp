@@ -10,7 +10,8 @@ struct fetch {
 
 class sender {
  public:
-  sender(const bench::job& j, const bench::model& m) : context_(static_cast<int>(j.threads)), socket_(context_, zmq::socket_type::router), from_(m.block()) {
+  sender(const bench::job& j, const bench::model& m)
+      : context_(static_cast<int>(j.threads)), socket_(context_, zmq::socket_type::router), from_(m.block()) {
     socket_.set(zmq::sockopt::sndhwm, 0);
     socket_.bind("tcp://127.0.0.1:*");
     address_ = socket_.get(zmq::sockopt::last_endpoint);

@@ -1,4 +1,5 @@
 """Runs the benchmarks and writes the report. Called by bench/run.sh, which installs and builds."""
+
 import argparse
 import json
 import os
@@ -40,7 +41,7 @@ def main():
 
     os.makedirs(options.report, exist_ok=True)
     about = report.machine()
-    say = (lambda text: print(f"== {text}", file=sys.stderr, flush=True))
+    say = lambda text: print(f"== {text}", file=sys.stderr, flush=True)
     say(f"{about['processor']}, {about['memory']}, {about['system']}, {about['compiler']}, load {about['load_before']:.2f}")
     sections = []
     failed = False
@@ -65,7 +66,11 @@ def main():
                     print(text + "\n")
                 sys.stdout.flush()
             say(f"{name}: {section.seconds:.0f} s")
-    shown = ([f"--rounds {options.rounds}"] if options.rounds else []) + [f"--only {name}" for name in options.only or []] + (["--quick"] if options.quick else [])
+    shown = (
+        ([f"--rounds {options.rounds}"] if options.rounds else [])
+        + [f"--only {name}" for name in options.only or []]
+        + (["--quick"] if options.quick else [])
+    )
     report.write(options.report, about, sections, shown)
     if options.json:
         json.dump(report.as_json(about, sections), sys.stdout, indent=1)

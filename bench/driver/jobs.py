@@ -1,4 +1,5 @@
 """Cases of the job (job/job.hpp), and their measurement in rounds in which all cases take turns."""
+
 import json
 import math
 import os
@@ -89,7 +90,16 @@ class Runner:
             words = [self.python, os.path.join(self.here, case.program), role]
             words += ["--recipients", str(case.recipients)]
         else:
-            words = [os.path.join(self.build, case.program), role, "--window", str(case.window), "--threads", str(case.threads), "--pulls", str(case.pulls)]
+            words = [
+                os.path.join(self.build, case.program),
+                role,
+                "--window",
+                str(case.window),
+                "--threads",
+                str(case.threads),
+                "--pulls",
+                str(case.pulls),
+            ]
             words += ["--recipients", str(case.recipients)] + (["--fresh", case.fresh] if case.fresh else [])
         return words + case.model.words + ["--chunk", str(case.chunk)] + (["--variant", case.variant] if case.variant else []) + list(more)
 

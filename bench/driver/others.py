@@ -1,4 +1,5 @@
 """Suites that are programs of their own: flatness, the guide's case, micro benchmarks, profiles, compile time, loopback and pinned latency."""
+
 import json
 import os
 import re
@@ -25,8 +26,10 @@ def output_of(command, log, **more):
 
 def flatness(run, quick, folder, say):
     section = Section("flatness", "Memory and threads, round after round")
-    section.text.append("The main job (`bash examples/run.sh`): federated averaging between two processes, with numbers of participants that change as "
-                        "examples/participants.txt says, and with 100 in each round. Figures at the end of each round.")
+    section.text.append(
+        "The main job (`bash examples/run.sh`): federated averaging between two processes, with numbers of participants that change as "
+        "examples/participants.txt says, and with 100 in each round. Figures at the end of each round."
+    )
     plots = {}
     rows = []
     for name, more in (("changing", []), ("fixed", ["--fixed", "100"])):
@@ -41,7 +44,15 @@ def flatness(run, quick, folder, say):
             late = resident[len(resident) // 8 :]
             rows.append([f"{side}, {name}", resident[0], min(late), max(late), resident[-1], f"{min(threads)} to {max(threads)}"])
             plots[f"{side}, {name}"] = [(i + 1, v) for i, v in enumerate(resident)]
-            section.raw.append({"side": side, "participants": name, "resident_mib": resident, "threads": threads, "joined": [r["participants"] for r in report["rounds"]]})
+            section.raw.append(
+                {
+                    "side": side,
+                    "participants": name,
+                    "resident_mib": resident,
+                    "threads": threads,
+                    "joined": [r["participants"] for r in report["rounds"]],
+                }
+            )
     section.tables.append(Table("flatness", "Resident memory in MiB", ["", "round 1", "then lowest", "then highest", "last round", "threads"], rows))
     svg.lines(os.path.join(folder, "flatness.svg"), "Resident memory at the end of each round", "round", "MiB", plots)
     section.plots.append(("flatness.svg", "Resident memory at the end of each round"))
@@ -51,19 +62,36 @@ def flatness(run, quick, folder, say):
 def guide(run, quick, folder, say, size=None):
     size = size or (256 * MIB if quick else 2 * GIB)
     section = Section("guide", "The guide's case: FedAvg with a large model and 4 clients, native messages against chunks")
-    section.text.append(f"A model of {svg.byte_count(size)} in 16 tensors, one round: four clients pull it, change it, and the server averages the four updates as they arrive. Native: each frame "
-                        "is a whole image (chunk size 0); an image that goes in one frame has at most 512 MiB, so a larger model travels as several. Peak of resident memory; the models "
-                        "themselves (server: the model and the sums; client: one model) are what cannot be less.")
+    section.text.append(
+        f"A model of {svg.byte_count(size)} in 16 tensors, one round: four clients pull it, change it, and the server averages the four updates "
+        "as they arrive. Native: each frame is a whole image (chunk size 0); an image that goes in one frame has at most 512 MiB, so a larger model "
+        "travels as several. Peak of resident memory; the models themselves (server: the model and the sums; client: one model) are what "
+        "cannot be less."
+    )
     rows, peaks = [], {}
     for mode in ("chunks", "native"):
         say(f"guide: {mode}")
         told = json.loads(output_of([os.path.join(run.build, "bench_fedavg"), mode, str(size), "4"], run.log))
         peaks[mode] = told
-        rows.append([mode, told["server_mib"], told["client_mib"], told["server_mib"] + told["client_mib"] * 4, told["seconds"], told["server_least_mib"], told["client_least_mib"]])
-    section.tables.append(Table("guide", "Peak of resident memory in MiB", ["", "server", "a client", "all", "seconds", "server: models", "client: models"], rows))
+        rows.append(
+            [
+                mode,
+                told["server_mib"],
+                told["client_mib"],
+                told["server_mib"] + told["client_mib"] * 4,
+                told["seconds"],
+                told["server_least_mib"],
+                told["client_least_mib"],
+            ]
+        )
+    section.tables.append(
+        Table("guide", "Peak of resident memory in MiB", ["", "server", "a client", "all", "seconds", "server: models", "client: models"], rows)
+    )
     saved = 1 - peaks["chunks"]["server_mib"] / peaks["native"]["server_mib"]
     section.text.append(f"Chunks take {100 * saved:.0f} % less at the server; at the clients both land in place.")
-    section.targets.append(("FedAvg, 4 clients: server's peak memory with chunks, less than with native messages", "20 to 50 %", f"{100 * saved:.0f} %", saved >= 0.2))
+    section.targets.append(
+        ("FedAvg, 4 clients: server's peak memory with chunks, less than with native messages", "20 to 50 %", f"{100 * saved:.0f} %", saved >= 0.2)
+    )
     section.raw = [peaks]
     return section
 
@@ -71,7 +99,13 @@ def guide(run, quick, folder, say, size=None):
 def micro(run, quick, folder, say):
     section = Section("micro", "Micro benchmarks")
     say("micro")
-    command = [os.path.join(run.build, "bench_micro"), "--benchmark_format=json", f"--benchmark_repetitions={3 if quick else 9}", "--benchmark_enable_random_interleaving=true", f"--benchmark_min_time={0.02 if quick else 0.1}"]
+    command = [
+        os.path.join(run.build, "bench_micro"),
+        "--benchmark_format=json",
+        f"--benchmark_repetitions={3 if quick else 9}",
+        "--benchmark_enable_random_interleaving=true",
+        f"--benchmark_min_time={0.02 if quick else 0.1}",
+    ]
     told = json.loads(output_of(command, run.log))["benchmarks"]
     found = {}
     for b in told:
@@ -95,27 +129,67 @@ def profile(run, quick, folder, say):
         return section
     model = Model("uniform", 256 * MIB if quick else GIB, 16)
     rows = []
-    for case in (Case("no digest", "bench_tensorpull", model, variant="plain"), Case("digest", "bench_tensorpull", model, variant="digest"), Case("bare pull loop", "bench_bare", model, variant="pull"),
-                 Case("ZeroMQ", "bench_zeromq", model), Case("gRPC stream", "bench_grpc", model), Case("Cap'n Proto RPC", "bench_capnp_rpc", model)):
+    for case in (
+        Case("no digest", "bench_tensorpull", model, variant="plain"),
+        Case("digest", "bench_tensorpull", model, variant="digest"),
+        Case("bare pull loop", "bench_bare", model, variant="pull"),
+        Case("ZeroMQ", "bench_zeromq", model),
+        Case("gRPC stream", "bench_grpc", model),
+        Case("Cap'n Proto RPC", "bench_capnp_rpc", model),
+    ):
         if not run.available(case):
             continue
         say(f"profile: {case.name}")
-        with Program(run.command(case, "send"), run.log) as sender, Program(run.command(case, "receive", "--address", sender.address), run.log) as receiver:
+        with Program(run.command(case, "send"), run.log) as sender, Program(
+            run.command(case, "receive", "--address", sender.address), run.log
+        ) as receiver:
             receiver.ask("go")
             for side, program in (("sender", sender), ("receiver", receiver)):
                 with tempfile.NamedTemporaryFile(suffix=".perf") as data:
-                    perf = subprocess.Popen(["perf", "record", "-q", "-e", "cpu-clock", "-F", "1999", "-p", str(program.pid), "-o", data.name], stdout=run.log, stderr=run.log)
+                    perf = subprocess.Popen(
+                        ["perf", "record", "-q", "-e", "cpu-clock", "-F", "1999", "-p", str(program.pid), "-o", data.name],
+                        stdout=run.log,
+                        stderr=run.log,
+                    )
                     time.sleep(0.5)
                     for _ in range(3 if quick else 5):
                         receiver.ask("go")
                     perf.send_signal(2)
                     perf.wait()
-                    listed = subprocess.run(["perf", "report", "-i", data.name, "--stdio", "-F", "overhead,sym", "-t", "|", "--percent-limit", "2", "--no-children", "-g", "none"],
-                                            capture_output=True, text=True).stdout
+                    listed = subprocess.run(
+                        [
+                            "perf",
+                            "report",
+                            "-i",
+                            data.name,
+                            "--stdio",
+                            "-F",
+                            "overhead,sym",
+                            "-t",
+                            "|",
+                            "--percent-limit",
+                            "2",
+                            "--no-children",
+                            "-g",
+                            "none",
+                        ],
+                        capture_output=True,
+                        text=True,
+                    ).stdout
                 top = re.findall(r"^ *([\d.]+)% *\|\[(.)\] (.*?) *$", listed, re.M)[:6]
-                rows.append([f"{case.name}, {side}"] + [f"{float(share):.0f} % {re.sub(r'[<(].*', '', symbol).split(' ')[-1]}{' (kernel)' if where == 'k' else ''}" for share, where, symbol in top])
+                rows.append(
+                    [f"{case.name}, {side}"]
+                    + [
+                        f"{float(share):.0f} % {re.sub(r'[<(].*', '', symbol).split(' ')[-1]}{' (kernel)' if where == 'k' else ''}"
+                        for share, where, symbol in top
+                    ]
+                )
                 rows[-1] += [""] * (7 - len(rows[-1]))
-    section.tables.append(Table("profile", f"{model}: symbols with the largest shares of CPU time (perf, cpu-clock)", ["", "share of CPU time", "", "", "", "", ""], rows))
+    section.tables.append(
+        Table(
+            "profile", f"{model}: symbols with the largest shares of CPU time (perf, cpu-clock)", ["", "share of CPU time", "", "", "", "", ""], rows
+        )
+    )
     return section
 
 

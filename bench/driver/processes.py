@@ -1,4 +1,5 @@
 """Senders and receivers as processes: started, spoken to line by line, watched while they work."""
+
 import json
 import os
 import select

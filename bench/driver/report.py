@@ -1,4 +1,5 @@
 """What a run leaves behind: a page of Markdown, a CSV file for each table, plots, and everything as JSON."""
+
 import csv
 import json
 import os
@@ -102,8 +103,10 @@ def machine():
 def write(folder, about, sections, options):
     lines = ["# Benchmark report", ""]
     lines += [f"{about['processor']}; {about['memory']}; {about['system']}; {about['compiler']}."]
-    lines += [f"Load of the machine before the run {about['load_before']:.2f}, after it {os.getloadavg()[0]:.2f} (1.0 is one busy core). "
-              f"Run on {time.strftime('%Y-%m-%d %H:%M')}, `bash bench/run.sh {' '.join(options)}`".rstrip() + "."]
+    lines += [
+        f"Load of the machine before the run {about['load_before']:.2f}, after it {os.getloadavg()[0]:.2f} (1.0 is one busy core). "
+        f"Run on {time.strftime('%Y-%m-%d %H:%M')}, `bash bench/run.sh {' '.join(options)}`".rstrip() + "."
+    ]
     lines += ["", "Figures are medians of interleaved rounds, with (minimum to maximum), or ratios of medians within this run. GiB is 2^30 bytes."]
     lines += ["What is measured and how: bench/README.md.", ""]
     targets = [t for s in sections for t in s.targets]
@@ -130,6 +133,14 @@ def write(folder, about, sections, options):
 def as_json(about, sections):
     return {
         "machine": about,
-        "sections": [{"name": s.name, "seconds": round(s.seconds, 1), "raw": s.raw, "tables": [t.__dict__ for t in s.tables],
-                      "targets": [dict(zip(("what", "wanted", "measured", "reached"), t)) for t in s.targets]} for s in sections],
+        "sections": [
+            {
+                "name": s.name,
+                "seconds": round(s.seconds, 1),
+                "raw": s.raw,
+                "tables": [t.__dict__ for t in s.tables],
+                "targets": [dict(zip(("what", "wanted", "measured", "reached"), t)) for t in s.targets],
+            }
+            for s in sections
+        ],
     }

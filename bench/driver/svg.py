@@ -1,4 +1,5 @@
 """Line and bar plots as SVG, without a library: readable axes, and nothing that a viewer could not show."""
+
 import math
 from html import escape
 
@@ -46,7 +47,10 @@ class Canvas:
 
     def text(self, x, y, text, size=12, anchor="start", weight="normal", colour="#222", turn=None):
         turned = f' transform="rotate({turn} {x:.1f} {y:.1f})"' if turn is not None else ""
-        self.parts.append(f'<text x="{x:.1f}" y="{y:.1f}" {FONT} font-size="{size}" font-weight="{weight}" fill="{colour}" text-anchor="{anchor}"{turned}>{escape(text)}</text>')
+        self.parts.append(
+            f'<text x="{x:.1f}" y="{y:.1f}" {FONT} font-size="{size}" font-weight="{weight}" fill="{colour}" '
+            f'text-anchor="{anchor}"{turned}>{escape(text)}</text>'
+        )
 
     def line(self, x1, y1, x2, y2, colour="#ddd", width=1):
         self.parts.append(f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{colour}" stroke-width="{width}"/>')
@@ -93,7 +97,11 @@ def lines(path, title, x_label, y_label, series, x_log=None, y_log=False, x_text
     ends = []
     for i, (name, points) in enumerate(series.items()):
         colour = COLOURS[i % len(COLOURS)]
-        c.parts.append(f'<polyline fill="none" stroke="{colour}" stroke-width="{2.5 if i < 2 else 1.5}" points="' + " ".join(f"{at_x(x):.1f},{at_y(y):.1f}" for x, y, _ in points) + '"/>')
+        c.parts.append(
+            f'<polyline fill="none" stroke="{colour}" stroke-width="{2.5 if i < 2 else 1.5}" points="'
+            + " ".join(f"{at_x(x):.1f},{at_y(y):.1f}" for x, y, _ in points)
+            + '"/>'
+        )
         for x, y, p in points:
             if len(p) == 4:
                 c.line(at_x(x), at_y(p[1]), at_x(x), at_y(p[3]), colour)

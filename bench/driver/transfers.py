@@ -1,4 +1,5 @@
 """Suites made of the job: transfers, chunks, recipients, tensors, latency."""
+
 import os
 import statistics
 
@@ -11,6 +12,7 @@ OURS, OURS_CHECKED, BARE = "tensorpull, no digest", "tensorpull, digest", "bare 
 
 def everybody(model, slow_rounds):
     """All that do the job, as their users write it. Those in Python take part in the first rounds only."""
+
     def case(name, program, **more):
         return Case(name, program, model, **more)
 
@@ -57,25 +59,49 @@ def cpu_per_gib(m):
 
 
 def transfer_table(name, caption, results, bare):
-    header = ["", "GiB/s", f"of {bare.case.name}" if bare else "ratio", "CPU s/GiB", "first tensor, ms", "sender, MiB more", "receiver, MiB more", "threads, sender",
-              "threads, receiver", "allocations a chunk"]
+    header = [
+        "",
+        "GiB/s",
+        f"of {bare.case.name}" if bare else "ratio",
+        "CPU s/GiB",
+        "first tensor, ms",
+        "sender, MiB more",
+        "receiver, MiB more",
+        "threads, sender",
+        "threads, receiver",
+        "allocations a chunk",
+    ]
     rows = []
     for m in results:
         if m.failure or not m.seconds:
             rows.append([m.case.name, "failed"] + [""] * 8)
             continue
         copy = m.case.variant == "copy"
-        rows.append([m.case.name, spread(m.seconds, m.bytes / GIB, invert=True), rate(m) / rate(bare) if bare else "", spread(m.cpu, GIB / m.bytes), spread(m.first, 1e3),
-                     "" if copy else max(0.0, m.sender_kib / 1024), max(0.0, m.receiver_kib / 1024), "" if copy else m.sender_threads, m.receiver_threads,
-                     f"{statistics.median(m.allocations):.2f}" if m.allocations else "not counted"])
+        rows.append(
+            [
+                m.case.name,
+                spread(m.seconds, m.bytes / GIB, invert=True),
+                rate(m) / rate(bare) if bare else "",
+                spread(m.cpu, GIB / m.bytes),
+                spread(m.first, 1e3),
+                "" if copy else max(0.0, m.sender_kib / 1024),
+                max(0.0, m.receiver_kib / 1024),
+                "" if copy else m.sender_threads,
+                m.receiver_threads,
+                f"{statistics.median(m.allocations):.2f}" if m.allocations else "not counted",
+            ]
+        )
     return Table(name, caption, header, rows)
 
 
 def transfers(run, quick, folder, say):
     section = Section("transfers", "One recipient: the same job, done in every way")
-    section.text.append("A sender's process holds the model, a receiver's process ends with all tensors in memory that it had before; chunks of 2 MiB, 4 requests in flight "
-                        "where there are requests. \"More\" is the peak of resident memory during the transfers beyond what the process held with its model in place. "
-                        "FLARE and torch.load make their tensors as they arrive, and the table's second part lets the others do so, too.")
+    section.text.append(
+        "A sender's process holds the model, a receiver's process ends with all tensors in memory that it had before; chunks of 2 MiB, "
+        "4 requests in flight "
+        'where there are requests. "More" is the peak of resident memory during the transfers beyond what the process held with its model in place. '
+        "FLARE and torch.load make their tensors as they arrive, and the table's second part lets the others do so, too."
+    )
     models = [Model("uniform", 256 * MIB if quick else GIB, 16), Model("mixed", 64 * MIB if quick else 256 * MIB, 400)]
     for which, model in zip(("large", "mixed"), models):
         say(f"transfers: {model}")
@@ -119,7 +145,14 @@ def transfer_targets(results, which, model):
         huge, plain = (find(results, f"tensorpull, digest, new memory, {kind}") for kind in ("huge pages", "4 KiB pages"))
         if huge and plain:
             value = rate(huge) / rate(flare)
-            out.append((f"{model}: the same, with digest, allocating inside the timed part", "at least 10", f"{short(value)}; without huge pages {short(rate(plain) / rate(flare))}", value >= 10))
+            out.append(
+                (
+                    f"{model}: the same, with digest, allocating inside the timed part",
+                    "at least 10",
+                    f"{short(value)}; without huge pages {short(rate(plain) / rate(flare))}",
+                    value >= 10,
+                )
+            )
     return out
 
 
@@ -127,8 +160,14 @@ def chunks(run, quick, folder, say):
     section = Section("chunks", "The size of a chunk")
     model = Model("uniform", 64 * MIB if quick else 256 * MIB, 16)
     sizes = [4 * KIB, 256 * KIB, 2 * MIB] if quick else [4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 2 * MIB, 4 * MIB, 16 * MIB]
-    base = [Case(OURS, "bench_tensorpull", model, variant="plain"), Case(OURS_CHECKED, "bench_tensorpull", model, variant="digest"), Case(BARE, "bench_bare", model, variant="pull"),
-            Case("Cap'n Proto RPC", "bench_capnp_rpc", model), Case("ZeroMQ", "bench_zeromq", model), Case("gRPC stream", "bench_grpc", model)]
+    base = [
+        Case(OURS, "bench_tensorpull", model, variant="plain"),
+        Case(OURS_CHECKED, "bench_tensorpull", model, variant="digest"),
+        Case(BARE, "bench_bare", model, variant="pull"),
+        Case("Cap'n Proto RPC", "bench_capnp_rpc", model),
+        Case("ZeroMQ", "bench_zeromq", model),
+        Case("gRPC stream", "bench_grpc", model),
+    ]
     say(f"chunks: {model}")
     results = run.rounds([with_sizes(c, chunk=size) for size in sizes for c in base], 2 if quick else 5, 3, say)
     names = [c.name for c in base]
@@ -147,34 +186,67 @@ def chunks(run, quick, folder, say):
             row.append(ratios[size])
         rows.append(row)
     section.tables.append(Table("chunks", f"GiB/s, {model}, 4 requests in flight", ["chunk"] + names + ["no digest, of bare"], rows))
-    svg.lines(os.path.join(folder, "chunks.svg"), f"Throughput and the size of a chunk: {model}", "chunk", "GiB/s", series, x_log=2, x_text=svg.byte_count)
+    svg.lines(
+        os.path.join(folder, "chunks.svg"), f"Throughput and the size of a chunk: {model}", "chunk", "GiB/s", series, x_log=2, x_text=svg.byte_count
+    )
     section.plots.append(("chunks.svg", "Throughput and the size of a chunk"))
     ours = {size: m for size in sizes for m in results if m.case.chunk == size and m.case.name == OURS and m.seconds}
     counts = {m.chunks: median(m) * 1e3 for m in ours.values() if m.case.chunk <= 256 * KIB}
     if len(counts) > 1:
-        svg.lines(os.path.join(folder, "chunk_count.svg"), f"Time and the number of chunks: {model}, no digest", "chunks", "ms", {"tensorpull": sorted(counts.items())})
+        svg.lines(
+            os.path.join(folder, "chunk_count.svg"),
+            f"Time and the number of chunks: {model}, no digest",
+            "chunks",
+            "ms",
+            {"tensorpull": sorted(counts.items())},
+        )
         section.plots.append(("chunk_count.svg", "Time and the number of chunks"))
     if 4 * KIB in ratios:
-        section.targets.append(("Chunks of 4 KiB: throughput of the bare pull loop with the same chunk and window", "at least 0.9", short(ratios[4 * KIB]), ratios[4 * KIB] >= 0.9))
+        section.targets.append(
+            (
+                "Chunks of 4 KiB: throughput of the bare pull loop with the same chunk and window",
+                "at least 0.9",
+                short(ratios[4 * KIB]),
+                ratios[4 * KIB] >= 0.9,
+            )
+        )
     section.raw = [m.as_json() for m in results]
     return section
 
 
 def recipients(run, quick, folder, say):
     section = Section("recipients", "Many recipients at the same time")
-    section.text.append("All recipients are threads of one process, each with a connection of its own; they land in four copies of the model between them, so that memory suffices. "
-                        "\"One thread\" and \"two threads\" are the sender's; the bare loop is epoll on one thread, or a thread for each connection.")
+    section.text.append(
+        "All recipients are threads of one process, each with a connection of its own; they land in four copies of the model "
+        "between them, so that memory suffices. "
+        '"One thread" and "two threads" are the sender\'s; the bare loop is epoll on one thread, or a thread for each connection.'
+    )
     big, small = Model("mixed", 32 * MIB if quick else 256 * MIB, 400), Model("mixed", 4 * MIB, 400)
+
     def cases(model, n):
-        out = [Case("tensorpull, one thread", "bench_tensorpull", model, variant="digest", recipients=n), Case("bare, one thread", "bench_bare", model, variant="pull", recipients=n),
-               Case("tensorpull, no digest, one thread", "bench_tensorpull", model, variant="plain", recipients=n),
-               Case("tensorpull, no digest, two threads", "bench_tensorpull", model, variant="plain", threads=2, recipients=n),
-               Case("bare, a thread each", "bench_bare", model, variant="pull", threads=0, recipients=n)]
+        out = [
+            Case("tensorpull, one thread", "bench_tensorpull", model, variant="digest", recipients=n),
+            Case("bare, one thread", "bench_bare", model, variant="pull", recipients=n),
+            Case("tensorpull, no digest, one thread", "bench_tensorpull", model, variant="plain", recipients=n),
+            Case("tensorpull, no digest, two threads", "bench_tensorpull", model, variant="plain", threads=2, recipients=n),
+            Case("bare, a thread each", "bench_bare", model, variant="pull", threads=0, recipients=n),
+        ]
         if n <= 64:
             out.append(Case("gRPC stream", "bench_grpc", model, recipients=n))
         if n == 4 and model is big:
-            out.append(Case("NVIDIA FLARE downloader", "nvflare_tensors.py", model, variant="downloader", recipients=n, allocates=True, most_rounds=1 if quick else 2))
+            out.append(
+                Case(
+                    "NVIDIA FLARE downloader",
+                    "nvflare_tensors.py",
+                    model,
+                    variant="downloader",
+                    recipients=n,
+                    allocates=True,
+                    most_rounds=1 if quick else 2,
+                )
+            )
         return out
+
     many = [4, 16] if quick else [4, 16, 64]
     say(f"recipients: {many} of {big}")
     results = run.rounds([c for n in many for c in cases(big, n)], 2 if quick else 5, 2, say)
@@ -182,18 +254,54 @@ def recipients(run, quick, folder, say):
     say(f"recipients: {counts} of {small}")
     spread_out = run.rounds([c for n in counts for c in cases(small, n)], 1 if quick else 3, 3, say)
     for which, model, found in (("recipients_large", big, results), ("recipients", small, spread_out)):
-        rows = [[m.case.recipients, m.case.name] + (["failed"] + [""] * 6 if m.failure or not m.seconds else
-                [spread(m.seconds, m.bytes / GIB, invert=True), cpu_per_gib(m), spread(m.first, 1e3), m.sender_kib / m.case.recipients, m.receiver_kib / m.case.recipients, m.sender_threads,
-                 f"{statistics.median(m.allocations):.2f}" if m.allocations else "not counted"]) for m in found]
-        section.tables.append(Table(which, f"{model} to each, GiB/s in total", ["recipients", "", "GiB/s", "CPU s/GiB", "first tensor of the last, ms", "sender, KiB more each", "receiver, KiB more each", "threads, sender",
-                                                          "allocations a chunk"], rows))
+        rows = [
+            [m.case.recipients, m.case.name]
+            + (
+                ["failed"] + [""] * 6
+                if m.failure or not m.seconds
+                else [
+                    spread(m.seconds, m.bytes / GIB, invert=True),
+                    cpu_per_gib(m),
+                    spread(m.first, 1e3),
+                    m.sender_kib / m.case.recipients,
+                    m.receiver_kib / m.case.recipients,
+                    m.sender_threads,
+                    f"{statistics.median(m.allocations):.2f}" if m.allocations else "not counted",
+                ]
+            )
+            for m in found
+        ]
+        section.tables.append(
+            Table(
+                which,
+                f"{model} to each, GiB/s in total",
+                [
+                    "recipients",
+                    "",
+                    "GiB/s",
+                    "CPU s/GiB",
+                    "first tensor of the last, ms",
+                    "sender, KiB more each",
+                    "receiver, KiB more each",
+                    "threads, sender",
+                    "allocations a chunk",
+                ],
+                rows,
+            )
+        )
     names = [c.name for c in cases(small, 1)]
-    series = {n: [(m.case.recipients, *three([1e3 * s for s in m.seconds])) for m in spread_out if m.case.name == n and m.seconds and not m.failure] for n in names}
+    series = {
+        n: [(m.case.recipients, *three([1e3 * s for s in m.seconds])) for m in spread_out if m.case.name == n and m.seconds and not m.failure]
+        for n in names
+    }
     svg.lines(os.path.join(folder, "recipients.svg"), f"Time until all have it: {small}", "recipients", "ms", series, x_log=10, y_log=True)
     section.plots.append(("recipients.svg", "Time until all recipients have the model"))
     for n in many:
         at = {m.case.name: m for m in results if m.case.recipients == n and m.seconds and not m.failure}
-        for ours, bare, wanted in (("tensorpull, no digest, one thread", "bare, one thread", 0.9), ("tensorpull, no digest, two threads", "bare, a thread each", 0.85)):
+        for ours, bare, wanted in (
+            ("tensorpull, no digest, one thread", "bare, one thread", 0.9),
+            ("tensorpull, no digest, two threads", "bare, a thread each", 0.85),
+        ):
             if ours in at and bare in at:
                 ratio = rate(at[ours]) / rate(at[bare])
                 section.targets.append((f"{n} recipients of {big}: {ours}, of {bare}", f"at least {wanted}", short(ratio), ratio >= wanted))
@@ -209,7 +317,11 @@ def tensors(run, quick, folder, say):
     cases = []
     for n in counts:
         model = Model("uniform", n * 4 * KIB, n)
-        cases += [Case(OURS, "bench_tensorpull", model, variant="plain", pulls=5), Case(BARE, "bench_bare", model, variant="pull", pulls=5), Case("gRPC stream", "bench_grpc", model, pulls=5)]
+        cases += [
+            Case(OURS, "bench_tensorpull", model, variant="plain", pulls=5),
+            Case(BARE, "bench_bare", model, variant="pull", pulls=5),
+            Case("gRPC stream", "bench_grpc", model, pulls=5),
+        ]
     results = run.rounds(cases, 1 if quick else 5, 3, say)
     names = [OURS, BARE, "gRPC stream"]
     series = {n: [(m.case.model.tensors, *three([1e3 * s for s in m.seconds])) for m in results if m.case.name == n and m.seconds] for n in names}
@@ -233,6 +345,13 @@ def latency(run, quick, folder, say):
     results = run.rounds(cases, 2 if quick else 7, 3, say)
     bare = find(results, BARE)
     rows = [[m.case.name, spread(m.seconds, 1e3), median(m) / median(bare) if bare else ""] for m in results if m.seconds and not m.failure]
-    section.tables.append(Table("latency", f"ms for a pull; each value is the median of {pulls:,} pulls one after the other (Python: one pull)", ["", "ms", "times the bare pull loop"], rows))
+    section.tables.append(
+        Table(
+            "latency",
+            f"ms for a pull; each value is the median of {pulls:,} pulls one after the other (Python: one pull)",
+            ["", "ms", "times the bare pull loop"],
+            rows,
+        )
+    )
     section.raw = [m.as_json() for m in results]
     return section

@@ -25,7 +25,8 @@ inline double seconds_since(clock::time_point start) { return std::chrono::durat
 
 struct job {
   std::string role, address, shape = "uniform", variant, fresh;
-  std::size_t bytes = std::size_t{1} << 30, tensors = 16, chunk = std::size_t{2} << 20, window = 4, recipients = 1, destinations = 4, threads = 1, pulls = 1;
+  std::size_t bytes = std::size_t{1} << 30, tensors = 16, chunk = std::size_t{2} << 20, window = 4;
+  std::size_t recipients = 1, destinations = 4, threads = 1, pulls = 1;
 
   std::vector<std::size_t> sizes() const { return tensor_sizes(shape, bytes, tensors); }
 };
@@ -66,13 +67,15 @@ inline void tell_usage() {
   rusage u{};
   ::getrusage(RUSAGE_SELF, &u);
   const auto s = [](timeval t) { return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec); };
-  std::printf("done {\"cpu\": %.6f, \"allocations\": %llu}\n", s(u.ru_utime) + s(u.ru_stime), static_cast<unsigned long long>(federated::live_heap().total_allocations));
+  const auto allocations = static_cast<unsigned long long>(federated::live_heap().total_allocations);
+  std::printf("done {\"cpu\": %.6f, \"allocations\": %llu}\n", s(u.ru_utime) + s(u.ru_stime), allocations);
 }
 
 template <class Receiver>
 class recipients {
  public:
-  explicit recipients(const job& j) : job_(j), sizes_(j.sizes()), times_(std::max<std::size_t>(1, j.pulls)), start_(static_cast<std::ptrdiff_t>(j.recipients + 1)), end_(static_cast<std::ptrdiff_t>(j.recipients + 1)) {
+  explicit recipients(const job& j)
+      : job_(j), sizes_(j.sizes()), times_(std::max<std::size_t>(1, j.pulls)), start_(static_cast<std::ptrdiff_t>(j.recipients + 1)), end_(static_cast<std::ptrdiff_t>(j.recipients + 1)) {
     if (j.fresh.empty())
       for (std::size_t i = 0; i < std::min(j.recipients, j.destinations); ++i) models_.emplace_back(std::make_unique<model>(sizes_))->clear();
     for (std::size_t i = 0; i < j.recipients; ++i) receivers_.push_back(std::make_unique<Receiver>(j));

@@ -81,7 +81,8 @@ class model {
   void for_each_word(F f) {
     for (std::size_t i = 0; i < count(); ++i) {
       auto* const words = reinterpret_cast<std::uint32_t*>(block_ + begins_[i]);
-      for (std::size_t k = 0; k < sizes_[i] / 4; ++k) f(words[k], static_cast<std::uint32_t>(k) * 2654435761u + static_cast<std::uint32_t>(i) * 40503u + 1u);
+      const auto first = static_cast<std::uint32_t>(i) * 40503u + 1u;
+      for (std::size_t k = 0; k < sizes_[i] / 4; ++k) f(words[k], static_cast<std::uint32_t>(k) * 2654435761u + first);
     }
   }
 
