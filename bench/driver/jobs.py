@@ -152,7 +152,7 @@ class Runner:
         """Every case once a round. A case that fails is left out from then on, and says why."""
         all_of_them = [Measured(c) for c in cases if self.available(c)]
         for missing in (c for c in cases if not self.available(c)):
-            say(f"  {missing.name}: left out, {missing.program} is not there")
+            say(f"  {missing.name}: left out, " + ("no Python with its packages" if missing.is_python else f"{missing.program} was not built"))
         for r in range(min(rounds, self.most_rounds or rounds)):
             for m in all_of_them:
                 if m.failure or r >= m.case.most_rounds:
