@@ -1,6 +1,7 @@
 // Peers that vanish, say nothing, say the wrong thing, or are slow.
 #include "network.hpp"
 
+#include <atomic>
 #include <csignal>
 #include <sys/time.h>
 
@@ -235,7 +236,7 @@ class interruptions {
  public:
   interruptions() {
     struct sigaction action{};
-    action.sa_handler = [](int) { count = count + 1; };
+    action.sa_handler = [](int) { ++count; };
     ::sigaction(SIGALRM, &action, &before_);
     const itimerval every{{0, 500}, {0, 500}};
     ::setitimer(ITIMER_REAL, &every, nullptr);
@@ -245,7 +246,8 @@ class interruptions {
     ::setitimer(ITIMER_REAL, &none, nullptr);
     ::sigaction(SIGALRM, &before_, nullptr);
   }
-  static inline volatile std::sig_atomic_t count = 0;
+  static inline std::atomic<int> count = 0;  // whichever thread it interrupts
+  static_assert(std::atomic<int>::is_always_lock_free);
 
  private:
   struct sigaction before_{};

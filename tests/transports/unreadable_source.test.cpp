@@ -83,7 +83,7 @@ TEST(UnreadableSource, OverLoopback) {
 
 template <class Integrity>
 void over_tcp() {
-  using net = tp::pipeline<tp::tcp, tp::tensor_list, tp::fixed_bytes<64_KiB>, Integrity>;
+  using net = tp::pipeline<tp::tcp_on_threads, tp::tensor_list, tp::fixed_bytes<64_KiB>, Integrity>;  // published while another thread serves
   auto owner = *net::downloader::open();
   const serving run(owner);
   const auto where = local(owner.port());
