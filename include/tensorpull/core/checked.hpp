@@ -1,19 +1,20 @@
 // Size arithmetic that says when it does not fit, instead of wrapping. For every number that came from outside.
 #pragma once
 
+#include <tensorpull/core/plain_optional.hpp>
+
 #include <cstdint>
 #include <limits>
-#include <optional>
 
 namespace tensorpull {
 
-constexpr std::optional<std::uint64_t> checked_add(std::uint64_t a, std::uint64_t b) noexcept {
-  if (a > std::numeric_limits<std::uint64_t>::max() - b) return std::nullopt;
+constexpr plain_optional<std::uint64_t> checked_add(std::uint64_t a, std::uint64_t b) noexcept {
+  if (a > std::numeric_limits<std::uint64_t>::max() - b) return {};
   return a + b;
 }
 
-constexpr std::optional<std::uint64_t> checked_multiply(std::uint64_t a, std::uint64_t b) noexcept {
-  if (b != 0 && a > std::numeric_limits<std::uint64_t>::max() / b) return std::nullopt;
+constexpr plain_optional<std::uint64_t> checked_multiply(std::uint64_t a, std::uint64_t b) noexcept {
+  if (b != 0 && a > std::numeric_limits<std::uint64_t>::max() / b) return {};
   return a * b;
 }
 
@@ -23,9 +24,9 @@ constexpr bool range_within(std::uint64_t offset, std::uint64_t length, std::uin
 }
 
 /// The next multiple of 8, or nothing where that does not fit 64 bits.
-constexpr std::optional<std::uint64_t> checked_round_up_8(std::uint64_t n) noexcept {
+constexpr plain_optional<std::uint64_t> checked_round_up_8(std::uint64_t n) noexcept {
   const auto sum = checked_add(n, 7);
-  if (!sum) return std::nullopt;
+  if (!sum) return {};
   return *sum & ~std::uint64_t{7};
 }
 

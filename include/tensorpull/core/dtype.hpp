@@ -1,11 +1,12 @@
 // The element types of a tensor: those of safetensors 0.8, in the order that the reference library sorts by.
 #pragma once
 
+#include <tensorpull/core/plain_optional.hpp>
+
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <optional>
 #include <string_view>
 #include <type_traits>
 
@@ -65,10 +66,10 @@ constexpr std::string_view to_string(dtype type) noexcept {
 }
 
 /// The inverse of to_string; nothing for a name that is not known.
-constexpr std::optional<dtype> dtype_from_string(std::string_view name) noexcept {
+constexpr plain_optional<dtype> dtype_from_string(std::string_view name) noexcept {
   for (std::size_t i = 0; i < dtype_count; ++i)
     if (detail::dtype_rows[i].name == name) return static_cast<dtype>(i);
-  return std::nullopt;
+  return {};
 }
 
 // Storage for the types that C++ lacks: the bits, and no arithmetic.

@@ -22,6 +22,8 @@ class plain_optional {
   constexpr T* operator->() noexcept { return &value_; }
   constexpr const T* operator->() const noexcept { return &value_; }
 
+  friend bool operator==(const plain_optional&, const plain_optional&) noexcept = default;  // constexpr where that of T is
+
  private:
   T value_{};
   bool has_ = false;

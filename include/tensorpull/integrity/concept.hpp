@@ -10,11 +10,13 @@
 
 namespace tensorpull {
 
-/// A streaming hash: update(bytes) in order, digest() at any time. No heap. Its values are those of XXH3-64, unless a constant
+/// A streaming hash: update(bytes) in order, digest() at any time; a copy goes on from where the original was. No heap.
+/// Its values are those of XXH3-64, unless a constant
 /// `H::kind` says otherwise.
 template <class H>
 concept hash = std::default_initializable<H> && requires(H h, const H& c, std::span<const std::byte> bytes) {
   h.update(bytes);
+  h = c;
   { c.digest() } -> std::same_as<std::uint64_t>;
 };
 

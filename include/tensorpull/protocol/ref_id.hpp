@@ -1,9 +1,10 @@
 // The name of one slot of an owner: 128 random bits, unguessable.
 #pragma once
 
+#include <tensorpull/core/plain_optional.hpp>
+
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <string_view>
 
 namespace tensorpull {
@@ -29,8 +30,8 @@ constexpr std::array<char, 32> to_digits(const ref_id& id) noexcept {
 }
 
 /// Exactly 32 hexadecimal digits, of either case; anything else gives nothing.
-constexpr std::optional<ref_id> parse_ref_id(std::string_view text) noexcept {
-  if (text.size() != 32) return std::nullopt;
+constexpr plain_optional<ref_id> parse_ref_id(std::string_view text) noexcept {
+  if (text.size() != 32) return {};
   std::uint64_t words[2] = {0, 0};
   for (std::size_t i = 0; i < 32; ++i) {
     const char c = text[i];
@@ -38,7 +39,7 @@ constexpr std::optional<ref_id> parse_ref_id(std::string_view text) noexcept {
     if (c >= '0' && c <= '9') digit = static_cast<std::uint64_t>(c - '0');
     else if (c >= 'a' && c <= 'f') digit = static_cast<std::uint64_t>(c - 'a') + 10;
     else if (c >= 'A' && c <= 'F') digit = static_cast<std::uint64_t>(c - 'A') + 10;
-    else return std::nullopt;
+    else return {};
     words[i / 16] = words[i / 16] << 4 | digit;
   }
   return ref_id{words[0], words[1]};

@@ -4,12 +4,12 @@
 
 #include <tensorpull/consumers/concept.hpp>
 #include <tensorpull/core/min_max.hpp>
+#include <tensorpull/core/plain_optional.hpp>
 #include <tensorpull/integrity/concept.hpp>
 #include <tensorpull/protocol/recipient.hpp>
 #include <tensorpull/protocol/resume_cursor.hpp>
 #include <tensorpull/protocol/subset.hpp>
 
-#include <optional>
 #include <utility>
 
 namespace tensorpull {
@@ -91,8 +91,8 @@ class transfer {
     if (*event != recipient_event::chunk) return false;
     chunk_left_ = m.length;
     chunk_digest_ = m.digest;
-    if constexpr (Integrity::per_chunk) chunk_hash_.emplace();
-    if constexpr (can_rewind && Integrity::whole) good_hash_.emplace(whole_hash_);
+    if constexpr (Integrity::per_chunk) chunk_hash_ = {};
+    if constexpr (can_rewind && Integrity::whole) good_hash_ = whole_hash_;
     return true;
   }
 
@@ -105,7 +105,7 @@ class transfer {
   void landed(std::span<const std::byte> bytes) noexcept {
     if (ended_) return;
     if constexpr (Integrity::whole) whole_hash_.update(bytes);
-    if constexpr (Integrity::per_chunk) chunk_hash_->update(bytes);
+    if constexpr (Integrity::per_chunk) chunk_hash_.update(bytes);
     if (const auto ok = to_.commit(landed_, bytes); !ok) return fail(ok.error());
     landed_ += bytes.size();
     chunk_left_ -= bytes.size();
@@ -179,7 +179,7 @@ class transfer {
 
   void chunk_complete() noexcept {
     if constexpr (Integrity::per_chunk)
-      if (chunk_hash_->digest() != chunk_digest_) {
+      if (chunk_hash_.digest() != chunk_digest_) {
         // damaged on its way, or by a source that changed: the same range again, a few times
         if (damaged_++ == most_damaged || !rewind()) return fail({errc::chunk_digest_mismatch, 0, 0, {}});
         ++receipt_.damaged;
@@ -211,7 +211,7 @@ class transfer {
   /// Forgets what has landed of the current chunk. False: this consumer cannot.
   bool rewind() noexcept {
     if constexpr (can_rewind) {
-      if constexpr (Integrity::whole) whole_hash_ = *good_hash_;
+      if constexpr (Integrity::whole) whole_hash_ = good_hash_;
       landed_ = chunk_offset_;
       chunk_left_ = 0;
       to_.rewind(landed_);
@@ -230,9 +230,11 @@ class transfer {
   Consumer& to_;
   recipient<Chunking, Limits> machine_;
   [[no_unique_address]] typename Integrity::hash_type whole_hash_{};
+  // two types, so that neither takes room
   struct nothing {};
-  std::optional<std::conditional_t<Integrity::per_chunk, chunk_hash_of<Integrity>, nothing>> chunk_hash_;
-  std::optional<std::conditional_t<can_rewind && Integrity::whole, typename Integrity::hash_type, nothing>> good_hash_;  // before the chunk
+  struct unchecked {};
+  [[no_unique_address]] std::conditional_t<Integrity::per_chunk, chunk_hash_of<Integrity>, nothing> chunk_hash_{};
+  [[no_unique_address]] std::conditional_t<can_rewind && Integrity::whole, typename Integrity::hash_type, unchecked> good_hash_{};  // before the chunk
   std::uint64_t landed_ = 0, chunk_offset_ = 0, chunk_left_ = 0, chunk_digest_ = 0;
   receipt receipt_{};
   plain_optional<error> error_;

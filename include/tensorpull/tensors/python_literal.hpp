@@ -112,9 +112,9 @@ class literal_parser : public python_text {
       if (digit >= base) return std::nullopt;
       ++at_;
       const auto product = checked_multiply(v.integer, base);
-      const auto sum = product ? checked_add(*product, digit) : std::nullopt;
+      const auto sum = product ? checked_add(*product, digit) : product;
       v.out_of_range = v.out_of_range || !sum;
-      v.integer = sum.value_or(0);
+      v.integer = sum ? *sum : 0;
     }
     if (leading_zero && (v.integer != 0 || v.out_of_range)) return std::nullopt;
     if (long_suffix_)
