@@ -17,8 +17,8 @@ import sources
 MEMORY_MIB = 500
 # Measured, and 3 % more. Whoever makes a count smaller makes its bound smaller.
 BOUNDS = {
-    "g++ 12": {"one tensor": 30_200, "1,000 tensors in layers that are alike": 32_500, "4 pipelines": 39_300},
-    "clang 14": {"one tensor": 7_620, "1,000 tensors in layers that are alike": 8_380, "4 pipelines": 10_850, "100 distinct tensors": 19_270},
+    "g++ 12": {"one tensor": 25_700, "1,000 tensors in layers that are alike": 28_000, "4 pipelines": 33_800},
+    "clang 14": {"one tensor": 6_500, "1,000 tensors in layers that are alike": 7_270, "4 pipelines": 9_450, "100 distinct tensors": 18_700},
 }
 FILES = {
     "one tensor": sources.with_pipeline(sources.repeated_model(1)),
@@ -56,7 +56,7 @@ def main():
         one, fifty, hundred = (counts[name] for name in DISTINCT)
         judge("100 distinct tensors more than 50: instantiations", hundred - fifty, 1.1 * (fifty - one))
     judge("1,000 tensors in layers that are alike: instantiations more than one tensor",
-          counts["1,000 tensors in layers that are alike"] - counts["one tensor"], counts["one tensor"] / 8)
+          counts["1,000 tensors in layers that are alike"] - counts["one tensor"], 3000)
     return 1 if wrong else 0
 
 

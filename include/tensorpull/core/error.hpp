@@ -115,7 +115,7 @@ class error_name {
     size_ = static_cast<std::uint8_t>(cut ? most_ : text.size());
     for (std::size_t i = 0; i < size_; ++i) characters_[i] = cut && i + 3 >= size_ ? '.' : text[i];
   }
-  constexpr std::string_view view() const noexcept { return {characters_, size_}; }
+  constexpr std::string_view view() const noexcept { return {characters_, std::size_t{size_}}; }
   constexpr bool empty() const noexcept { return size_ == 0; }
 
  private:

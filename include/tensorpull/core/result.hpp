@@ -38,8 +38,8 @@ class [[nodiscard]] result {
 
   constexpr result() requires std::is_default_constructible_v<T> : value_(T()) {}
   template <class U = T>
-    requires(std::is_constructible_v<T, U> && !std::is_same_v<std::remove_cvref_t<U>, result> &&
-             !std::is_same_v<std::remove_cvref_t<U>, unexpected>)
+    requires(!std::is_same_v<std::remove_cvref_t<U>, unexpected> && !std::is_same_v<std::remove_cvref_t<U>, result> &&
+             std::is_constructible_v<T, U>)  // last: it costs most, and every `return failure(...)` gets here
   constexpr result(U&& value) : value_(static_cast<T>(static_cast<U&&>(value))) {}
   constexpr result(unexpected u) noexcept : error_(u.reason) {}
 

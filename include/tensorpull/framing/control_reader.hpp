@@ -1,5 +1,8 @@
 // Control frame to message without a library, in any valid layout: segment_reader.hpp follows the pointers, control_words.hpp has the
 // meaning of the words, the storage bounds every list.
+//
+// Spans and views are made from pointers to const and a std::size_t, as elsewhere: each other kind of pointer or number costs the compiler
+// about 190 or 50 templates, for std::span's and std::string_view's requirements.
 #pragma once
 
 #include <tensorpull/core/result.hpp>
@@ -64,7 +67,8 @@ class control_reader {
       }
       std::string_view name, dtype;
       if (!from_.follow(from_.pointer_of(tensor, 0), true, name) || !from_.follow(from_.pointer_of(tensor, 1), true, dtype)) return bad();
-      ::new (static_cast<void*>(&lists_.rows[i])) schema_row{name, dtype, {lists_.dims.data() + dims, shape.count}};
+      const std::uint64_t* const extents = lists_.dims.data() + dims;
+      ::new (static_cast<void*>(&lists_.rows[i])) schema_row{name, dtype, {extents, shape.count}};
       dims += shape.count;
     }
     m_.rows = {lists_.rows.data(), tensors.count};
@@ -82,7 +86,8 @@ class control_reader {
       if (!from_.follow(from_.pointer_of(holder, 0), true, name)) return bad();
       ::new (static_cast<void*>(&lists_.names[i])) std::string_view(name);
     }
-    m_.names = {lists_.names.data(), names.count};
+    const std::string_view* const first = lists_.names.data();
+    m_.names = {first, names.count};
     return {};
   }
 

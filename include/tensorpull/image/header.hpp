@@ -102,7 +102,8 @@ class text_window {
     std::size_t at = sizeof digits;
     do digits[--at] = static_cast<char>('0' + value % 10);
     while ((value /= 10) != 0);
-    put(std::string_view(digits + at, sizeof digits - at));
+    const char* const first = digits + at;
+    put(std::string_view(first, sizeof digits - at));
   }
   /// Whether the next n bytes lie before the window and have just been passed over.
   constexpr bool skips(std::uint64_t n) noexcept {

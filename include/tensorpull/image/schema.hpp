@@ -40,7 +40,7 @@ struct tensor_entry {
   constexpr std::uint64_t size_bytes() const noexcept { return end - begin; }
   /// Whether memory holds the bytes as the image has them; otherwise they are packed through a slice buffer.
   constexpr bool in_place() const noexcept { return strides_bytes == nullptr && swap_bytes == 0 && !indirect; }
-  constexpr std::span<const std::uint64_t> extents() const noexcept { return {shape, rank}; }
+  constexpr std::span<const std::uint64_t> extents() const noexcept { return {shape, std::size_t{rank}}; }
 };
 
 /// One pair of the header's `__metadata__`.

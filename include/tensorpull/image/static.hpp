@@ -114,7 +114,7 @@ struct static_image {
       const static_leaf& leaf = Names.leaves[order.at[i]];
       const std::uint64_t begin = end;
       end += leaf.bytes;
-      list.at[i] = {{Names.characters + leaf.name_begin, leaf.name_length}, leaf.type, false, leaf.rank, 0, leaf.shape, nullptr, begin, end};
+      list.at[i] = {{Names.characters + leaf.name_begin, std::size_t{leaf.name_length}}, leaf.type, false, leaf.rank, 0, leaf.shape, nullptr, begin, end};
     }
     return list;
   }();

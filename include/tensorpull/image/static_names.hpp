@@ -37,7 +37,7 @@ struct static_names {
   char characters[Characters + 8]{};
   static_leaf leaves[Tensors == 0 ? 1 : Tensors]{};
 
-  constexpr std::string_view name(std::size_t i) const noexcept { return {characters + leaves[i].name_begin, leaves[i].name_length}; }
+  constexpr std::string_view name(std::size_t i) const noexcept { return {characters + leaves[i].name_begin, std::size_t{leaves[i].name_length}}; }
 };
 
 /// Fills static_names from a walk through a model: components are entered and left, leaves take the name that has come together.

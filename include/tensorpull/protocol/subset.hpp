@@ -97,7 +97,7 @@ inline std::span<const schema_row> schema_rows(const image_schema& schema, std::
     const tensor_entry& t = schema.tensors[i];
     used += 24 + (t.name.size() / 8 + 1) * 8 + 16 + std::size_t{t.rank} * 8;
     if (used > frame_bytes) break;
-    rows[count++] = {t.name, to_string(t.type), {t.shape, t.rank}};
+    rows[count++] = {t.name, to_string(t.type), t.extents()};
   }
   return rows.first(count);
 }

@@ -113,7 +113,7 @@ struct loopback {
       else if (t.pause_ms() > 0) t.fail({errc::busy, 0, 0, {}});
       else if (*asked + *answered == 0) t.fail({errc::busy, 0, 0, {}});  // the consumer has no memory and nobody else can free any
     }
-    if (const auto bye = t.farewell(); bye && end.send_control(*bye)) (void)detail::move_frames(end, nothing, owner_end, nothing, from.scratch(), piece);
+    if (const auto bye = t.farewell(); bye && end.send_control(*bye)) (void)detail::move_frames(end, t, owner_end, nothing, from.scratch(), piece);
     from.deliver();
     return all.outcome();
   }
