@@ -139,6 +139,14 @@ constexpr void add_component(static_counts& sum, const static_counts& part, std:
   if (part.longest + prefix > sum.longest) sum.longest = part.longest + prefix;
 }
 
+// The walks expand a struct's members in place: a lambda for each member would be one more function for the compiler, three times a tensor.
+template <class T, class... Members>
+constexpr void count_members(std::type_identity<boost::hana::tuple<Members...>>, static_counts& sum) noexcept {
+  (add_component(sum, counts_of<typename member_of<Members>::template type<T>>, member_of<Members>::length,
+                 tensor_member<typename member_of<Members>::template type<T>>),
+   ...);
+}
+
 template <class T>
 constexpr static_counts count_names() noexcept {
   static_counts sum;
@@ -150,12 +158,20 @@ constexpr static_counts count_names() noexcept {
       add_component(sum, counts_of<typename array_traits<T>::element>, digits, false);
     }
   } else {
-    for_each_member<T>([&sum](auto member) {
-      using part = typename decltype(member)::template type<T>;
-      add_component(sum, counts_of<part>, member.length, tensor_member<part>);
-    });
+    count_members<T>(std::type_identity<members_of<T>>{}, sum);
   }
   return sum;
+}
+
+template <class T, class Writer>
+constexpr void write_names(Writer& writer) noexcept;
+
+template <class T, class Writer, class... Members>
+constexpr void write_members(std::type_identity<boost::hana::tuple<Members...>>, Writer& writer) noexcept {
+  std::size_t mark = 0;
+  ((mark = writer.enter(member_of<Members>::name(), member_of<Members>::length),
+    write_names<typename member_of<Members>::template type<T>>(writer), writer.leave(mark)),
+   ...);
 }
 
 /// Writes the names and types of T's tensors.
@@ -170,11 +186,7 @@ constexpr void write_names(Writer& writer) noexcept {
       writer.leave(mark);
     }
   } else {
-    for_each_member<T>([&writer](auto member) {
-      const std::size_t mark = writer.enter(member.name(), member.length);
-      write_names<typename decltype(member)::template type<T>>(writer);
-      writer.leave(mark);
-    });
+    write_members<T>(std::type_identity<members_of<T>>{}, writer);
   }
 }
 
@@ -186,6 +198,14 @@ constexpr auto names_of() noexcept {
   return writer.names();
 }
 
+template <class T, class F>
+void for_each_address(const T& value, F& f) noexcept;
+
+template <class T, class F, class... Members>
+void for_each_address_of(std::type_identity<boost::hana::tuple<Members...>>, const T& value, F& f) noexcept {
+  (for_each_address(member_of<Members>::get(value), f), ...);
+}
+
 /// Calls f(address) for each tensor of an object, in the order of write_names.
 template <class T, class F>
 void for_each_address(const T& value, F& f) noexcept {
@@ -194,7 +214,7 @@ void for_each_address(const T& value, F& f) noexcept {
   } else if constexpr (array_member<T>) {
     for (std::size_t i = 0; i < array_traits<T>::extent; ++i) for_each_address(value[i], f);
   } else {
-    for_each_member<T>([&](auto member) { for_each_address(member.get(value), f); });
+    for_each_address_of(std::type_identity<members_of<T>>{}, value, f);
   }
 }
 
