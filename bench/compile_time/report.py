@@ -42,7 +42,8 @@ def targets(rows):
         for name, chosen in (("", [r for r in ours if r["line"] in ("", "layers that are alike")]),
                              (", every member distinct", [r for r in ours if r["line"] == "every member distinct"])):
             if chosen:
-                judged.append((f"{compiler}: most memory, up to 1,000 tensors{name}", 500, max(r["peak_memory_bytes"] for r in chosen) / 2**20, "MiB"))
+                most = max(r["value"] for r in chosen if r["series"] == "tensors") if any(r["series"] == "tensors" for r in chosen) else 400
+                judged.append((f"{compiler}: most memory, up to {most:,} tensors{name}", 500, max(r["peak_memory_bytes"] for r in chosen) / 2**20, "MiB"))
         for line in ("layers that are alike", "every member distinct"):
             points = sorted((r["value"], r["instantiations"]) for r in rows
                             if r["compiler"] == compiler and r["series"] == "tensors" and r["line"] == line and r["instantiations"])

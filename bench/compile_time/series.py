@@ -23,7 +23,8 @@ class Series:
 
 
 def included(header):
-    return f"#include <{header}>\n"
+    # Boost.Asio 1.74 forgets a header in C++20
+    return ("#include <utility>\n" if header == "boost/asio.hpp" else "") + f"#include <{header}>\n"
 
 
 def policy_headers():
