@@ -4,11 +4,10 @@
 #include <tensorpull/transports/address.hpp>
 #include <tensorpull/transports/any_stop_token.hpp>
 #include <tensorpull/transports/posix_stream.hpp>
+#include <tensorpull/transports/tcp_tuning.hpp>
 
 #include <fcntl.h>
 #include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 
 #include <utility>
 
@@ -45,11 +44,6 @@ inline result<address_list> resolve(const host_port& a, std::string_view text, b
   return address_list(list);
 }
 
-inline void no_delay(int fd) noexcept {
-  const int on = 1;
-  (void)::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-}
-
 /// Tries the addresses in turn, each for its share of the time that is left: one that does not answer leaves the others theirs.
 inline result<posix_stream> connect_any(const addrinfo* first, std::string_view address, std::chrono::steady_clock::time_point deadline, const any_stop_token& stop) noexcept {
   int last = ECONNREFUSED;
@@ -64,8 +58,7 @@ inline result<posix_stream> connect_any(const addrinfo* first, std::string_view 
       last = errno;
       continue;
     }
-    detail::no_delay(s.native_handle());
-    if (::connect(s.native_handle(), a->ai_addr, a->ai_addrlen) == 0) return s;
+    if (::connect(s.native_handle(), a->ai_addr, a->ai_addrlen) == 0) return tune_connected(s.native_handle()), std::move(s);
     if (errno != EINPROGRESS) {
       last = errno;
       continue;
@@ -78,7 +71,7 @@ inline result<posix_stream> connect_any(const addrinfo* first, std::string_view 
     last = ETIMEDOUT;
     if (!answered) continue;
     socklen_t size = sizeof last;
-    if (::getsockopt(s.native_handle(), SOL_SOCKET, SO_ERROR, &last, &size) == 0 && last == 0) return s;
+    if (::getsockopt(s.native_handle(), SOL_SOCKET, SO_ERROR, &last, &size) == 0 && last == 0) return tune_connected(s.native_handle()), std::move(s);
   }
   if (last == ETIMEDOUT && std::chrono::steady_clock::now() >= deadline) return failure(errc::timed_out, 0, address);
   return failure(errc::connection_failed, 0, address, last);

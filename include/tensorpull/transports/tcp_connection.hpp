@@ -8,6 +8,7 @@
 #include <tensorpull/transports/handler_memory.hpp>
 #include <tensorpull/transports/host_budget.hpp>
 #include <tensorpull/transports/posix_stream.hpp>
+#include <tensorpull/transports/tcp_tuning.hpp>
 #include <tensorpull/transports/thread_scratch.hpp>
 
 #include <utility>  // Boost.Asio 1.74 uses std::exchange without including it
@@ -193,6 +194,7 @@ class tcp_connection : public std::enable_shared_from_this<tcp_connection<Host>>
     if (::poll(&p, 1, 0) == 0) return wait(true), false;
     if (::getsockopt(fd_.native_handle(), SOL_SOCKET, SO_ERROR, &failed, &size) != 0 || failed != 0)
       return shut({errc::connection_failed, failed, 0, {}}), false;
+    detail::tune_connected(fd_.native_handle());
     connecting_ = false;
     host_.handler().connected(*this);
     return !closed_;

@@ -4,6 +4,7 @@
 #include <tensorpull/transports/publisher.hpp>
 #include <tensorpull/transports/tcp_connect.hpp>
 #include <tensorpull/transports/tcp_connection.hpp>
+#include <tensorpull/transports/tcp_listener.hpp>
 
 #include <boost/asio/steady_timer.hpp>
 

@@ -7,20 +7,9 @@ namespace tensorpull {
 
 template <class P, class H, class C, bool T>
 result<std::uint16_t> tcp_host<P, H, C, T>::listen(std::string_view address) noexcept {
-  const auto parsed = parse_address(address);
-  if (!parsed) return failure(parsed.error());
-  const auto list = detail::resolve(*parsed, address, true);
-  if (!list) return failure(list.error());
-  const addrinfo& a = **list;
-  posix_stream s(::socket(a.ai_family, a.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, a.ai_protocol));
-  const int on = 1;
-  if (s.native_handle() < 0 || ::setsockopt(s.native_handle(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
-      ::bind(s.native_handle(), a.ai_addr, a.ai_addrlen) != 0 || ::listen(s.native_handle(), 4096) != 0)
-    return failure(errc::connection_failed, 0, address, errno);
-  sockaddr_storage bound{};
-  socklen_t size = sizeof bound;
-  if (::getsockname(s.native_handle(), reinterpret_cast<sockaddr*>(&bound), &size) != 0) return failure(errc::io, 0, address, errno);
-  const auto port = bound.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6*>(&bound)->sin6_port : reinterpret_cast<const sockaddr_in*>(&bound)->sin_port;
+  auto listener = tcp_listener::open(address, 4096);
+  if (!listener) return failure(listener.error());
+  posix_stream s = listener->release();
   boost::system::error_code failed;
   try {
     acceptor_.assign(s.native_handle(), failed);
@@ -30,7 +19,7 @@ result<std::uint16_t> tcp_host<P, H, C, T>::listen(std::string_view address) noe
   if (failed) return failure(errc::io, 0, address, failed.value());
   (void)s.release();
   at_door(looked);
-  return ntohs(port);
+  return listener->port();
 }
 
 template <class P, class H, class C, bool T>
@@ -42,7 +31,6 @@ auto tcp_host<P, H, C, T>::connect(std::string_view address, std::uint64_t tag) 
   const addrinfo& a = **list;
   posix_stream s(::socket(a.ai_family, a.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, a.ai_protocol));
   if (s.native_handle() < 0) return failure(errc::connection_failed, 0, address, errno);
-  detail::no_delay(s.native_handle());
   if (::connect(s.native_handle(), a.ai_addr, a.ai_addrlen) != 0 && errno != EINPROGRESS) return failure(errc::connection_failed, 0, address, errno);
   connection* const c = make(s.native_handle(), true, tag);
   if (c == nullptr) return failure(errc::out_of_memory);
@@ -115,7 +103,7 @@ bool tcp_host<P, H, C, T>::accept_more() noexcept {
       if (errno != EINTR && errno != ECONNABORTED) break;
       continue;
     }
-    detail::no_delay(s.native_handle());
+    detail::tune_connected(s.native_handle());
     connection* const c = make(s.native_handle(), false, 0);
     if (c == nullptr) return false;
     (void)s.release();

@@ -28,13 +28,15 @@ class tcp_listener {
   }
 
   std::uint16_t port() const noexcept { return port_; }
+  /// The listening socket itself, for an event loop; the listener is empty afterwards.
+  posix_stream release() noexcept { return std::move(socket_); }
 
   /// The next connection. Errors: timed_out, cancelled (heard within 0.1 s), io with errno.
   result<posix_stream> accept(std::chrono::milliseconds timeout = std::chrono::seconds(600), const any_stop_token& stop = {}) noexcept {
     const auto start = std::chrono::steady_clock::now();
     for (;;) {
       posix_stream s(::accept4(socket_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-      if (s.native_handle() >= 0) return detail::no_delay(s.native_handle()), std::move(s);
+      if (s.native_handle() >= 0) return detail::tune_connected(s.native_handle()), std::move(s);
       if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR && errno != ECONNABORTED) return failure(errc::io, 0, {}, errno);
       if (stop.stop_requested()) return failure(errc::cancelled);
       const auto spent = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start);
