@@ -1,47 +1,12 @@
 // Every allocation that the library makes may fail: a clean error, and nothing is kept.
+#include "support/heap.hpp"
+
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/testing/failing_allocation.hpp>
 #include <tensorpull/testing/guarded_tensors.hpp>
 #include <tensorpull/testing/simulated_network.hpp>
 
 #include <gtest/gtest.h>
-
-#include <cstdlib>
-#include <new>
-
-using tensorpull::testing::failing_allocation;
-
-namespace {
-thread_local long live = 0;
-void* take(void* p) noexcept {
-  live += p != nullptr ? 1 : 0;
-  return p;
-}
-/// Out of line: the compiler would otherwise see `new` beside std::free and take it for a mistake.
-[[gnu::noinline]] void give(void* p) noexcept {
-  live -= p != nullptr ? 1 : 0;
-  std::free(p);
-}
-void* aligned(std::size_t n, std::align_val_t a) noexcept {
-  const auto to = static_cast<std::size_t>(a);
-  return take(std::aligned_alloc(to, (n + to - 1) / to * to));
-}
-}  // namespace
-
-void* operator new(std::size_t n, const std::nothrow_t&) noexcept { return failing_allocation::fails_now() ? nullptr : take(std::malloc(n)); }
-void* operator new(std::size_t n) {
-  if (void* const p = operator new(n, std::nothrow)) return p;
-  throw std::bad_alloc();
-}
-void* operator new(std::size_t n, std::align_val_t a, const std::nothrow_t&) noexcept { return failing_allocation::fails_now() ? nullptr : aligned(n, a); }
-void* operator new(std::size_t n, std::align_val_t a) {
-  if (void* const p = operator new(n, a, std::nothrow)) return p;
-  throw std::bad_alloc();
-}
-void operator delete(void* p) noexcept { give(p); }
-void operator delete(void* p, std::size_t) noexcept { give(p); }
-void operator delete(void* p, std::align_val_t) noexcept { give(p); }
-void operator delete(void* p, std::size_t, std::align_val_t) noexcept { give(p); }
 
 namespace {
 
@@ -79,10 +44,10 @@ TEST(FailingAllocation, Q1_whichever_allocation_of_publishing_fails_it_is_an_err
   std::uint64_t failures = 0;
   for (std::uint64_t n = 1;; ++n) {
     ASSERT_LT(n, 100u);
-    const long before = live;
+    const auto before = test::heap_now();
     const failing_allocation fails(n);
     const auto done = set_up(views);
-    EXPECT_EQ(live, before) << n;
+    EXPECT_EQ(test::heap_now(), before) << n;
     if (!fails.happened()) {
       EXPECT_TRUE(done);
       break;

@@ -1,10 +1,10 @@
 // 200 attackers of four kinds beside 8 honest recipients: what they cost the owner in memory, and the others in processor time.
 #include "crowd.hpp"
-#include "heap.hpp"
+#include "support/heap.hpp"
+#include "support/processor_time.hpp"
 #include "support/sanitizers.hpp"
 
 #include <algorithm>
-#include <ctime>
 
 namespace {
 
@@ -25,15 +25,6 @@ constexpr std::size_t honest = 8, of_each_kind = 50, attackers = 4 * of_each_kin
 /// The attackers act once in 4 MiB that the honest ones get: 200 times a second where they get 800 MiB/s together.
 constexpr std::uint64_t chunks_between = 64;
 
-double processor_seconds() {
-  timespec t{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
-double median(std::vector<double> v) {
-  std::nth_element(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2), v.end());
-  return v[v.size() / 2];
-}
 struct counting_handler : tp::detail::silent_handler {
   std::size_t bad_frames = 0, other_ends = 0;
   template <class C>

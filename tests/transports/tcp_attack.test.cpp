@@ -1,10 +1,10 @@
 // What attackers cost the others: the owner's own processor time for one good recipient, with and without them, in one interleaved run.
 #include "network.hpp"
 #include "support/frames.hpp"
+#include "support/processor_time.hpp"
 #include "support/sanitizers.hpp"
 
 #include <algorithm>
-#include <ctime>
 #include <map>
 
 namespace {
@@ -23,16 +23,6 @@ constexpr int pairs = 60;
 
 /// Where in a transfer of 192 chunks the attacker acts: once in 4 MiB. 200 times a second stands for a recipient that gets 800 MiB/s.
 constexpr std::array<std::uint64_t, 3> acts_at{32, 96, 160};
-
-double processor_seconds() {
-  timespec t{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
-double median(std::vector<double> v) {
-  std::nth_element(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2), v.end());
-  return v[v.size() / 2];
-}
 
 /// Everything that the owner's application hears.
 struct reports {
