@@ -4,13 +4,14 @@ set -euo pipefail
 
 usage() {
   cat <<'TEXT'
-usage: bash bench/run.sh [--quick] [--only NAME]... [--json] [--guide-bytes N] [--no-python]
+usage: bash bench/run.sh [--quick | --all] [--only NAME]... [--rounds N] [--json] [--guide-bytes N] [--no-python]
 
 Installs what is missing (apt-get, as root or with sudo; a virtual environment with nvflare and torch in build/), builds with optimisation,
 runs everything in rounds in which all cases take turns, prints tables and writes bench/report/: report.md, a CSV file for each table,
 plots (SVG), report.json, log.txt.
 
   --quick          smaller models and fewer rounds; under three minutes once it is built
+  --all            also NVIDIA FLARE's memory and threads over 45 rounds (suite flatness); some minutes more
   --only NAME      one of: transfers chunks recipients tensors latency local flatness guide micro profile compile; may be given again
   --rounds N       at most N rounds of each suite, for a machine with little time
   --json           print report.json instead of tables
@@ -27,11 +28,12 @@ fail() { printf 'run.sh: %s\n' "$*" >&2; exit 1; }
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 build=$root/build/bench
 python_packages='nvflare==2.9.0|torch==2.13.0|numpy'
-options=() with_python=1 only=()
+options=() with_python=1 everything=0 only=()
 while (($#)); do
   case $1 in
     -h | --help) usage; exit 0 ;;
     --quick | --json) options+=("$1") ;;
+    --all) options+=("$1") everything=1 ;;
     --only | --guide-bytes | --rounds)
       (($# > 1)) || { usage >&2; exit 2; }
       [[ $1 != --only ]] || only+=("$2")
@@ -44,7 +46,7 @@ while (($#)); do
   shift
 done
 # these need no Python
-[[ ${#only[@]} -eq 0 || " ${only[*]} " =~ \ (transfers|recipients|latency)\  ]] || with_python=0
+[[ ${#only[@]} -eq 0 || " ${only[*]} " =~ \ (transfers|recipients|latency)\  || ($everything -eq 1 && " ${only[*]} " == *" flatness "*) ]] || with_python=0
 
 mkdir -p -- "$build"
 source "$root/cmake/packages.sh"

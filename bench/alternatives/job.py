@@ -54,7 +54,7 @@ def has_pattern(job, state):
 
 
 def run(sender, receiver):
-    """`sender(job, state)` serves once it is made: `address`, and `publish()`, whose text the next pull is given.
+    """`sender(job, state)` serves once it is made: `address`, and `publish(recipients)`, whose text the next pull is given.
     `receiver(job)`: `pull(text)` gives the state dict, and the time at which the first tensor was there."""
     out = os.fdopen(os.dup(1), "w")  # what libraries print goes elsewhere
     os.dup2(2, 1)
@@ -73,7 +73,7 @@ def run(sender, receiver):
         word, _, text = line.strip().partition(" ")
         answer = {}
         if word == "publish":
-            answer["address"] = here.publish()
+            answer["address"] = here.publish(int(text or job.recipients))
         elif word == "go":
             state = None
             start = time.monotonic()

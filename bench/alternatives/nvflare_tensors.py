@@ -39,10 +39,10 @@ class Sender:
         self.cell = open_cell("server", self.address)
         self.cell.register_request_cb(channel="bench", topic="model", cb=lambda _: make_reply(ReturnCode.OK, body=self.state))
 
-    def publish(self):
+    def publish(self, recipients):
         if self.options.variant == "native":
             return "native"
-        downloader = ObjectDownloader(cell=self.cell, timeout=600.0, num_receivers=self.options.recipients)
+        downloader = ObjectDownloader(cell=self.cell, timeout=600.0, num_receivers=recipients)
         return add_tensors(downloader, self.state, max_chunk_size=self.options.chunk)
 
 

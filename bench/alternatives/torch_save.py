@@ -18,7 +18,7 @@ class Sender:
         self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
         threading.Thread(target=self.accept, daemon=True).start()
 
-    def publish(self):
+    def publish(self, recipients):
         return ""
 
     def accept(self):

@@ -37,6 +37,7 @@ def main():
     parser.add_argument("--only", action="append", choices=list(SUITES))
     parser.add_argument("--guide-bytes", type=int)
     parser.add_argument("--rounds", type=int, help="at most so many")
+    parser.add_argument("--all", action="store_true", help="also the rounds of NVIDIA FLARE in the suite flatness")
     options = parser.parse_args()
 
     os.makedirs(options.report, exist_ok=True)
@@ -46,7 +47,7 @@ def main():
     sections = []
     failed = False
     with open(os.path.join(options.report, "log.txt"), "w") as log:
-        run = Runner(options.build, options.python, log, options.rounds)
+        run = Runner(options.build, options.python, log, options.rounds, options.all)
         for name in options.only or (QUICK if options.quick else SUITES):
             start = time.monotonic()
             more = {"size": options.guide_bytes} if name == "guide" else {}
@@ -70,6 +71,7 @@ def main():
         ([f"--rounds {options.rounds}"] if options.rounds else [])
         + [f"--only {name}" for name in options.only or []]
         + (["--quick"] if options.quick else [])
+        + (["--all"] if options.all else [])
     )
     report.write(options.report, about, sections, shown)
     if options.json:

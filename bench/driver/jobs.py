@@ -76,8 +76,8 @@ class Measured:
 
 
 class Runner:
-    def __init__(self, build, python, log, most_rounds=None):
-        self.build, self.python, self.log, self.most_rounds = build, python, log, most_rounds
+    def __init__(self, build, python, log, most_rounds=None, everything=False):
+        self.build, self.python, self.log, self.most_rounds, self.everything = build, python, log, most_rounds, everything
         self.here = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "alternatives")
 
     def available(self, case):

@@ -11,7 +11,7 @@ import time
 
 import svg
 from jobs import GIB, MIB, Case, Model
-from processes import Program
+from processes import Program, status
 from report import Section, Table, short, three
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
@@ -53,10 +53,58 @@ def flatness(run, quick, folder, say):
                     "joined": [r["participants"] for r in report["rounds"]],
                 }
             )
+    if run.everything:
+        flare_flatness(run, quick, folder, say, section, rows)
     section.tables.append(Table("flatness", "Resident memory in MiB", ["", "round 1", "then lowest", "then highest", "last round", "threads"], rows))
     svg.lines(os.path.join(folder, "flatness.svg"), "Resident memory at the end of each round", "round", "MiB", plots)
     section.plots.append(("flatness.svg", "Resident memory at the end of each round"))
     return section
+
+
+def flare_flatness(run, quick, folder, say, section, rows):
+    """The same schedule with a tenth of the participants, each a process: a server's cell publishes, this round's clients pull at the same time."""
+    model = Model("mixed", 4 * MIB, 400)
+    case = Case("NVIDIA FLARE downloader", "nvflare_tensors.py", model, variant="downloader")
+    if not run.available(case):
+        say("  NVIDIA FLARE: left out, no Python with its packages")
+        return
+    with open(os.path.join(ROOT, "examples", "participants.txt")) as file:
+        schedule = [max(1, round(int(word) / 10)) for word in file.read().split()][: 12 if quick else 45]
+    plots, threads_plots = {}, {}
+    for name, numbers in (("changing", schedule), ("fixed", [10] * len(schedule))):
+        say(f"flatness: NVIDIA FLARE, {name} participants")
+        clients, seen = [], {"server": [], "clients": []}
+        with Program(run.command(case, "send"), run.log) as server:
+            try:
+                for i in range(max(numbers)):
+                    clients.append(Program(run.command(case, "receive", "--address", server.address, "--site", f"site-{i + 1}"), run.log))
+                for number in numbers:
+                    reference = server.ask(f"publish {number}")["address"]
+                    for c in clients[:number]:
+                        c.tell(f"go {reference}")
+                    for c in clients[:number]:
+                        c.answer("done")
+                    time.sleep(0.5)  # what ends with the round has ended
+                    for side, programs in (("server", [server]), ("clients", clients)):
+                        seen[side].append([sum(values) for values in zip(*(status(p.pid, "VmRSS", "Threads") for p in programs))])
+            finally:
+                for c in clients:
+                    c.stop()
+        for side, values in seen.items():
+            resident, threads = [v[0] / 1024 for v in values], [v[1] for v in values]
+            late = resident[len(resident) // 8 :]
+            label = f"NVIDIA FLARE, {side}, {name}"
+            rows.append([label, resident[0], min(late), max(late), resident[-1], f"{min(threads)} to {max(threads)}"])
+            plots[label] = [(i + 1, v) for i, v in enumerate(resident)]
+            threads_plots[label] = [(i + 1, v) for i, v in enumerate(threads)]
+            section.raw.append({"side": label, "participants": name, "resident_mib": resident, "threads": threads, "joined": numbers})
+    section.text.append(f"NVIDIA FLARE: {model}, a tenth of the participants, each a process (the figures are those of all together).")
+    for file, title, label, series in (
+        ("flatness_flare.svg", "NVIDIA FLARE: resident memory at the end of each round", "MiB", plots),
+        ("flatness_flare_threads.svg", "NVIDIA FLARE: threads at the end of each round", "threads", threads_plots),
+    ):
+        svg.lines(os.path.join(folder, file), title, "round", label, series)
+        section.plots.append((file, title))
 
 
 def guide(run, quick, folder, say, size=None):
