@@ -12,12 +12,12 @@
 
 namespace tensorpull {
 
-/// Feeds the image's bytes [offset, offset + length) to a hash; cost: one pass over them, no heap, 4 KiB of stack. io: a source_reader
-/// failed.
-template <hash Hash>
+/// Feeds the image's bytes [offset, offset + length) to a hash; cost: one pass over them, no heap, a slice on the stack, through which
+/// goes what is not in memory as the image has it: a file is read in such pieces. io: a source_reader failed.
+template <std::size_t SliceBytes = 4096, hash Hash>
 result<void> hash_range(Hash& into, const source_view& image, std::uint64_t offset, std::uint64_t length) noexcept {
   std::span<const std::byte> pieces[16];
-  std::byte slice[4096];
+  std::byte slice[SliceBytes];
   while (length > 0) {
     const gathered g = gather(image, offset, length, pieces, slice);
     for (std::size_t i = 0; i < g.pieces; ++i) into.update(pieces[i]);
@@ -28,17 +28,17 @@ result<void> hash_range(Hash& into, const source_view& image, std::uint64_t offs
   return {};
 }
 
-template <hash Hash>
+template <hash Hash, std::size_t SliceBytes = 4096>
 result<std::uint64_t> range_digest(const source_view& image, std::uint64_t offset, std::uint64_t length) noexcept {
   Hash h;
-  if (const auto read = hash_range(h, image, offset, length); !read) return failure(read.error());
+  if (const auto read = hash_range<SliceBytes>(h, image, offset, length); !read) return failure(read.error());
   return h.digest();
 }
 
 /// The version of a verifiable image: XXH3-64 over all its bytes; 0 is mapped to 1, since 0 on the wire means "any".
-template <hash Hash>
+template <hash Hash, std::size_t SliceBytes = 4096>
 result<std::uint64_t> image_version(const source_view& image) noexcept {
-  const auto d = range_digest<Hash>(image, 0, image.schema->image_bytes);
+  const auto d = range_digest<Hash, SliceBytes>(image, 0, image.schema->image_bytes);
   if (d && *d == 0) return 1;
   return d;
 }

@@ -130,7 +130,7 @@ class publisher {
     const system_entropy random;
     std::uint64_t version = 0;
     if constexpr (Parts::integrity::whole) {
-      const auto computed = image_version<typename Parts::owner_hash>(image);
+      const auto computed = image_version<typename Parts::owner_hash, 16 * 1024>(image);
       if (!computed) return failure(computed.error());
       version = *computed;
     } else while (version == 0) version = random();
