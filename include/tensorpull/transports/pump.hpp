@@ -35,11 +35,11 @@ io_result read_patiently(Stream& stream, std::span<const std::span<std::byte>> s
   return stream.read_some(spans);
 }
 
-/// One gather write, which does not wait. An answer that the stream took in part is written again later.
+/// One gather write, which does not wait, of answers until they are `most` bytes. An answer that the stream took in part is written again later.
 template <class Endpoint, class Transfer, byte_stream Stream>
-result<void> pump_write(Endpoint& end, Transfer& t, Stream& stream, std::span<std::byte> scratch, pumped& did) noexcept {
+result<void> pump_write(Endpoint& end, Transfer& t, Stream& stream, std::span<std::byte> scratch, pumped& did, std::size_t most = write_piece_bytes) noexcept {
   write_plan plan;
-  if (const auto ok = end.plan_write(t, plan, scratch, write_piece_bytes); !ok) return ok;
+  if (const auto ok = end.plan_write(t, plan, scratch, most); !ok) return ok;
   if (plan.bytes > 0) {
     const io_result io = stream.write_some({plan.spans.data(), plan.span_count});
     did.sent = io.bytes;

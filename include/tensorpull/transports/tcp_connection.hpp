@@ -129,11 +129,15 @@ class tcp_connection : public std::enable_shared_from_this<tcp_connection<Host>>
     if (ending_) return shut(*ending_);
     if (connecting_ && !connected()) return;
     detail::pumped did;
+    // A turn's first answer goes alone, so that the other end is awake and working while the rest is collected. Both would sleep in turn
+    // otherwise: with chunks of 4 KiB that took 1.7 times as long (bench/README.md).
+    std::size_t most = 1;
     bool done = false;
     for (int round = 0; round < 16 && !done; ++round) {
-      const auto moved = step();
+      const auto moved = step(most);
       if (!moved) return shut(moved.error());
       did = *moved;
+      if (did.sent > 0) most = detail::write_piece_bytes;
       if (did.received > 0) greeted_.store(true, std::memory_order_relaxed);
       bytes_.fetch_add(did.received + did.sent, std::memory_order_relaxed);
       if (!transfer_ended()) return;
@@ -148,17 +152,17 @@ class tcp_connection : public std::enable_shared_from_this<tcp_connection<Host>>
     if (!end_.output_idle()) wait(true);
   }
 
-  result<detail::pumped> step() noexcept {
+  result<detail::pumped> step(std::size_t most) noexcept {
     no_transfer none;
     if constexpr (pulls)
-      if (transfer_) return step(*transfer_);
-    return step(none);
+      if (transfer_) return step(*transfer_, most);
+    return step(none, most);
   }
   template <class Transfer>
-  result<detail::pumped> step(Transfer& t) noexcept {
+  result<detail::pumped> step(Transfer& t, std::size_t most) noexcept {
     detail::borrowed_stream stream{fd_.native_handle()};
     detail::pumped did;
-    if (const auto ok = detail::pump_write(end_, t, stream, detail::thread_scratch(), did); !ok) return failure(ok.error());
+    if (const auto ok = detail::pump_write(end_, t, stream, detail::thread_scratch(), did, most); !ok) return failure(ok.error());
     did.wants_read = true;
     if (!readable_) {  // the wait for it is under way; memory may have become free meanwhile
       if (const auto ok = end_.parse(t); !ok) return failure(ok.error());
