@@ -44,6 +44,15 @@ inline result<address_list> resolve(const host_port& a, std::string_view text, b
   return address_list(list);
 }
 
+/// What has become of a connect that was begun: 0, EINPROGRESS while it is under way, or why it failed. Does not wait.
+inline int connect_outcome(int fd) noexcept {
+  pollfd p{fd, POLLOUT, 0};
+  if (::poll(&p, 1, 0) == 0) return EINPROGRESS;
+  int failed = 0;
+  socklen_t size = sizeof failed;
+  return ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &size) != 0 ? errno : failed;
+}
+
 /// Tries the addresses in turn, each for its share of the time that is left: one that does not answer leaves the others theirs.
 inline result<posix_stream> connect_any(const addrinfo* first, std::string_view address, std::chrono::steady_clock::time_point deadline, const any_stop_token& stop) noexcept {
   int last = ECONNREFUSED;
@@ -70,8 +79,8 @@ inline result<posix_stream> connect_any(const addrinfo* first, std::string_view 
     }
     last = ETIMEDOUT;
     if (!answered) continue;
-    socklen_t size = sizeof last;
-    if (::getsockopt(s.native_handle(), SOL_SOCKET, SO_ERROR, &last, &size) == 0 && last == 0) return tune_connected(s.native_handle()), std::move(s);
+    last = connect_outcome(s.native_handle());
+    if (last == 0) return tune_connected(s.native_handle()), std::move(s);
   }
   if (last == ETIMEDOUT && std::chrono::steady_clock::now() >= deadline) return failure(errc::timed_out, 0, address);
   return failure(errc::connection_failed, 0, address, last);

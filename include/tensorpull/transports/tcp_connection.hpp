@@ -7,8 +7,7 @@
 #include <tensorpull/transports/event_gate.hpp>
 #include <tensorpull/transports/handler_memory.hpp>
 #include <tensorpull/transports/host_budget.hpp>
-#include <tensorpull/transports/posix_stream.hpp>
-#include <tensorpull/transports/tcp_tuning.hpp>
+#include <tensorpull/transports/tcp_connect.hpp>
 #include <tensorpull/transports/thread_scratch.hpp>
 
 #include <utility>  // Boost.Asio 1.74 uses std::exchange without including it
@@ -129,8 +128,7 @@ class tcp_connection : public std::enable_shared_from_this<tcp_connection<Host>>
     if (ending_) return shut(*ending_);
     if (connecting_ && !connected()) return;
     detail::pumped did;
-    // A turn's first answer goes alone, so that the other end is awake and working while the rest is collected. Both would sleep in turn
-    // otherwise: with chunks of 4 KiB that took 1.7 times as long (bench/README.md).
+    // A turn's first answer goes alone: the other end works while the rest is collected, instead of both sleeping in turn (bench/README.md).
     std::size_t most = 1;
     bool done = false;
     for (int round = 0; round < 16 && !done; ++round) {
@@ -192,12 +190,9 @@ class tcp_connection : public std::enable_shared_from_this<tcp_connection<Host>>
   }
 
   bool connected() noexcept {
-    int failed = 0;
-    socklen_t size = sizeof failed;
-    pollfd p{fd_.native_handle(), POLLOUT, 0};
-    if (::poll(&p, 1, 0) == 0) return wait(true), false;
-    if (::getsockopt(fd_.native_handle(), SOL_SOCKET, SO_ERROR, &failed, &size) != 0 || failed != 0)
-      return shut({errc::connection_failed, failed, 0, {}}), false;
+    const int failed = detail::connect_outcome(fd_.native_handle());
+    if (failed == EINPROGRESS) return wait(true), false;
+    if (failed != 0) return shut({errc::connection_failed, failed, 0, {}}), false;
     detail::tune_connected(fd_.native_handle());
     connecting_ = false;
     host_.handler().connected(*this);
