@@ -24,6 +24,16 @@ def output_of(command, log, **more):
     return done.stdout
 
 
+def flatness_row(label, resident, threads):
+    """Of one side, round by round: MiB, threads."""
+    late = resident[len(resident) // 8 :]
+    return [label, resident[0], min(late), max(late), resident[-1], f"{min(threads)} to {max(threads)}"]
+
+
+def by_round(values):
+    return [(i + 1, v) for i, v in enumerate(values)]
+
+
 def flatness(run, quick, folder, say):
     section = Section("flatness", "Memory and threads, round after round")
     section.text.append(
@@ -41,9 +51,8 @@ def flatness(run, quick, folder, say):
         for side in ("server", "clients"):
             resident = [r[side]["resident_bytes"] / MIB for r in report["rounds"]]
             threads = [r[side]["threads"] for r in report["rounds"]]
-            late = resident[len(resident) // 8 :]
-            rows.append([f"{side}, {name}", resident[0], min(late), max(late), resident[-1], f"{min(threads)} to {max(threads)}"])
-            plots[f"{side}, {name}"] = [(i + 1, v) for i, v in enumerate(resident)]
+            rows.append(flatness_row(f"{side}, {name}", resident, threads))
+            plots[f"{side}, {name}"] = by_round(resident)
             section.raw.append(
                 {
                     "side": side,
@@ -92,11 +101,9 @@ def flare_flatness(run, quick, folder, say, section, rows):
                     c.stop()
         for side, values in seen.items():
             resident, threads = [v[0] / 1024 for v in values], [v[1] for v in values]
-            late = resident[len(resident) // 8 :]
             label = f"NVIDIA FLARE, {side}, {name}"
-            rows.append([label, resident[0], min(late), max(late), resident[-1], f"{min(threads)} to {max(threads)}"])
-            plots[label] = [(i + 1, v) for i, v in enumerate(resident)]
-            threads_plots[label] = [(i + 1, v) for i, v in enumerate(threads)]
+            rows.append(flatness_row(label, resident, threads))
+            plots[label], threads_plots[label] = by_round(resident), by_round(threads)
             section.raw.append({"side": label, "participants": name, "resident_mib": resident, "threads": threads, "joined": numbers})
     section.text.append(f"NVIDIA FLARE: {model}, a tenth of the participants, each a process (the figures are those of all together).")
     for file, title, label, series in (

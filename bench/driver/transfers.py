@@ -45,17 +45,16 @@ def median(measured, what="seconds"):
     return statistics.median(getattr(measured, what))
 
 
-def straight(points):
-    """How well a straight line fits (x, y): the share of the variance that it explains, and y for each further x."""
-    n = len(points)
-    mx, my = sum(x for x, _ in points) / n, sum(y for _, y in points) / n
-    sxy, sxx, syy = sum((x - mx) * (y - my) for x, y in points), sum((x - mx) ** 2 for x, _ in points), sum((y - my) ** 2 for _, y in points)
-    return (sxy * sxy / (sxx * syy) if sxx and syy else 1.0), (sxy / sxx if sxx else 0.0)
+def with_more_rounds(cases, close, usual):
+    """One transfer is fast or slow by how the processes meet in the caches: the cases of which `close(case)` is true, which are compared within a
+    few per cent, take part in all rounds, the others in the usual number."""
+    return [c if close(c) else with_sizes(c, most_rounds=min(c.most_rounds, usual)) for c in cases]
 
 
 def straight_target(what, each, points):
     """`points`: (number, ms)."""
-    fit, slope = straight(points)
+    numbers, times = zip(*points)
+    fit, slope = statistics.correlation(numbers, times) ** 2, statistics.linear_regression(numbers, times).slope
     return (f"Time grows in a straight line with the number of {what}", "R² at least 0.98", f"R² {fit:.4f}, {short(1e3 * slope)} us {each}", fit >= 0.98)
 
 
@@ -121,9 +120,8 @@ def transfers(run, quick, folder, say):
         say(f"transfers: {model}")
         cases = everybody(model, 1 if quick else 2) + (fresh(model) if which == "large" else [])
         usual = 2 if quick else 5
-        # one transfer is fast or slow by how the processes meet in the caches, so what is compared within 5 % takes part in more rounds
-        cases = [c if c.name in (OURS, OURS_CHECKED, BARE) else with_sizes(c, most_rounds=min(c.most_rounds, usual)) for c in cases]
-        results = run.rounds(cases, usual if quick else 15, 3, say)
+        cases = with_more_rounds(cases, lambda c: c.name in (OURS, OURS_CHECKED, BARE), usual)
+        results = run.rounds(cases, usual if quick else 3 * usual, 3, say)
         bare = find(results, BARE)
         section.tables.append(transfer_table(f"transfers_{which}", f"{model}, chunks of 2 MiB", results, bare))
         section.raw += [m.as_json() for m in results]
@@ -190,9 +188,8 @@ def chunks(run, quick, folder, say):
     ]
     say(f"chunks: {model}")
     usual = 2 if quick else 5
-    # what is compared within a few per cent takes part in more rounds, as in `transfers`
-    cases = [with_sizes(c, chunk=size, most_rounds=3 * usual if size == 4 * KIB and c.name in (OURS, BARE) else usual) for size in sizes for c in base]
-    results = run.rounds(cases, 3 * usual, 3, say)
+    cases = [with_sizes(c, chunk=size) for size in sizes for c in base]
+    results = run.rounds(with_more_rounds(cases, lambda c: c.chunk == 4 * KIB and c.name in (OURS, BARE), usual), 3 * usual, 3, say)
     names = [c.name for c in base]
     rows, series, ratios = [], {n: [] for n in names}, {}
     for size in sizes:
