@@ -1,6 +1,7 @@
 // Files that are complete or not there: every failing system call, full disks, limits, kills; names that must not be followed.
 #include "feed.hpp"
 #include "../support/allocation_counter.hpp"
+#include "../support/process_entries.hpp"
 
 #include <tensorpull/consumers/safetensors_file.hpp>
 
@@ -420,16 +421,15 @@ TEST_F(SafetensorsFile, D5_ASignalThatTheProcessAlreadyHadIsLeftAlone) {
 }
 
 TEST_F(SafetensorsFile, LeavesNoDescriptorsBehind) {
-  const auto open = [] { return std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator()); };
   const model m = mixed_model().fill(11);
-  const auto before = open();
+  const auto before = test::descriptors();
   for (int i = 0; i < 10; ++i) {
     ASSERT_TRUE(write(m));
     injected = {fault::write, i, EIO};
     EXPECT_FALSE(write(m));
     injected = {};
   }
-  EXPECT_EQ(open(), before);
+  EXPECT_EQ(test::descriptors(), before);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 #include "support/allocation_counter.hpp"
+#include "support/process_entries.hpp"
 #include "support/safetensors_text.hpp"
 
 #include <tensorpull/image/gather.hpp>
@@ -336,7 +337,6 @@ TEST_F(SafetensorsSource, TheTableIsAllThatOpeningKeeps) {
 }
 
 TEST_F(SafetensorsSource, MovesAndClosesWhatItOpened) {
-  const auto descriptors = [] { return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator()); };
   const auto before = descriptors();
   {
     auto image = open(safetensors_file_of("{" + entry("a", "U8", "2", 0, 2) + "}", "ab"));

@@ -1,5 +1,6 @@
 // Safetensors files as the source of transfers: into structs, into files, larger than memory, and changed while they are published.
 #include "support/allocation_counter.hpp"
+#include "support/process_entries.hpp"
 #include "support/safetensors_text.hpp"
 
 #include <tensorpull/consumers/safetensors_file.hpp>
@@ -98,7 +99,6 @@ TEST_F(SafetensorsTransfers, AHeadIsPulledFromALargerFileEitherWay) {
 }
 
 TEST_F(SafetensorsTransfers, AKeptFileIsClosedWhenItsReferenceIsWithdrawn) {
-  const auto descriptors = [] { return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator()); };
   const auto before = descriptors();
   const auto owner = std::make_unique<net::downloader>();
   const auto ref = owner->add_tensors(published("{" + entry("a", "U8", "4", 0, 4) + "}", "abcd"));

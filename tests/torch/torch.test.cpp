@@ -1,5 +1,6 @@
 // torch_tensors against libtorch: dtypes, layouts, ties, modules, autograd, new state dicts, and structs that meet state dicts.
 #include "allocation_counter.hpp"
+#include "process_entries.hpp"
 
 #include <tensorpull/image/gather.hpp>
 #include <tensorpull/tensorpull.hpp>
@@ -15,7 +16,6 @@
 
 #include <array>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <map>
 #include <string>
@@ -179,12 +179,11 @@ TEST(Torch, EveryLayoutHasTheImageOfItsContiguousCopy) {
 }
 
 TEST(Torch, LargeCopiesOfLazyTensorsStartNoThread) {
-  const auto threads = [] { return std::distance(std::filesystem::directory_iterator("/proc/self/task"), std::filesystem::directory_iterator()); };
   const at::Tensor bytes = at::_neg_view(torch::zeros({1 << 20}, at::kChar));
   const auto model = torch_model::make(dict{{"w", bytes}});
-  const auto before = threads();
+  const auto before = test::threads();
   EXPECT_EQ(image_of(model->source(), 65536).size(), (1u << 20) + model->schema().header_bytes);
-  EXPECT_EQ(threads(), before);
+  EXPECT_EQ(test::threads(), before);
 }
 
 TEST(Torch, TiedTensorsAreSentOnceAndTiedOnArrival) {

@@ -1,6 +1,7 @@
 // What the tests of transports share: a model, an owner that runs on a thread of its own, a plain socket that says anything.
 #pragma once
 
+#include "support/process_entries.hpp"
 #include "support/random.hpp"
 
 #include <tensorpull/tensorpull.hpp>
@@ -9,7 +10,6 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <dirent.h>
 #include <memory>
 #include <netinet/in.h>
 #include <string>
@@ -67,16 +67,6 @@ bool same(const Model& a, const Model& b) {
 }
 
 inline std::string local(std::uint16_t port) { return "127.0.0.1:" + std::to_string(port); }
-
-inline std::size_t entries(const char* folder) {
-  std::size_t n = 0;
-  DIR* const d = ::opendir(folder);
-  while (::readdir(d) != nullptr) ++n;
-  ::closedir(d);
-  return n;
-}
-inline std::size_t descriptors() { return entries("/proc/self/fd"); }
-inline std::size_t threads() { return entries("/proc/self/task"); }
 
 /// Runs an owner on a thread of its own. After stop() the owner may be asked for anything from the test's thread.
 class serving {
