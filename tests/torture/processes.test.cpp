@@ -30,7 +30,7 @@ constexpr bool sanitized = false;
 #endif
 
 /// Whether this process has one thread, so that what it forks may do anything. (ThreadSanitizer has one of its own.)
-bool alone() { return threads() == 3; }  // the folder's own two entries count, too
+bool alone() { return threads() == 1; }
 
 /// A file's bytes (or nobody's) as an object that processes share and that outlives them.
 template <class T>
