@@ -57,6 +57,14 @@ inline frame encode(const tp::message& m, std::size_t room = 70'000) {
   return frame(std::as_bytes(std::span(out)).first(n ? *n : 0));
 }
 
+/// A request as a recipient of any mind sends it.
+inline std::vector<std::byte> request(tp::message_kind kind, std::uint32_t id, const tp::ref_id& ref, std::uint64_t offset, std::uint32_t length, tp::recipient_id who = {}) {
+  tp::message m;
+  m.kind = kind, m.id = id, m.ref = ref, m.offset = offset, m.length = length, m.recipient = who;
+  const frame f = encode(m, 4096);
+  return {f.bytes().begin(), f.bytes().end()};
+}
+
 /// A decoded message with the memory that it points into. The framing with the library and the one without have to agree on it.
 struct decoded {
   frame from;

@@ -50,12 +50,4 @@ struct crowd_of {
   void add(std::uint16_t port, std::uint64_t tag) { EXPECT_TRUE(host.connect(local(port), tag)); }
 };
 
-/// A request as a recipient of any mind sends it.
-inline std::vector<std::byte> request(tp::message_kind kind, std::uint32_t id, const tp::ref_id& ref, std::uint64_t offset, std::uint32_t length, tp::recipient_id who = {}) {
-  tp::message m;
-  m.kind = kind, m.id = id, m.ref = ref, m.offset = offset, m.length = length, m.recipient = who;
-  const frame f = encode(m, 4096);
-  return {f.bytes().begin(), f.bytes().end()};
-}
-
 }  // namespace test

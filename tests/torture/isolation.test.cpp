@@ -22,8 +22,8 @@ constexpr int pairs = 30;
 #endif
 
 constexpr std::size_t honest = 8, of_each_kind = 50, attackers = 4 * of_each_kind;
-/// The attackers act once in 4 MiB that the honest ones get: 200 times a second where they get 800 MiB/s together.
-constexpr std::uint64_t chunks_between = 64;
+/// The attackers act 200 times a second of the owner's processor time: a second of the clock for an owner that never rests, on a machine of any speed.
+constexpr double seconds_between = 1.0 / 200;
 
 struct counting_handler : tp::detail::silent_handler {
   std::size_t bad_frames = 0, other_ends = 0;
@@ -72,12 +72,12 @@ class battle {
 
   /// The owner's processor time for one transfer of each honest recipient.
   double transfers(bool attacked) {
-    all_.ended = all_.completed = 0, all_.chunks = 0;
+    all_.ended = all_.completed = 0;
     for (auto* c : all_.open) all_.begin(*c);
     double spent = 0;
-    std::uint64_t acted = 0;
+    double next_act = seconds_between;
     until([&] {
-      if (attacked && all_.chunks >= acted + chunks_between) acted += chunks_between, act();
+      if (attacked && spent >= next_act) next_act += seconds_between, act();
       return all_.ended == honest;
     }, &spent);
     EXPECT_EQ(all_.completed, honest);

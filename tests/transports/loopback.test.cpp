@@ -199,4 +199,18 @@ TEST(Loopback, TheTableOfReferencesHasAnEnd) {
   EXPECT_EQ(owner->add_tensors(*source).error(), tp::errc::table_full);
 }
 
+
+/// A hash of the user's, which is made only where somebody says so.
+struct explicit_hash : tp::xxhash_digest {
+  explicit explicit_hash() = default;
+};
+TEST(Loopback, AUsersHashNeedsNoMoreThanItsConceptSays) {
+  using checked = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::loopback, tp::basic_chunk_and_image_digest<explicit_hash>>;
+  const auto owner = std::make_unique<checked::downloader>();
+  const auto source = random_model<mlp>(1), mine = blank<mlp>();
+  const auto ref = *owner->add_tensors(*source);
+  EXPECT_TRUE(checked::download_tensors(*owner, ref, *mine));
+  EXPECT_TRUE(same(*mine, *source));
+}
+
 }  // namespace

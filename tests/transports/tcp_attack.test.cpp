@@ -152,13 +152,10 @@ TEST(TcpAttack, R7_TenThousandGuessedReferencesFindNothingAndLeaveAGoodRecipient
     if (now) {
       std::vector<std::byte> all;
       for (std::size_t i = 0; i < burst; ++i) {
-        tp::message m;
-        m.kind = i % 2 == 0 ? tp::message_kind::describe : tp::message_kind::pull;
-        m.id = asked++;
-        m.ref = i % 8 == 0 ? tp::ref_id{a.ref.id.high ^ (1ull << random.below(64)), a.ref.id.low} : tp::ref_id{random(), random()};  // near misses, too
-        m.length = 64 * 1024;
-        const frame f = encode(m);
-        all.insert(all.end(), f.bytes().begin(), f.bytes().end());
+        const auto kind = i % 2 == 0 ? tp::message_kind::describe : tp::message_kind::pull;
+        const auto ref = i % 8 == 0 ? tp::ref_id{a.ref.id.high ^ (1ull << random.below(64)), a.ref.id.low} : tp::ref_id{random(), random()};  // near misses, too
+        const auto guess = request(kind, asked++, ref, 0, 64 * 1024);
+        all.insert(all.end(), guess.begin(), guess.end());
       }
       EXPECT_TRUE(guesser.say(all));
     }
@@ -196,12 +193,8 @@ TEST(TcpAttack, F7_TwoRequestsInOneSegmentAndAHundredAtOnceAreAnsweredInOrder) {
   for (const std::size_t n : {2u, 100u}) {
     std::vector<std::byte> all;
     for (std::size_t i = 0; i < n; ++i) {
-      tp::message m;
-      m.kind = tp::message_kind::describe;
-      m.id = id + static_cast<std::uint32_t>(i);
-      m.ref = ref.id;
-      const frame f = encode(m);
-      all.insert(all.end(), f.bytes().begin(), f.bytes().end());
+      const auto one = request(tp::message_kind::describe, id + static_cast<std::uint32_t>(i), ref.id, 0, 0);
+      all.insert(all.end(), one.begin(), one.end());
     }
     ASSERT_TRUE(peer.say(all));
     for (std::size_t i = 0; i < n; ++i, ++id) {

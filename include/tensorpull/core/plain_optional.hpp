@@ -21,6 +21,7 @@ class plain_optional {
   constexpr const T& operator*() const noexcept { return value_; }
   constexpr T* operator->() noexcept { return &value_; }
   constexpr const T* operator->() const noexcept { return &value_; }
+  constexpr T value_or(const T& other) const noexcept { return has_ ? value_ : other; }
 
   friend bool operator==(const plain_optional&, const plain_optional&) noexcept = default;  // constexpr where that of T is
 

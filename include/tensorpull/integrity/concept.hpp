@@ -11,8 +11,7 @@
 namespace tensorpull {
 
 /// A streaming hash: update(bytes) in order, digest() at any time; a copy goes on from where the original was. No heap.
-/// Its values are those of XXH3-64, unless a constant
-/// `H::kind` says otherwise.
+/// Its values are those of XXH3-64, unless a constant `H::kind` says otherwise.
 template <class H>
 concept hash = std::default_initializable<H> && requires(H h, const H& c, std::span<const std::byte> bytes) {
   h.update(bytes);

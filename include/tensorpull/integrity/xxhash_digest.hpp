@@ -12,7 +12,7 @@
 
 namespace tensorpull {
 
-/// 576 bytes of state, aligned to 64. Not copyable by intent: a copied state is most likely a mistake.
+/// 576 bytes of state, aligned to 64.
 class xxhash_digest {
  public:
   xxhash_digest() noexcept { XXH3_64bits_reset(&state_); }

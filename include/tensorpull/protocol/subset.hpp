@@ -14,7 +14,7 @@ namespace tensorpull {
 
 /// Feeds the image's bytes [offset, offset + length) to a hash; cost: one pass over them, no heap, a slice on the stack, through which
 /// goes what is not in memory as the image has it: a file is read in such pieces. io: a source_reader failed.
-template <std::size_t SliceBytes = 4096, hash Hash>
+template <hash Hash, std::size_t SliceBytes = 4096>
 result<void> hash_range(Hash& into, const source_view& image, std::uint64_t offset, std::uint64_t length) noexcept {
   std::span<const std::byte> pieces[16];
   std::byte slice[SliceBytes];
@@ -31,7 +31,7 @@ result<void> hash_range(Hash& into, const source_view& image, std::uint64_t offs
 template <hash Hash, std::size_t SliceBytes = 4096>
 result<std::uint64_t> range_digest(const source_view& image, std::uint64_t offset, std::uint64_t length) noexcept {
   Hash h;
-  if (const auto read = hash_range<SliceBytes>(h, image, offset, length); !read) return failure(read.error());
+  if (const auto read = hash_range<Hash, SliceBytes>(h, image, offset, length); !read) return failure(read.error());
   return h.digest();
 }
 

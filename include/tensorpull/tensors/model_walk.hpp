@@ -168,7 +168,7 @@ constexpr void write_names(Writer& writer) noexcept;
 
 template <class T, class Writer, class... Members>
 constexpr void write_members(std::type_identity<boost::hana::tuple<Members...>>, Writer& writer) noexcept {
-  std::size_t mark = 0;
+  [[maybe_unused]] std::size_t mark = 0;  // unused where there are no members
   ((mark = writer.enter(member_of<Members>::name(), member_of<Members>::length),
     write_names<typename member_of<Members>::template type<T>>(writer), writer.leave(mark)),
    ...);

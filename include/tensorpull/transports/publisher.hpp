@@ -27,7 +27,8 @@ class publisher {
   publisher& operator=(const publisher&) = delete;
 
   /// Publishes a model that the caller keeps: it must not change until it is settled or withdrawn.
-  /// Cost: one pass over the bytes for the digest (none where the integrity policy has no digest of the whole).
+  /// Cost: one pass over the bytes for the digest (none where the integrity policy has no digest of the whole), and about 6 KiB of stack
+  /// beyond the slice in which bytes that are not in memory are read (four times the limits' control_frame_bytes, at most 16 KiB).
   /// Errors: table_full; what the tensor policy finds (unsupported_layout, ...).
   result<reference> add_tensors(const model_type& model, publish_options options = {}) noexcept { return publish(tensors::source(model), options, {}); }
   /// Publishes a model that is handed over (`add_tensors(std::move(model))`): it is kept, and released when the reference is settled or
@@ -130,7 +131,7 @@ class publisher {
     const system_entropy random;
     std::uint64_t version = 0;
     if constexpr (Parts::integrity::whole) {
-      const auto computed = image_version<typename Parts::owner_hash, 16 * 1024>(image);
+      const auto computed = image_version<typename Parts::owner_hash, digest_slice>(image);
       if (!computed) return failure(computed.error());
       version = *computed;
     } else while (version == 0) version = random();
@@ -169,6 +170,9 @@ class publisher {
       if (k.source && k.transaction == id) gone = std::move(k.source);
     }
   }
+
+  // a file is read in larger slices than the 4 KiB of a device, where the limits grant the stack
+  static constexpr std::size_t digest_slice = Parts::limits::control_frame_bytes < 4096 ? 4 * Parts::limits::control_frame_bytes : 16 * 1024;
 
   owner_storage<Parts::limits::references, Recipients> memory_;
   std::array<kept_model, 2 * Parts::limits::references> kept_{};  // a version and the one before, which goes when it has been told of
