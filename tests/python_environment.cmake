@@ -9,6 +9,7 @@ if(EXISTS "${stamp}")
   endif()
 endif()
 execute_process(COMMAND "${PYTHON}" -m venv --clear "${ENVIRONMENT}" COMMAND_ERROR_IS_FATAL ANY)
-execute_process(COMMAND "${ENVIRONMENT}/bin/python" -m pip install --quiet --disable-pip-version-check ${packages}
+execute_process(COMMAND "${ENVIRONMENT}/bin/python" -m pip install --quiet --disable-pip-version-check
+  --retries 10 --timeout 60 ${packages}
   COMMAND_ERROR_IS_FATAL ANY)
 file(WRITE "${stamp}" "${PACKAGES}")

@@ -1,8 +1,10 @@
-// What the process holds of the system: descriptors and threads, counted where the system lists them. No allocation but the directory's own.
+// What the process holds of the system, as the system tells it: descriptors, threads, memory. Of Linux.
 #pragma once
 
 #include <cstddef>
 #include <dirent.h>
+#include <fstream>
+#include <string>
 #include <string_view>
 #include <unistd.h>
 
@@ -28,6 +30,24 @@ inline std::size_t threads() {
   while (const dirent* const one = ::readdir(all)) n += one->d_name[0] != '.';
   ::closedir(all);
   return n;
+}
+
+/// Without those that have been joined, which the system lets go of a moment later.
+inline std::size_t threads_at_rest() {
+  for (std::size_t before = threads();;) {
+    ::usleep(20'000);
+    const std::size_t now = threads();
+    if (now == before) return now;
+    before = now;
+  }
+}
+
+/// Bytes in memory, of all kinds. The counters in statm and status may lag by some pages for each processor; this walks the page tables.
+inline std::size_t resident_bytes() {
+  std::ifstream rollup("/proc/self/smaps_rollup");
+  for (std::string word; rollup >> word;)
+    if (std::size_t kib = 0; word == "Rss:" && rollup >> kib) return kib << 10;
+  return 0;
 }
 
 }  // namespace test

@@ -25,6 +25,11 @@ class middle {
   }) {}
   std::uint16_t port() const { return listener_.port(); }
   std::size_t connections() const { return connections_; }
+  /// The same, once so many have come or nobody comes any more.
+  std::size_t connections_up_to(std::size_t n) const {
+    for (int i = 0; i < 1000 && connections_ < n; ++i) std::this_thread::sleep_for(10ms);
+    return connections_;
+  }
 
  private:
   static void carry(std::stop_token stop, raw_peer client, std::atomic<std::uint16_t>& owner_port, std::size_t most) {
@@ -88,7 +93,7 @@ TEST(TcpRetry, One_and_several_timeouts_then_recovery_and_the_count_starts_anew_
   const std::array<std::size_t, 7> plan{0, 0, 100'000, 0, 0, 100'000, uncut};
   middle m(r.port, [plan](std::size_t n) { return n == 0 ? 20'000 : plan[std::min(n - 1, plan.size() - 1)]; });
   const auto mine = blank<mlp>();
-  const auto done = net::download_tensors(local(m.port()), r.ref, *mine, {.per_request_timeout = 300ms, .retry = quick});
+  const auto done = net::download_tensors(local(m.port()), r.ref, *mine, {.per_request_timeout = 2s, .retry = quick});
   ASSERT_TRUE(done) << to_string(done.error().code);
   EXPECT_TRUE(same(*mine, *r.source));
   EXPECT_EQ(m.connections(), plan.size() + 1);
@@ -98,10 +103,10 @@ TEST(TcpRetry, Retries_exhausted_and_no_retries) {
   running r;
   middle silent(r.port, [](std::size_t) { return std::size_t{0}; });
   const auto mine = blank<mlp>();
-  EXPECT_EQ(net::download_tensors(local(silent.port()), r.ref, *mine, {.per_request_timeout = 50ms, .retry = quick}).error(), tp::errc::timed_out);
-  EXPECT_EQ(silent.connections(), 4u);
-  EXPECT_EQ(net::download_tensors(local(silent.port()), r.ref, *mine, {.per_request_timeout = 50ms, .retry = {.retries = 0}}).error(), tp::errc::timed_out);
-  EXPECT_EQ(silent.connections(), 5u);
+  EXPECT_EQ(net::download_tensors(local(silent.port()), r.ref, *mine, {.per_request_timeout = 500ms, .retry = quick}).error(), tp::errc::timed_out);
+  EXPECT_EQ(silent.connections_up_to(4), 4u);
+  EXPECT_EQ(net::download_tensors(local(silent.port()), r.ref, *mine, {.per_request_timeout = 500ms, .retry = {.retries = 0}}).error(), tp::errc::timed_out);
+  EXPECT_EQ(silent.connections_up_to(5), 5u);
 }
 
 TEST(TcpRetry, An_error_that_no_try_gets_past_fails_at_once) {
@@ -235,10 +240,8 @@ TEST(TcpRetry, T3_an_owner_that_dribbles_is_timed_out_like_a_silent_one) {
     }
   });
   const auto mine = blank<mlp>();
-  const auto start = std::chrono::steady_clock::now();
   const auto done = net::download_tensors(local(listener.port()), {{1, 2}, 0, 0}, *mine, {.per_request_timeout = 300ms, .retry = {.retries = 0}});
-  EXPECT_EQ(done.error(), tp::errc::timed_out);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, 2s);
+  EXPECT_EQ(done.error(), tp::errc::timed_out) << "the end of the dribbling, after 4.8 s, would be connection_lost";
 }
 
 TEST(TcpRetry, A_session_asks_again_on_its_connection_after_a_timeout) {
@@ -250,7 +253,7 @@ TEST(TcpRetry, A_session_asks_again_on_its_connection_after_a_timeout) {
     r.server.emplace(*r.owner);
   });
   const auto mine = blank<mlp>();
-  const auto done = session.download_tensors(r.ref, *mine, {.per_request_timeout = 100ms, .retry = {.retries = 20, .first_delay_ms = 20, .longest_delay_ms = 20}});
+  const auto done = session.download_tensors(r.ref, *mine, {.per_request_timeout = 100ms, .retry = {.retries = 200, .first_delay_ms = 20, .longest_delay_ms = 20}});
   ASSERT_TRUE(done) << to_string(done.error().code);
   EXPECT_TRUE(same(*mine, *r.source));
 }

@@ -72,15 +72,16 @@ struct stream_wait_checks {
     } else {
       std::array<std::byte, 8> memory;
       const std::span<std::byte> into(memory);
-      std::uint64_t longest = 0;
+      std::uint64_t longest = 0, shortest = ~std::uint64_t{0};  // a busy machine makes some longer, and a signal some shorter
       for (int i = 0; i < 3; ++i) {
         const std::uint64_t begin = p.now_us();
         const io_result io = s.read_or_wait({&into, 1}, some_time);
-        longest = std::max(longest, p.now_us() - begin);
+        const std::uint64_t took = p.now_us() - begin;
+        longest = std::max(longest, took), shortest = std::min(shortest, took);
         if (io.status != io_status::would_block || io.bytes != 0) return report.fail("an idle stream answered status %d with %zu bytes", static_cast<int>(io.status), io.bytes);
       }
-      if (longest < some_us() / 2 || longest > some_us() + 1'000'000)
-        report.fail("asked to wait %d ms, it came back after %llu us", static_cast<int>(some_time.count()), ull(longest));
+      if (longest < some_us() / 2 || shortest > some_us() + 1'000'000)
+        report.fail("asked to wait %d ms, it came back after %llu to %llu us", static_cast<int>(some_time.count()), ull(shortest), ull(longest));
     }
   }
 
