@@ -111,12 +111,13 @@ TEST(Relay, TheOriginHearsOfARecipientThatVanished) {
   EXPECT_EQ(net::pull(local(m.port()), o.ref, to).error().code, tp::errc::disk_full);
   EXPECT_TRUE(m.served()) << "the farewell passes on";
   m.stop();
+  o.run->stop();
   auto status = *o.owner->status_of(o.ref);
   for (int i = 0; i < 100 && status.cancelled + status.lost == 0; ++i) {  // until the origin has heard it, too
-    o.run->stop();
-    status = *o.owner->status_of(o.ref);
     o.run.emplace(*o.owner);
     std::this_thread::sleep_for(20ms);
+    o.run->stop();
+    status = *o.owner->status_of(o.ref);
   }
   EXPECT_EQ(status.completed, 0u);
   EXPECT_EQ(status.cancelled + status.lost, 1u);
