@@ -1,6 +1,5 @@
 // A connection of a host moves a bounded amount each time that it has its turn. What its last read made it say must not wait for more to read.
-#include "network.hpp"
-#include "support/frames.hpp"
+#include "four_answers.hpp"
 
 namespace {
 
@@ -58,18 +57,6 @@ TEST(TcpHostTurns, a_pull_whose_last_bytes_end_a_turn_confirms_at_once) {
   EXPECT_GT(reads.size(), 20u);
 }
 
-/// The segments with data that a connection has received: on one machine one for each write of its other end. Linux has counted them since 4.6, in a
-/// field (tcpi_data_segs_in) that the C library does not know.
-std::optional<std::uint32_t> segments_received(raw_peer& peer) {
-  constexpr std::size_t offset = 152;
-  std::array<std::byte, 256> info{};
-  socklen_t size = info.size();
-  std::uint32_t segments = 0;
-  if (::getsockopt(peer.stream().native_handle(), IPPROTO_TCP, TCP_INFO, info.data(), &size) != 0 || size < offset + sizeof segments) return std::nullopt;
-  std::memcpy(&segments, info.data() + offset, sizeof segments);
-  return segments;
-}
-
 // So that the recipient works on it while the rest is collected.
 TEST(TcpHostTurns, of_several_answers_the_first_goes_alone) {
   const auto source = random_model<tiny>(1);
@@ -81,35 +68,7 @@ TEST(TcpHostTurns, of_several_answers_the_first_goes_alone) {
   const auto ref = *host.published().add_tensors(*source);
   raw_peer peer(*port);
   if (!segments_received(peer)) GTEST_SKIP() << "this kernel does not count them";
-
-  std::vector<std::byte> piece(4096);
-  /// Lets the owner answer; the bytes that came, at least so many.
-  const auto answered = [&](std::size_t least) {
-    std::size_t heard = 0;
-    const auto end = std::chrono::steady_clock::now() + 5s;
-    for (int quiet = 0; (heard < least || quiet < 3) && std::chrono::steady_clock::now() < end;) {
-      io.run_for(1ms);
-      const std::array<std::span<std::byte>, 1> in{piece};
-      const std::size_t n = peer.stream().read_some(in).bytes;
-      heard += n;
-      quiet = n > 0 ? 0 : quiet + 1;
-    }
-    return heard;
-  };
-  ASSERT_TRUE(peer.say(request(tp::message_kind::describe, 0, ref.id, 0, 0, {7})));
-  ASSERT_GT(answered(8), 8u);
-  ASSERT_TRUE(peer.say(request(tp::message_kind::pull, 1, ref.id, 0, 40)));
-  const std::size_t one = answered(40);
-
-  const std::uint32_t before = *segments_received(peer);
-  std::vector<std::byte> four;
-  for (std::uint32_t id = 2; id < 6; ++id) {
-    const auto each = request(tp::message_kind::pull, id, ref.id, 40 * id, 40);
-    four.insert(four.end(), each.begin(), each.end());
-  }
-  ASSERT_TRUE(peer.say(four));
-  EXPECT_EQ(answered(4 * one), 4 * one);
-  EXPECT_EQ(*segments_received(peer) - before, 2u);
+  EXPECT_EQ(segments_of_four_answers(peer, ref.id, [&] { io.run_for(1ms); }), 2u);
 }
 
 }  // namespace

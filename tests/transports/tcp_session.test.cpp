@@ -1,5 +1,7 @@
 // Both roles over one connection: a device's round, and two ends that send at each other.
-#include "network.hpp"
+#include "four_answers.hpp"
+
+#include <tensorpull/transports/tcp_listener.hpp>
 
 namespace {
 
@@ -216,6 +218,18 @@ TEST(TcpSession, C1_a_digest_that_differs_is_a_failure_at_the_owner_and_the_sess
   EXPECT_EQ(owner->status_of(changed)->failed, 1u);
   EXPECT_EQ(owner->status_of(changed)->cancelled, 0u);
   EXPECT_TRUE(owner->settled(changed));
+}
+
+// So that the other end works on it while the rest is collected.
+TEST(TcpSession, of_several_answers_the_first_goes_alone) {
+  const auto source = random_model<mlp>(1);
+  auto listener = tp::tcp_listener::open("127.0.0.1:0");
+  ASSERT_TRUE(listener);
+  raw_peer peer(listener->port());
+  if (!segments_received(peer)) GTEST_SKIP() << "this kernel does not count them";
+  auto session = net::session::over(*listener->accept(10s));
+  const auto ref = *session->add_tensors(*source);
+  EXPECT_EQ(segments_of_four_answers(peer, ref.id, [&] { (void)session->serve([](const auto&) { return false; }, 1ms); }), 2u);
 }
 
 }  // namespace

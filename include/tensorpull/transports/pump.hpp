@@ -74,11 +74,12 @@ result<void> pump_read(Endpoint& end, Transfer& t, Stream& stream, pumped& did, 
   return {};
 }
 
-/// One write and one read. The read waits for `patience` only where nothing is left to write.
+/// One write of at most `most` bytes (and one answer) and one read. The read waits for `patience` only where nothing is left to write.
 template <class Endpoint, class Transfer, byte_stream Stream>
-result<pumped> pump_once(Endpoint& end, Transfer& t, Stream& stream, std::span<std::byte> scratch, std::chrono::milliseconds patience = {}) noexcept {
+result<pumped> pump_once(Endpoint& end, Transfer& t, Stream& stream, std::span<std::byte> scratch, std::chrono::milliseconds patience = {},
+                         std::size_t most = write_piece_bytes) noexcept {
   pumped did;
-  if (const auto ok = pump_write(end, t, stream, scratch, did); !ok) return failure(ok.error());
+  if (const auto ok = pump_write(end, t, stream, scratch, did, most); !ok) return failure(ok.error());
   if (const auto ok = pump_read(end, t, stream, did, did.wants_write ? std::chrono::milliseconds(0) : patience); !ok) return failure(ok.error());
   return did;
 }

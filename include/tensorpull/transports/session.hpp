@@ -177,11 +177,13 @@ class session {
     if (s_->broken) return failure(*s_->broken);
     const auto start = std::chrono::steady_clock::now();
     no_transfer none;
+    std::size_t most = 1;  // the first answer after a wait goes alone, as in tcp_connection.hpp
     while (!done()) {
       if (stop.stop_requested()) return failure(errc::cancelled);
-      const auto did = detail::pump_once(s_->end, none, s_->stream, s_->scratch);
+      const auto did = detail::pump_once(s_->end, none, s_->stream, s_->scratch, {}, most);
       if (!did) return broke(did.error());
       s_->pass_time();
+      most = did->sent > 0 ? detail::write_piece_bytes : did->received > 0 ? most : 1;
       if (did->received > 0 || did->sent > 0) continue;
       const auto spent = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start);
       if (spent >= timeout) return failure(errc::timed_out);
