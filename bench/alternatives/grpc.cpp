@@ -48,6 +48,7 @@ class receiver {
   bench::clock::time_point pull(bench::model& m) {
     bench::clock::time_point first{};
     grpc::ClientContext context;
+    context.set_wait_for_ready(true);  // a first connection that fails is made again
     bench::PullRequest request;
     request.set_chunk_bytes(job_.chunk);
     const auto in = stub_->Pull(&context, request);

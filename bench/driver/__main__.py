@@ -41,6 +41,12 @@ def main():
     options = parser.parse_args()
 
     os.makedirs(options.report, exist_ok=True)
+    shown = (
+        ([f"--rounds {options.rounds}"] if options.rounds else [])
+        + [f"--only {name}" for name in options.only or []]
+        + (["--quick"] if options.quick else [])
+        + (["--all"] if options.all else [])
+    )
     about = report.machine()
     say = lambda text: print(f"== {text}", file=sys.stderr, flush=True)
     say(f"{about['processor']}, {about['memory']}, {about['system']}, {about['compiler']}, load {about['load_before']:.2f}")
@@ -48,7 +54,8 @@ def main():
     failed = False
     with open(os.path.join(options.report, "log.txt"), "w") as log:
         run = Runner(options.build, options.python, log, options.rounds, options.all)
-        for name in options.only or (QUICK if options.quick else SUITES):
+        chosen = options.only or list(QUICK if options.quick else SUITES)
+        for k, name in enumerate(chosen):
             start = time.monotonic()
             more = {"size": options.guide_bytes} if name == "guide" else {}
             try:
@@ -60,6 +67,7 @@ def main():
             section.seconds = time.monotonic() - start
             failed = failed or any(r.get("failure") for r in section.raw if isinstance(r, dict))
             sections.append(section)
+            report.write(options.report, about, sections, shown, chosen[k + 1:])
             if not options.json:
                 for table in section.tables:
                     print(table.plain() + "\n")
@@ -67,13 +75,6 @@ def main():
                     print(text + "\n")
                 sys.stdout.flush()
             say(f"{name}: {section.seconds:.0f} s")
-    shown = (
-        ([f"--rounds {options.rounds}"] if options.rounds else [])
-        + [f"--only {name}" for name in options.only or []]
-        + (["--quick"] if options.quick else [])
-        + (["--all"] if options.all else [])
-    )
-    report.write(options.report, about, sections, shown)
     if options.json:
         json.dump(report.as_json(about, sections), sys.stdout, indent=1)
         print()

@@ -100,7 +100,8 @@ def machine():
     }
 
 
-def write(folder, about, sections, options):
+def write(folder, about, sections, options, left):
+    """What there is so far; `left` names the suites that are still to run."""
     lines = ["# Benchmark report", ""]
     lines += [f"{about['processor']}; {about['memory']}; {about['system']}; {about['compiler']}."]
     lines += [
@@ -109,6 +110,8 @@ def write(folder, about, sections, options):
     ]
     lines += ["", "Figures are medians of interleaved rounds, with (minimum to maximum), or ratios of medians within this run. GiB is 2^30 bytes."]
     lines += ["What is measured and how: bench/README.md.", ""]
+    if left:
+        lines += [f"Still to run, or the run was stopped: {', '.join(left)}.", ""]
     targets = [t for s in sections for t in s.targets]
     if targets:
         lines += ["## Numbers to reach", "", "| What | Wanted | Measured | |", "|---|---|---|---|"]
