@@ -295,7 +295,7 @@ TEST(HostileBodies, TheBodyIsWhatCapnpDecodes) {
     std::ofstream file(folder / "body", std::ios::binary);
     file.write(reinterpret_cast<const char*>(apart->body().data()), static_cast<std::streamsize>(apart->body().size()));
   }
-  const std::string command = "capnp decode -I/usr/include " TENSORPULL_MESSAGE_SCHEMA " Decomposed < " + (folder / "body").string() + " 2>&1";
+  const std::string command = "capnp decode -I/usr/include '" TENSORPULL_MESSAGE_SCHEMA "' Decomposed < '" + (folder / "body").string() + "' 2>&1";
   std::string text;
   FILE* const pipe = ::popen(command.c_str(), "r");
   ASSERT_NE(pipe, nullptr);
