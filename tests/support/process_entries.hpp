@@ -1,10 +1,10 @@
 // What the process holds of the system, as the system tells it: descriptors, threads, memory. Of Linux.
 #pragma once
 
+#include "federated/process_stats.hpp"
+
 #include <cstddef>
 #include <dirent.h>
-#include <fstream>
-#include <string>
 #include <string_view>
 #include <unistd.h>
 
@@ -24,13 +24,7 @@ inline std::size_t descriptors() {
   return n;
 }
 
-inline std::size_t threads() {
-  std::size_t n = 0;
-  DIR* const all = ::opendir("/proc/self/task");
-  while (const dirent* const one = ::readdir(all)) n += one->d_name[0] != '.';
-  ::closedir(all);
-  return n;
-}
+inline std::size_t threads() { return federated::stats_of_self()->threads; }
 
 /// Without those that have been joined, which the system lets go of a moment later.
 inline std::size_t threads_at_rest() {
@@ -42,12 +36,7 @@ inline std::size_t threads_at_rest() {
   }
 }
 
-/// Bytes in memory, of all kinds. The counters in statm and status may lag by some pages for each processor; this walks the page tables.
-inline std::size_t resident_bytes() {
-  std::ifstream rollup("/proc/self/smaps_rollup");
-  for (std::string word; rollup >> word;)
-    if (std::size_t kib = 0; word == "Rss:" && rollup >> kib) return kib << 10;
-  return 0;
-}
+/// Bytes in memory, of all kinds.
+inline std::size_t resident_bytes() { return federated::stats_of_self()->resident_bytes; }
 
 }  // namespace test

@@ -183,8 +183,9 @@ class session {
       const auto did = detail::pump_once(s_->end, none, s_->stream, s_->scratch, {}, most);
       if (!did) return broke(did.error());
       s_->pass_time();
-      most = did->sent > 0 ? detail::write_piece_bytes : did->received > 0 ? most : 1;
+      if (did->sent > 0) most = detail::write_piece_bytes;
       if (did->received > 0 || did->sent > 0) continue;
+      most = 1;
       const auto spent = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start);
       if (spent >= timeout) return failure(errc::timed_out);
       s_->stream.wait(did->wants_read, did->wants_write, std::min(detail::wait_step, timeout - spent));
