@@ -3,7 +3,7 @@
 
 #include <tensorpull/chunking/fixed_bytes.hpp>
 #include <tensorpull/core/limits.hpp>
-#include <tensorpull/core/min_max.hpp>
+#include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/image/view.hpp>
 #include <tensorpull/integrity/policies.hpp>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tensorpull/chunking/concept.hpp>
-#include <tensorpull/core/min_max.hpp>
+#include <tensorpull/std/algorithm.hpp>
 
 namespace tensorpull {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tensorpull/consumers/concept.hpp>
-#include <tensorpull/core/min_max.hpp>
+#include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/image/scatter.hpp>
 #include <tensorpull/image/view.hpp>
 

@@ -1,7 +1,7 @@
 // Size arithmetic that says when it does not fit, instead of wrapping. For every number that came from outside.
 #pragma once
 
-#include <tensorpull/core/plain_optional.hpp>
+#include <tensorpull/std/optional.hpp>
 
 #include <cstdint>
 #include <limits>

@@ -1,7 +1,7 @@
 // The element types of a tensor: those of safetensors 0.8, in the order that the reference library sorts by.
 #pragma once
 
-#include <tensorpull/core/plain_optional.hpp>
+#include <tensorpull/std/optional.hpp>
 
 #include <concepts>
 #include <cstddef>

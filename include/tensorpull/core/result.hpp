@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tensorpull/core/error.hpp>
-#include <tensorpull/core/plain_optional.hpp>
+#include <tensorpull/std/optional.hpp>
 
 #include <optional>
 #include <type_traits>

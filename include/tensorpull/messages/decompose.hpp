@@ -5,7 +5,7 @@
 #include <tensorpull/framing/quiet_kj.hpp>
 #include <tensorpull/messages/fields.hpp>
 #include <tensorpull/protocol/publish_options.hpp>
-#include <tensorpull/transports/kept_source.hpp>
+#include <tensorpull/std/any.hpp>
 
 #include <tensorpull/messages/decomposed.capnp.h>
 

@@ -1,7 +1,7 @@
 // A fixed number of buffers of one size, made at start: what stands in for allocation while connections run.
 #pragma once
 
-#include <tensorpull/protocol/lock.hpp>
+#include <tensorpull/std/mutex.hpp>
 
 #include <cstddef>
 #include <cstring>

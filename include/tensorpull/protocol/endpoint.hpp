@@ -2,7 +2,7 @@
 // references and pull others. Drivers (a blocking socket, an event loop, a simulation, two ends in one process) move the bytes.
 #pragma once
 
-#include <tensorpull/core/min_max.hpp>
+#include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/framing/segment_table.hpp>
 #include <tensorpull/protocol/answering.hpp>
 #include <tensorpull/protocol/frame_buffer.hpp>

@@ -4,11 +4,11 @@
 
 #include <tensorpull/core/checked.hpp>
 #include <tensorpull/core/limits.hpp>
-#include <tensorpull/core/min_max.hpp>
+#include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/image/gather.hpp>
 #include <tensorpull/integrity/concept.hpp>
-#include <tensorpull/protocol/lock.hpp>
+#include <tensorpull/std/mutex.hpp>
 #include <tensorpull/protocol/messages.hpp>
 #include <tensorpull/protocol/nonce_source.hpp>
 #include <tensorpull/protocol/pending_reply.hpp>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tensorpull/core/result.hpp>
-#include <tensorpull/protocol/lock.hpp>
+#include <tensorpull/std/mutex.hpp>
 #include <tensorpull/protocol/pending_reply.hpp>
 #include <tensorpull/protocol/progress_feed.hpp>
 

@@ -4,7 +4,7 @@
 
 #include <tensorpull/chunking/concept.hpp>
 #include <tensorpull/core/checked.hpp>
-#include <tensorpull/core/min_max.hpp>
+#include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/protocol/messages.hpp>
 #include <tensorpull/protocol/pull_request.hpp>

@@ -1,7 +1,7 @@
 // The name of one slot of an owner: 128 random bits, unguessable.
 #pragma once
 
-#include <tensorpull/core/plain_optional.hpp>
+#include <tensorpull/std/optional.hpp>
 
 #include <array>
 #include <cstdint>

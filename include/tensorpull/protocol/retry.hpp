@@ -2,8 +2,8 @@
 #pragma once
 
 #include <tensorpull/core/error.hpp>
-#include <tensorpull/core/min_max.hpp>
-#include <tensorpull/core/plain_optional.hpp>
+#include <tensorpull/std/algorithm.hpp>
+#include <tensorpull/std/optional.hpp>
 
 #include <cstdint>
 

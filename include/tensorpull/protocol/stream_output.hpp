@@ -2,7 +2,7 @@
 // Replies are kept as a few words each and written anew whenever they are sent, so a slow peer holds no payload memory.
 #pragma once
 
-#include <tensorpull/core/min_max.hpp>
+#include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/framing/framing_concept.hpp>
 #include <tensorpull/framing/payload_prefix.hpp>
 #include <tensorpull/protocol/buffer_pool.hpp>

@@ -2,7 +2,7 @@
 // all that it names, so passes are remembered, and there is a budget for those that are not.
 #pragma once
 
-#include <tensorpull/core/min_max.hpp>
+#include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/protocol/subset.hpp>
 
 #include <cstdint>

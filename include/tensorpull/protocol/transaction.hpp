@@ -1,7 +1,7 @@
 // References that are published together, the recipients that are expected, and how it ended.
 #pragma once
 
-#include <tensorpull/core/callback.hpp>
+#include <tensorpull/std/functional.hpp>
 #include <tensorpull/protocol/progress.hpp>
 #include <tensorpull/protocol/publication.hpp>
 #include <tensorpull/protocol/recipient_id.hpp>

@@ -1,7 +1,7 @@
 // Which recipients a transaction waits for, and when it has settled. No lock, no clock, no heap of its own: the owner hands them in.
 #pragma once
 
-#include <tensorpull/core/min_max.hpp>
+#include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/protocol/settlement_sum.hpp>
 

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <tensorpull/consumers/concept.hpp>
-#include <tensorpull/core/min_max.hpp>
-#include <tensorpull/core/plain_optional.hpp>
+#include <tensorpull/std/algorithm.hpp>
+#include <tensorpull/std/optional.hpp>
 #include <tensorpull/integrity/concept.hpp>
 #include <tensorpull/protocol/recipient.hpp>
 #include <tensorpull/protocol/resume_cursor.hpp>

@@ -3,7 +3,7 @@
 
 #include <tensorpull/core/error.hpp>
 
-#include <tensorpull/transports/chrono.hpp>
+#include <tensorpull/std/chrono.hpp>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>

@@ -1,8 +1,8 @@
 // Runs one transfer over one byte stream until it ends, hearing the abort signal and keeping the request's time-out.
 #pragma once
 
-#include <tensorpull/core/min_max.hpp>
-#include <tensorpull/core/plain_optional.hpp>
+#include <tensorpull/std/algorithm.hpp>
+#include <tensorpull/std/optional.hpp>
 #include <tensorpull/protocol/endpoint.hpp>
 #include <tensorpull/protocol/receipt.hpp>
 #include <tensorpull/transports/entropy.hpp>

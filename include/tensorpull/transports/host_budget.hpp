@@ -1,7 +1,7 @@
 // When a connection has had its time: silence, dribbling, or a transfer that does not move. Fed with byte counts by a clock tick.
 #pragma once
 
-#include <tensorpull/transports/chrono.hpp>
+#include <tensorpull/std/chrono.hpp>
 #include <cstdint>
 
 namespace tensorpull {

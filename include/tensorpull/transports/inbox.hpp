@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tensorpull/core/limits.hpp>
-#include <tensorpull/core/min_max.hpp>
+#include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/protocol/messages.hpp>
 
 #include <array>

@@ -2,7 +2,7 @@
 // The embedded default, and the fastest way to test a model's schema.
 #pragma once
 
-#include <tensorpull/core/min_max.hpp>
+#include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/protocol/no_transfer.hpp>
 #include <tensorpull/protocol/transfer.hpp>
 #include <tensorpull/transports/drive.hpp>

@@ -1,7 +1,7 @@
 // A connected stream socket as a byte_stream: plain system calls, no event library.
 #pragma once
 
-#include <tensorpull/core/min_max.hpp>
+#include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/transports/concept.hpp>
 
 #include <fcntl.h>

@@ -3,9 +3,9 @@
 
 #include <tensorpull/protocol/owner.hpp>
 #include <tensorpull/protocol/publish_options.hpp>
-#include <tensorpull/transports/chrono.hpp>
+#include <tensorpull/std/chrono.hpp>
 #include <tensorpull/transports/entropy.hpp>
-#include <tensorpull/transports/kept_source.hpp>
+#include <tensorpull/std/any.hpp>
 
 #include <array>
 #include <concepts>

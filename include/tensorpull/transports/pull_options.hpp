@@ -1,13 +1,13 @@
 // How a recipient pulls: patience, persistence, and whom to tell.
 #pragma once
 
-#include <tensorpull/core/callback.hpp>
+#include <tensorpull/std/functional.hpp>
 #include <tensorpull/protocol/progress.hpp>
 #include <tensorpull/protocol/pull_request.hpp>
 #include <tensorpull/protocol/resume_cursor.hpp>
 #include <tensorpull/protocol/retry.hpp>
-#include <tensorpull/transports/any_stop_token.hpp>
-#include <tensorpull/transports/chrono.hpp>
+#include <tensorpull/std/stop_token.hpp>
+#include <tensorpull/std/chrono.hpp>
 
 #include <string_view>
 

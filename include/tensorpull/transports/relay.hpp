@@ -4,8 +4,8 @@
 #include <tensorpull/protocol/endpoint.hpp>
 #include <tensorpull/protocol/no_owner.hpp>
 #include <tensorpull/protocol/relay.hpp>
-#include <tensorpull/transports/any_stop_token.hpp>
-#include <tensorpull/transports/chrono.hpp>
+#include <tensorpull/std/stop_token.hpp>
+#include <tensorpull/std/chrono.hpp>
 #include <tensorpull/transports/drive.hpp>
 
 #include <poll.h>

@@ -2,14 +2,14 @@
 #pragma once
 
 #include <tensorpull/consumers/land.hpp>
-#include <tensorpull/core/min_max.hpp>
+#include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/protocol/endpoint.hpp>
 #include <tensorpull/protocol/no_owner.hpp>
 #include <tensorpull/protocol/transfer.hpp>
 #include <tensorpull/tensors/concept.hpp>
 #include <tensorpull/transports/drive.hpp>
 #include <tensorpull/transports/inbox.hpp>
-#include <tensorpull/transports/owned.hpp>
+#include <tensorpull/std/memory.hpp>
 #include <tensorpull/transports/publisher.hpp>
 
 #include <new>

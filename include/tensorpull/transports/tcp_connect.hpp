@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tensorpull/transports/address.hpp>
-#include <tensorpull/transports/any_stop_token.hpp>
+#include <tensorpull/std/stop_token.hpp>
 #include <tensorpull/transports/posix_stream.hpp>
 #include <tensorpull/transports/tcp_tuning.hpp>
 
