@@ -4,7 +4,7 @@
 #include <tensorpull/core/checked.hpp>
 #include <tensorpull/core/limits.hpp>
 #include <tensorpull/core/result.hpp>
-#include <tensorpull/protocol/buffer_pool.hpp>
+#include <tensorpull/core/buffer_pool.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -5,7 +5,7 @@
 // Header text is never a constant: a megabyte of it would cost more than all the rest.
 #pragma once
 
-#include <tensorpull/core/xxh3_words.hpp>
+#include <tensorpull/core/detail/xxh3_words.hpp>
 #include <tensorpull/image/header.hpp>
 #include <tensorpull/image/schema.hpp>
 #include <tensorpull/image/static_names.hpp>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <tensorpull/core/result.hpp>
-#include <tensorpull/protocol/ref_id.hpp>
+#include <tensorpull/core/ref_id.hpp>
 #include <tensorpull/transports/address.hpp>
 
 #include <array>

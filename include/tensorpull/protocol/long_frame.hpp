@@ -1,7 +1,7 @@
 // A frame that is longer than a connection's own buffer: it is put together in a buffer of the pool.
 #pragma once
 
-#include <tensorpull/protocol/buffer_pool.hpp>
+#include <tensorpull/core/buffer_pool.hpp>
 
 #include <cstddef>
 #include <cstring>

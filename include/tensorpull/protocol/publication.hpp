@@ -3,7 +3,7 @@
 
 #include <tensorpull/image/view.hpp>
 #include <tensorpull/protocol/recipient_state.hpp>
-#include <tensorpull/protocol/ref_id.hpp>
+#include <tensorpull/core/ref_id.hpp>
 #include <tensorpull/protocol/verdict.hpp>
 
 #include <cstdint>

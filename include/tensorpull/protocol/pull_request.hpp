@@ -3,8 +3,8 @@
 
 #include <tensorpull/image/schema.hpp>
 #include <tensorpull/integrity/digest_kind.hpp>
-#include <tensorpull/protocol/recipient_id.hpp>
-#include <tensorpull/protocol/ref_id.hpp>
+#include <tensorpull/core/recipient_id.hpp>
+#include <tensorpull/core/ref_id.hpp>
 
 #include <cstdint>
 #include <span>

@@ -1,9 +1,9 @@
 // What an owner remembers of its recipients: one record for each recipient of each reference, in memory of fixed size.
 #pragma once
 
-#include <tensorpull/protocol/recipient_id.hpp>
+#include <tensorpull/core/recipient_id.hpp>
 #include <tensorpull/protocol/recipient_state.hpp>
-#include <tensorpull/protocol/ref_id.hpp>
+#include <tensorpull/core/ref_id.hpp>
 
 #include <cstddef>
 #include <cstdint>

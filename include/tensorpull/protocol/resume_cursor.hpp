@@ -3,7 +3,7 @@
 
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/image/schema.hpp>
-#include <tensorpull/protocol/ref_id.hpp>
+#include <tensorpull/core/ref_id.hpp>
 
 #include <array>
 #include <cstddef>

@@ -5,7 +5,7 @@
 #include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/framing/framing_concept.hpp>
 #include <tensorpull/framing/payload_prefix.hpp>
-#include <tensorpull/protocol/buffer_pool.hpp>
+#include <tensorpull/core/buffer_pool.hpp>
 #include <tensorpull/protocol/owner.hpp>
 #include <tensorpull/protocol/write_plan.hpp>
 

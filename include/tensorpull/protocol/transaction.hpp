@@ -4,7 +4,7 @@
 #include <tensorpull/std/functional.hpp>
 #include <tensorpull/protocol/progress.hpp>
 #include <tensorpull/protocol/publication.hpp>
-#include <tensorpull/protocol/recipient_id.hpp>
+#include <tensorpull/core/recipient_id.hpp>
 
 #include <cstdint>
 #include <span>
