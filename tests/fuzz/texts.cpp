@@ -3,7 +3,7 @@
 
 #include <tensorpull/core/dtype.hpp>
 #include <tensorpull/core/ref_id.hpp>
-#include <tensorpull/transports/address.hpp>
+#include <tensorpull/system/address.hpp>
 
 #include <algorithm>
 #include <cctype>

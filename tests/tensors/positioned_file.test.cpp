@@ -1,4 +1,4 @@
-#include <tensorpull/tensors/positioned_file.hpp>
+#include <tensorpull/system/positioned_file.hpp>
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include <tensorpull/transports/address.hpp>
+#include <tensorpull/system/address.hpp>
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // Writes the image to disk as the safetensors file that it is. Under its name there is a complete file or what was there before. For hosts.
 #pragma once
 
-#include <tensorpull/consumers/atomic_file.hpp>
+#include <tensorpull/system/atomic_file.hpp>
 #include <tensorpull/consumers/concept.hpp>
 #include <tensorpull/consumers/file_bytes.hpp>
 #include <tensorpull/image/header.hpp>

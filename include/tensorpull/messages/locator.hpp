@@ -4,7 +4,7 @@
 
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/core/ref_id.hpp>
-#include <tensorpull/transports/address.hpp>
+#include <tensorpull/system/address.hpp>
 
 #include <array>
 #include <cstddef>

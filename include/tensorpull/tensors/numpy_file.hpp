@@ -6,7 +6,7 @@
 #include <tensorpull/tensors/npy_header.hpp>
 #include <tensorpull/tensors/npy_reader.hpp>
 #include <tensorpull/tensors/npy_tile.hpp>
-#include <tensorpull/tensors/positioned_file.hpp>
+#include <tensorpull/system/positioned_file.hpp>
 #include <tensorpull/tensors/zip_directory.hpp>
 
 #include <zlib.h>

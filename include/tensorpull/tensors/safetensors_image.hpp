@@ -5,7 +5,7 @@
 
 #include <tensorpull/image/arrange.hpp>
 #include <tensorpull/image/view.hpp>
-#include <tensorpull/tensors/positioned_file.hpp>
+#include <tensorpull/system/positioned_file.hpp>
 #include <tensorpull/tensors/safetensors_table.hpp>
 
 #include <algorithm>

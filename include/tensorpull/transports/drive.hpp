@@ -5,7 +5,7 @@
 #include <tensorpull/std/optional.hpp>
 #include <tensorpull/protocol/endpoint.hpp>
 #include <tensorpull/protocol/receipt.hpp>
-#include <tensorpull/transports/entropy.hpp>
+#include <tensorpull/system/entropy.hpp>
 #include <tensorpull/transports/progress_report.hpp>
 #include <tensorpull/transports/pull_options.hpp>
 #include <tensorpull/transports/pump.hpp>

@@ -4,7 +4,7 @@
 #include <tensorpull/protocol/owner.hpp>
 #include <tensorpull/protocol/publish_options.hpp>
 #include <tensorpull/std/chrono.hpp>
-#include <tensorpull/transports/entropy.hpp>
+#include <tensorpull/system/entropy.hpp>
 #include <tensorpull/std/any.hpp>
 
 #include <array>

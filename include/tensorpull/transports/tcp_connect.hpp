@@ -1,7 +1,7 @@
 // Connects a TCP socket within a deadline, on the caller's thread.
 #pragma once
 
-#include <tensorpull/transports/address.hpp>
+#include <tensorpull/system/address.hpp>
 #include <tensorpull/std/stop_token.hpp>
 #include <tensorpull/transports/posix_stream.hpp>
 #include <tensorpull/transports/tcp_tuning.hpp>

@@ -1,7 +1,7 @@
 // A file that is read at positions. Decides what may be opened: regular files, by any name that leads to one. For hosts.
 #pragma once
 
-#include <tensorpull/consumers/posix_file.hpp>
+#include <tensorpull/system/posix_file.hpp>
 #include <tensorpull/core/checked.hpp>
 
 #include <sys/stat.h>

@@ -1,8 +1,8 @@
 // A file that appears under its name complete, or not at all: written beside it under another name, synchronised, then renamed.
 #pragma once
 
-#include <tensorpull/consumers/posix_file.hpp>
-#include <tensorpull/transports/entropy.hpp>
+#include <tensorpull/system/posix_file.hpp>
+#include <tensorpull/system/entropy.hpp>
 
 #include <sys/file.h>
 #include <sys/stat.h>
