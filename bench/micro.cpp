@@ -1,5 +1,5 @@
 // The parts that a transfer is made of, each alone: gather and scatter of a range, frames, digest, the header of an image.
-#include <tensorpull/consumers/header_rows.hpp>
+#include <tensorpull/image/detail/header_rows.hpp>
 #include <tensorpull/core/xxh3.hpp>
 #include <tensorpull/framing/capnp_framing.hpp>
 #include <tensorpull/framing/payload_prefix.hpp>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <tensorpull/consumers/concept.hpp>
-#include <tensorpull/consumers/header_rows.hpp>
+#include <tensorpull/image/detail/header_rows.hpp>
 #include <tensorpull/consumers/land.hpp>
 #include <tensorpull/image/arrange.hpp>
 

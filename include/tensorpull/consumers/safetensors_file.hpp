@@ -3,7 +3,7 @@
 
 #include <tensorpull/system/atomic_file.hpp>
 #include <tensorpull/consumers/concept.hpp>
-#include <tensorpull/consumers/file_bytes.hpp>
+#include <tensorpull/image/detail/file_bytes.hpp>
 #include <tensorpull/image/header.hpp>
 #include <tensorpull/protocol/resume_cursor.hpp>
 

@@ -3,7 +3,7 @@
 
 #include <tensorpull/image/header.hpp>
 #include <tensorpull/image/schema.hpp>
-#include <tensorpull/image/sort.hpp>
+#include <tensorpull/image/detail/sort.hpp>
 #include <tensorpull/image/utf8.hpp>
 
 #include <array>

@@ -4,7 +4,7 @@
 #pragma once
 
 #include <tensorpull/image/arrange.hpp>
-#include <tensorpull/image/carver.hpp>
+#include <tensorpull/image/detail/carver.hpp>
 #include <tensorpull/image/view.hpp>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // Any byte range of a tensor that memory does not hold as the image has it: strided, in the other byte order, or behind a source_reader.
 #pragma once
 
-#include <tensorpull/image/strided.hpp>
+#include <tensorpull/image/detail/strided.hpp>
 #include <tensorpull/image/view.hpp>
 
 #include <cstddef>

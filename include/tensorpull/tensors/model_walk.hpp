@@ -4,7 +4,7 @@
 
 #include <tensorpull/core/checked.hpp>
 #include <tensorpull/core/dtype.hpp>
-#include <tensorpull/image/static_names.hpp>
+#include <tensorpull/image/detail/static_names.hpp>
 
 #include <boost/hana/accessors.hpp>
 #include <boost/hana/adapt_struct.hpp>

@@ -2,8 +2,8 @@
 // that size. So nothing grows, and nothing is allocated that the file has not shown.
 #pragma once
 
-#include <tensorpull/image/carver.hpp>
-#include <tensorpull/image/sort.hpp>
+#include <tensorpull/image/detail/carver.hpp>
+#include <tensorpull/image/detail/sort.hpp>
 #include <tensorpull/tensors/safetensors_header.hpp>
 
 #include <cstddef>
