@@ -1,5 +1,5 @@
 // What the component crc32c gives.
-#include <tensorpull/integrity/crc32c.hpp>
+#include <tensorpull/integrity/crc32c/crc32c.hpp>
 
 #include <string_view>
 

@@ -6,7 +6,7 @@
 #include "support/random.hpp"
 
 #include <tensorpull/image/dynamic.hpp>
-#include <tensorpull/integrity/xxhash_digest.hpp>
+#include <tensorpull/integrity/xxhash/xxhash_digest.hpp>
 #include <tensorpull/protocol/subset.hpp>
 #include <tensorpull/transports/concept.hpp>
 

@@ -1,4 +1,4 @@
-#include <tensorpull/integrity/crc32c.hpp>
+#include <tensorpull/integrity/crc32c/crc32c.hpp>
 
 #include "fuzz/fixture.hpp"
 

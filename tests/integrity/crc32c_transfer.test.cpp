@@ -1,7 +1,7 @@
 // Chunks with a CRC32C, over a whole pipeline; an owner that was not given CRC32C says so.
 #include "../transports/network.hpp"
 
-#include <tensorpull/integrity/crc32c.hpp>
+#include <tensorpull/integrity/crc32c/crc32c.hpp>
 
 namespace {
 

@@ -1,7 +1,7 @@
 // Frames for tests: encoded messages, hand-made words, and the real `capnp` tool.
 #pragma once
 
-#include <tensorpull/framing/capnp_framing.hpp>
+#include <tensorpull/framing/capnp/capnp_framing.hpp>
 #include <tensorpull/framing/word_framing.hpp>
 
 #include <gtest/gtest.h>

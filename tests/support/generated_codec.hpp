@@ -1,7 +1,7 @@
 // The codec of control frames as the accessors that `capnp` generates from the schema make it: what the library's own words are compared with.
 #pragma once
 
-#include <tensorpull/framing/capnp_framing.hpp>
+#include <tensorpull/framing/capnp/capnp_framing.hpp>
 #include <tensorpull/framing/protocol.capnp.h>
 
 #include <capnp/message.h>

@@ -4,7 +4,7 @@
 #include "random.hpp"
 
 #include <tensorpull/image/dynamic.hpp>
-#include <tensorpull/integrity/xxhash_digest.hpp>
+#include <tensorpull/integrity/xxhash/xxhash_digest.hpp>
 #include <tensorpull/protocol/subset.hpp>
 
 #include <gtest/gtest.h>

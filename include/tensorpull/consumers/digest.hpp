@@ -3,7 +3,7 @@
 
 #include <tensorpull/consumers/concept.hpp>
 #include <tensorpull/integrity/concept.hpp>
-#include <tensorpull/integrity/xxhash_digest.hpp>
+#include <tensorpull/integrity/xxhash/xxhash_digest.hpp>
 
 #include <algorithm>
 #include <array>

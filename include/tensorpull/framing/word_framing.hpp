@@ -3,10 +3,10 @@
 #pragma once
 
 #include <tensorpull/core/limits.hpp>
-#include <tensorpull/framing/control_reader.hpp>
-#include <tensorpull/framing/control_writer.hpp>
-#include <tensorpull/framing/framing_concept.hpp>
-#include <tensorpull/framing/segment_table.hpp>
+#include <tensorpull/framing/detail/control_reader.hpp>
+#include <tensorpull/framing/detail/control_writer.hpp>
+#include <tensorpull/framing/concept.hpp>
+#include <tensorpull/framing/detail/segment_table.hpp>
 
 namespace tensorpull {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tensorpull/integrity/concept.hpp>
-#include <tensorpull/integrity/xxhash_digest.hpp>
+#include <tensorpull/integrity/xxhash/xxhash_digest.hpp>
 
 namespace tensorpull {
 

@@ -1,8 +1,8 @@
 // A message struct into the body of an application message. Two walks: one measures and refuses, the other publishes and writes.
 #pragma once
 
-#include <tensorpull/framing/payload_prefix.hpp>
-#include <tensorpull/framing/quiet_kj.hpp>
+#include <tensorpull/framing/detail/payload_prefix.hpp>
+#include <tensorpull/framing/capnp/quiet_kj.hpp>
 #include <tensorpull/messages/fields.hpp>
 #include <tensorpull/protocol/publish_options.hpp>
 #include <tensorpull/std/any.hpp>

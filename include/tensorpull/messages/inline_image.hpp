@@ -3,7 +3,7 @@
 
 #include <tensorpull/image/gather.hpp>
 #include <tensorpull/image/scatter.hpp>
-#include <tensorpull/integrity/xxhash_digest.hpp>
+#include <tensorpull/integrity/xxhash/xxhash_digest.hpp>
 
 #include <algorithm>
 #include <array>

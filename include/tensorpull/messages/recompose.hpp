@@ -2,7 +2,7 @@
 // checked one by one, and no memory is made by a claim.
 #pragma once
 
-#include <tensorpull/framing/segment_table.hpp>
+#include <tensorpull/framing/detail/segment_table.hpp>
 #include <tensorpull/image/utf8.hpp>
 #include <tensorpull/messages/decompose.hpp>
 

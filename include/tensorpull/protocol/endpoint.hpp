@@ -3,7 +3,7 @@
 #pragma once
 
 #include <tensorpull/std/algorithm.hpp>
-#include <tensorpull/framing/segment_table.hpp>
+#include <tensorpull/framing/detail/segment_table.hpp>
 #include <tensorpull/protocol/answering.hpp>
 #include <tensorpull/protocol/frame_buffer.hpp>
 #include <tensorpull/protocol/long_frame.hpp>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tensorpull/consumers/concept.hpp>
-#include <tensorpull/protocol/messages.hpp>
+#include <tensorpull/framing/frame.hpp>
 
 #include <cstddef>
 #include <cstdint>

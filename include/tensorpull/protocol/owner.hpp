@@ -9,7 +9,7 @@
 #include <tensorpull/image/gather.hpp>
 #include <tensorpull/integrity/concept.hpp>
 #include <tensorpull/std/mutex.hpp>
-#include <tensorpull/protocol/messages.hpp>
+#include <tensorpull/framing/frame.hpp>
 #include <tensorpull/protocol/nonce_source.hpp>
 #include <tensorpull/protocol/pending_reply.hpp>
 #include <tensorpull/protocol/publication_table.hpp>

@@ -6,7 +6,7 @@
 #include <tensorpull/core/checked.hpp>
 #include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/core/result.hpp>
-#include <tensorpull/protocol/messages.hpp>
+#include <tensorpull/framing/frame.hpp>
 #include <tensorpull/protocol/pull_request.hpp>
 #include <tensorpull/protocol/receipt.hpp>
 #include <tensorpull/protocol/recipient_event.hpp>

@@ -6,7 +6,7 @@
 #pragma once
 
 #include <tensorpull/consumers/concept.hpp>
-#include <tensorpull/framing/payload_prefix.hpp>
+#include <tensorpull/framing/detail/payload_prefix.hpp>
 #include <tensorpull/protocol/relay_requests.hpp>
 
 #include <algorithm>

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <tensorpull/core/limits.hpp>
-#include <tensorpull/framing/framing_concept.hpp>
-#include <tensorpull/framing/segment_table.hpp>
+#include <tensorpull/framing/concept.hpp>
+#include <tensorpull/framing/detail/segment_table.hpp>
 
 #include <array>
 #include <cstring>

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <tensorpull/std/algorithm.hpp>
-#include <tensorpull/framing/framing_concept.hpp>
-#include <tensorpull/framing/payload_prefix.hpp>
+#include <tensorpull/framing/concept.hpp>
+#include <tensorpull/framing/detail/payload_prefix.hpp>
 #include <tensorpull/core/buffer_pool.hpp>
 #include <tensorpull/protocol/owner.hpp>
 #include <tensorpull/protocol/write_plan.hpp>

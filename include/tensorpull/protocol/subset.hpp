@@ -6,7 +6,7 @@
 #include <tensorpull/image/gather.hpp>
 #include <tensorpull/image/schema.hpp>
 #include <tensorpull/integrity/concept.hpp>
-#include <tensorpull/protocol/messages.hpp>
+#include <tensorpull/framing/frame.hpp>
 
 #include <span>
 

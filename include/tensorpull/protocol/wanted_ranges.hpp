@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tensorpull/core/result.hpp>
-#include <tensorpull/protocol/messages.hpp>
+#include <tensorpull/framing/frame.hpp>
 
 #include <array>
 #include <cstddef>

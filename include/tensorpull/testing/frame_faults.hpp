@@ -2,7 +2,7 @@
 // passes at once, so that a chunk still arrives in parts.
 #pragma once
 
-#include <tensorpull/framing/segment_table.hpp>
+#include <tensorpull/framing/detail/segment_table.hpp>
 
 #include <algorithm>
 #include <array>

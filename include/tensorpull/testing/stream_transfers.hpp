@@ -4,7 +4,7 @@
 
 #include <tensorpull/chunking/bytes_up_to.hpp>
 #include <tensorpull/consumers/land.hpp>
-#include <tensorpull/framing/capnp_framing.hpp>
+#include <tensorpull/framing/capnp/capnp_framing.hpp>
 #include <tensorpull/integrity/policies.hpp>
 #include <tensorpull/protocol/endpoint.hpp>
 #include <tensorpull/protocol/no_owner.hpp>

@@ -3,7 +3,7 @@
 
 #include <tensorpull/core/limits.hpp>
 #include <tensorpull/std/algorithm.hpp>
-#include <tensorpull/protocol/messages.hpp>
+#include <tensorpull/framing/frame.hpp>
 
 #include <array>
 #include <cstring>

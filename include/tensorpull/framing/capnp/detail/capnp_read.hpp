@@ -3,9 +3,9 @@
 #pragma once
 
 #include <tensorpull/core/result.hpp>
-#include <tensorpull/framing/control_words.hpp>
-#include <tensorpull/framing/list_storage.hpp>
-#include <tensorpull/protocol/messages.hpp>
+#include <tensorpull/framing/detail/control_words.hpp>
+#include <tensorpull/framing/detail/list_storage.hpp>
+#include <tensorpull/framing/frame.hpp>
 
 #include <capnp/any.h>
 

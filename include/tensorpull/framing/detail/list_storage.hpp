@@ -1,7 +1,7 @@
 // Where the lists of one decoded control frame lie: bounded memory on the caller's stack.
 #pragma once
 
-#include <tensorpull/protocol/messages.hpp>
+#include <tensorpull/framing/frame.hpp>
 
 #include <array>
 

@@ -3,12 +3,12 @@
 #pragma once
 
 #include <tensorpull/core/limits.hpp>
-#include <tensorpull/framing/capnp_read.hpp>
-#include <tensorpull/framing/control_writer.hpp>
-#include <tensorpull/framing/framing_concept.hpp>
-#include <tensorpull/framing/payload_prefix.hpp>
-#include <tensorpull/framing/quiet_kj.hpp>
-#include <tensorpull/framing/segment_table.hpp>
+#include <tensorpull/framing/capnp/detail/capnp_read.hpp>
+#include <tensorpull/framing/detail/control_writer.hpp>
+#include <tensorpull/framing/concept.hpp>
+#include <tensorpull/framing/detail/payload_prefix.hpp>
+#include <tensorpull/framing/capnp/quiet_kj.hpp>
+#include <tensorpull/framing/detail/segment_table.hpp>
 
 #include <capnp/message.h>
 

@@ -5,7 +5,7 @@
 // Either way they begin with the reference and the version, so both are one array of words here.
 #pragma once
 
-#include <tensorpull/protocol/messages.hpp>
+#include <tensorpull/framing/frame.hpp>
 
 #include <cstddef>
 #include <cstdint>

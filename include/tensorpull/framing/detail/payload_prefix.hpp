@@ -6,7 +6,7 @@
 
 #include <tensorpull/core/limits.hpp>
 #include <tensorpull/core/result.hpp>
-#include <tensorpull/protocol/messages.hpp>
+#include <tensorpull/framing/frame.hpp>
 
 #include <array>
 #include <cstddef>

@@ -6,9 +6,9 @@
 #pragma once
 
 #include <tensorpull/core/result.hpp>
-#include <tensorpull/framing/control_words.hpp>
-#include <tensorpull/framing/list_storage.hpp>
-#include <tensorpull/framing/segment_reader.hpp>
+#include <tensorpull/framing/detail/control_words.hpp>
+#include <tensorpull/framing/detail/list_storage.hpp>
+#include <tensorpull/framing/detail/segment_reader.hpp>
 
 #include <new>
 

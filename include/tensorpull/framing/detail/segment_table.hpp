@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tensorpull/std/optional.hpp>
-#include <tensorpull/framing/payload_prefix.hpp>
+#include <tensorpull/framing/detail/payload_prefix.hpp>
 
 namespace tensorpull::detail {
 

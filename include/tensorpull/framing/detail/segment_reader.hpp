@@ -5,8 +5,8 @@
 // compares the two on frames that were changed at random.
 #pragma once
 
-#include <tensorpull/framing/control_words.hpp>
-#include <tensorpull/framing/payload_prefix.hpp>
+#include <tensorpull/framing/detail/control_words.hpp>
+#include <tensorpull/framing/detail/payload_prefix.hpp>
 
 #include <string_view>
 

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <tensorpull/core/result.hpp>
-#include <tensorpull/framing/control_words.hpp>
-#include <tensorpull/framing/payload_prefix.hpp>
+#include <tensorpull/framing/detail/control_words.hpp>
+#include <tensorpull/framing/detail/payload_prefix.hpp>
 
 #include <cstring>
 
