@@ -1,6 +1,6 @@
 // One round of federated averaging with a large model: bench_fedavg chunks|native BYTES CLIENTS. A server and its clients, each a process;
 // what each needed at its peak. Native: every frame is a whole image, so the model travels as images that fit one frame (512 MiB).
-#include <tensorpull/consumers/weighted_average.hpp>
+#include <tensorpull/consumers/average/weighted_average.hpp>
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/tensors/tensor_list.hpp>
 #include <tensorpull/transports/tcp_host.hpp>

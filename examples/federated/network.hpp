@@ -5,7 +5,7 @@
 #include "perceptron.hpp"
 #include "round_report.hpp"
 
-#include <tensorpull/consumers/weighted_average.hpp>
+#include <tensorpull/consumers/average/weighted_average.hpp>
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/transports/tcp_host.hpp>
 

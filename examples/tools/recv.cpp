@@ -4,7 +4,7 @@
 #include "interruption.hpp"
 #include "transfer_line.hpp"
 
-#include <tensorpull/consumers/safetensors_file.hpp>
+#include <tensorpull/consumers/any_schema/safetensors_file.hpp>
 #include <tensorpull/tensorpull.hpp>
 
 #include <sys/stat.h>

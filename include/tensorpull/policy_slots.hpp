@@ -7,7 +7,7 @@
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/image/view.hpp>
 #include <tensorpull/integrity/policies.hpp>
-#include <tensorpull/protocol/receipt.hpp>
+#include <tensorpull/consumers/receipt.hpp>
 
 #include <boost/hana/at.hpp>
 #include <boost/hana/basic_tuple.hpp>

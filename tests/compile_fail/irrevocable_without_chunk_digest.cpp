@@ -10,7 +10,7 @@ struct mlp {
 BOOST_HANA_ADAPT_STRUCT(mlp, w, b);
 
 using namespace tensorpull;
-#include <tensorpull/consumers/weighted_average.hpp>
+#include <tensorpull/consumers/average/weighted_average.hpp>
 
 using net = pipeline<raw_tensors<mlp>, fixed_bytes<1_KiB>, loopback>;
 

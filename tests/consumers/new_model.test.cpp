@@ -2,7 +2,7 @@
 #include "../image/random_image.hpp"
 #include "allocation_counter.hpp"
 
-#include <tensorpull/consumers/new_model.hpp>
+#include <tensorpull/consumers/any_schema/new_model.hpp>
 #include <tensorpull/image/gather.hpp>
 #include <tensorpull/pipeline.hpp>
 #include <tensorpull/tensors/tensor_list.hpp>

@@ -1,7 +1,7 @@
 // A file whose transfer another process goes on with: what is kept, what is believed, who may have it.
 #include "../support/models.hpp"
 
-#include <tensorpull/consumers/safetensors_file.hpp>
+#include <tensorpull/consumers/any_schema/safetensors_file.hpp>
 #include <tensorpull/tensorpull.hpp>
 
 #include <gtest/gtest.h>

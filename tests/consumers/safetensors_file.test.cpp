@@ -3,7 +3,7 @@
 #include "../support/allocation_counter.hpp"
 #include "../support/process_entries.hpp"
 
-#include <tensorpull/consumers/safetensors_file.hpp>
+#include <tensorpull/consumers/any_schema/safetensors_file.hpp>
 
 #include <gtest/gtest.h>
 

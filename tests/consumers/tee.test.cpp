@@ -1,10 +1,10 @@
 // Two consumers of one transfer: the same bytes, the same calls, and an end that fits both.
 #include "feed.hpp"
 
-#include <tensorpull/consumers/digest.hpp>
+#include <tensorpull/consumers/any_schema/digest.hpp>
 #include <tensorpull/consumers/land.hpp>
 #include <tensorpull/consumers/tee.hpp>
-#include <tensorpull/consumers/weighted_average.hpp>
+#include <tensorpull/consumers/average/weighted_average.hpp>
 
 #include <gtest/gtest.h>
 

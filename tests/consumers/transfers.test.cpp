@@ -2,11 +2,11 @@
 #include "values.hpp"
 #include "../support/pair.hpp"
 
-#include <tensorpull/consumers/digest.hpp>
+#include <tensorpull/consumers/any_schema/digest.hpp>
 #include <tensorpull/consumers/double_buffered.hpp>
-#include <tensorpull/consumers/safetensors_file.hpp>
+#include <tensorpull/consumers/any_schema/safetensors_file.hpp>
 #include <tensorpull/consumers/tee.hpp>
-#include <tensorpull/consumers/weighted_average.hpp>
+#include <tensorpull/consumers/average/weighted_average.hpp>
 
 #include <filesystem>
 #include <fstream>

@@ -3,7 +3,7 @@
 #include "values.hpp"
 #include "../support/allocation_counter.hpp"
 
-#include <tensorpull/consumers/weighted_average.hpp>
+#include <tensorpull/consumers/average/weighted_average.hpp>
 
 #include <gtest/gtest.h>
 

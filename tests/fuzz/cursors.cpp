@@ -2,7 +2,7 @@
 #include "sides.hpp"
 #include "target.hpp"
 
-#include <tensorpull/protocol/resume_cursor.hpp>
+#include <tensorpull/consumers/resume_cursor.hpp>
 
 #include <algorithm>
 #include <cstring>

@@ -1,5 +1,5 @@
 // Policies in any order, their defaults, the memory bound, and what models which slot.
-#include <tensorpull/consumers/weighted_average.hpp>
+#include <tensorpull/consumers/average/weighted_average.hpp>
 #include <tensorpull/tensorpull.hpp>
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // How long a recipient waits before it tries again, and the cursor that it can keep.
 #include "support/pair.hpp"
 
-#include <tensorpull/protocol/resume_cursor.hpp>
+#include <tensorpull/consumers/resume_cursor.hpp>
 #include <tensorpull/protocol/retry.hpp>
 
 namespace {

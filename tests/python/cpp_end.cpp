@@ -1,5 +1,5 @@
 // The C++ end of a transfer whose other end is Python: serves a file, or a given number of bytes; pulls into a file, or into memory.
-#include <tensorpull/consumers/safetensors_file.hpp>
+#include <tensorpull/consumers/any_schema/safetensors_file.hpp>
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/tensors/make_model.hpp>
 #include <tensorpull/tensors/safetensors.hpp>

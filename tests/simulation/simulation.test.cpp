@@ -3,7 +3,7 @@
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/testing/run_seeds.hpp>
 
-#include <tensorpull/consumers/digest.hpp>
+#include <tensorpull/consumers/any_schema/digest.hpp>
 #include <tensorpull/consumers/tee.hpp>
 
 #include <gtest/gtest.h>

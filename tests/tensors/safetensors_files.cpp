@@ -2,7 +2,7 @@
 //
 // Input, repeated: {u64 length, bytes} of a file, valid or not. Output for each: a byte, then {u64 length, bytes}: 1 and the file that the
 // recipient wrote, or 0 and the code of the error that refused the input.
-#include <tensorpull/consumers/safetensors_file.hpp>
+#include <tensorpull/consumers/any_schema/safetensors_file.hpp>
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/tensors/safetensors.hpp>
 

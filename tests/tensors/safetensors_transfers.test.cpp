@@ -3,7 +3,7 @@
 #include "support/process_entries.hpp"
 #include "support/safetensors_text.hpp"
 
-#include <tensorpull/consumers/safetensors_file.hpp>
+#include <tensorpull/consumers/any_schema/safetensors_file.hpp>
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/tensors/safetensors.hpp>
 

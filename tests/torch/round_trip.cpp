@@ -6,7 +6,7 @@
 // bytes; count of metadata pairs, each {key, value}; count of tensors, each {name, torch's name of the dtype, storage, offset in elements,
 // rank, sizes, strides, 1 conjugated | 2 negated}. Output for each: 0; count of tensors of the new state dict, each {name,
 // torch's name of the dtype, rank, sizes, bytes, index of the first tensor with the same memory}; or 2^64-1 and a refusal {code, name}.
-#include <tensorpull/consumers/safetensors_file.hpp>
+#include <tensorpull/consumers/any_schema/safetensors_file.hpp>
 #include <tensorpull/pipeline.hpp>
 #include <tensorpull/tensors/safetensors.hpp>
 #include <tensorpull/tensors/torch.hpp>

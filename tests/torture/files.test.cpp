@@ -2,7 +2,7 @@
 #include "support/heap.hpp"
 #include "support/safetensors_text.hpp"
 
-#include <tensorpull/consumers/safetensors_file.hpp>
+#include <tensorpull/consumers/any_schema/safetensors_file.hpp>
 #include <tensorpull/tensors/safetensors.hpp>
 #include <tensorpull/testing/failing_allocation.hpp>
 

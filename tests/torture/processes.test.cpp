@@ -2,7 +2,7 @@
 #include "transports/network.hpp"
 #include "support/sanitizers.hpp"
 
-#include <tensorpull/consumers/safetensors_file.hpp>
+#include <tensorpull/consumers/any_schema/safetensors_file.hpp>
 
 #include <csignal>
 #include <cstdio>

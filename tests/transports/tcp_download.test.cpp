@@ -1,7 +1,7 @@
 // One-shot downloads over real sockets: connect, pull, close.
 #include "network.hpp"
 
-#include <tensorpull/consumers/digest.hpp>
+#include <tensorpull/consumers/any_schema/digest.hpp>
 
 namespace {
 

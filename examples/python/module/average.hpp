@@ -4,7 +4,7 @@
 #include "network.hpp"
 #include "tensor_table.hpp"
 
-#include <tensorpull/consumers/weighted_average.hpp>
+#include <tensorpull/consumers/average/weighted_average.hpp>
 
 namespace tensorpull::python {
 

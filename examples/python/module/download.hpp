@@ -4,7 +4,7 @@
 #include "network.hpp"
 #include "tensor_table.hpp"
 
-#include <tensorpull/consumers/new_model.hpp>
+#include <tensorpull/consumers/any_schema/new_model.hpp>
 
 namespace tensorpull::python {
 

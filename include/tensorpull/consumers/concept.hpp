@@ -3,7 +3,7 @@
 
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/image/schema.hpp>
-#include <tensorpull/protocol/receipt.hpp>
+#include <tensorpull/consumers/receipt.hpp>
 
 #include <concepts>
 #include <cstddef>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tensorpull/messages/locator.hpp>
-#include <tensorpull/protocol/receipt.hpp>
+#include <tensorpull/consumers/receipt.hpp>
 #include <tensorpull/transports/drive.hpp>
 
 namespace tensorpull {

@@ -8,7 +8,7 @@
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/framing/frame.hpp>
 #include <tensorpull/protocol/pull_request.hpp>
-#include <tensorpull/protocol/receipt.hpp>
+#include <tensorpull/consumers/receipt.hpp>
 #include <tensorpull/protocol/recipient_event.hpp>
 #include <tensorpull/protocol/schema_comparison.hpp>
 #include <tensorpull/protocol/wanted_ranges.hpp>

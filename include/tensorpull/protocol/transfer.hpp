@@ -7,7 +7,7 @@
 #include <tensorpull/std/optional.hpp>
 #include <tensorpull/integrity/concept.hpp>
 #include <tensorpull/protocol/recipient.hpp>
-#include <tensorpull/protocol/resume_cursor.hpp>
+#include <tensorpull/consumers/resume_cursor.hpp>
 #include <tensorpull/protocol/subset.hpp>
 
 #include <utility>

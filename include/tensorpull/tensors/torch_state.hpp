@@ -1,7 +1,7 @@
 // A state dict that a transfer makes: the consumer for recipients that have no module yet.
 #pragma once
 
-#include <tensorpull/consumers/new_model.hpp>
+#include <tensorpull/consumers/any_schema/new_model.hpp>
 #include <tensorpull/tensors/make_model.hpp>
 #include <tensorpull/tensors/torch_dtype.hpp>
 

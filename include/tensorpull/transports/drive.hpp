@@ -4,7 +4,7 @@
 #include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/std/optional.hpp>
 #include <tensorpull/protocol/endpoint.hpp>
-#include <tensorpull/protocol/receipt.hpp>
+#include <tensorpull/consumers/receipt.hpp>
 #include <tensorpull/system/entropy.hpp>
 #include <tensorpull/transports/progress_report.hpp>
 #include <tensorpull/transports/pull_options.hpp>

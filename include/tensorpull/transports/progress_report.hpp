@@ -1,7 +1,7 @@
 // A recipient's progress events, from what a transfer says of itself.
 #pragma once
 
-#include <tensorpull/protocol/receipt.hpp>
+#include <tensorpull/consumers/receipt.hpp>
 #include <tensorpull/transports/pull_options.hpp>
 
 namespace tensorpull::detail {

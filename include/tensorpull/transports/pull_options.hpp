@@ -4,7 +4,7 @@
 #include <tensorpull/std/functional.hpp>
 #include <tensorpull/protocol/progress.hpp>
 #include <tensorpull/protocol/pull_request.hpp>
-#include <tensorpull/protocol/resume_cursor.hpp>
+#include <tensorpull/consumers/resume_cursor.hpp>
 #include <tensorpull/protocol/retry.hpp>
 #include <tensorpull/std/stop_token.hpp>
 #include <tensorpull/std/chrono.hpp>

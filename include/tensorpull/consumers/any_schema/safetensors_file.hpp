@@ -5,7 +5,7 @@
 #include <tensorpull/consumers/concept.hpp>
 #include <tensorpull/image/detail/file_bytes.hpp>
 #include <tensorpull/image/header.hpp>
-#include <tensorpull/protocol/resume_cursor.hpp>
+#include <tensorpull/consumers/resume_cursor.hpp>
 
 #include <algorithm>
 #include <array>

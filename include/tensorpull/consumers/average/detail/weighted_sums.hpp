@@ -1,8 +1,8 @@
 // The sums behind weighted_average: one number for each element of a model, in one allocation. Decides where they lie and what is added.
 #pragma once
 
-#include <tensorpull/consumers/accumulate.hpp>
-#include <tensorpull/consumers/reached_weights.hpp>
+#include <tensorpull/consumers/average/detail/accumulate.hpp>
+#include <tensorpull/consumers/average/detail/reached_weights.hpp>
 #include <tensorpull/core/checked.hpp>
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/image/view.hpp>

@@ -1,7 +1,7 @@
 // One update on its way into a weighted average by way of the staging memory: added as a whole when it has proved complete, or not at all.
 #pragma once
 
-#include <tensorpull/consumers/averaging.hpp>
+#include <tensorpull/consumers/average/detail/averaging.hpp>
 #include <tensorpull/consumers/concept.hpp>
 
 #include <algorithm>

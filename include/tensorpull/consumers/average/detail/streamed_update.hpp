@@ -1,7 +1,7 @@
 // One update on its way into a weighted average: a chunk is added when it is complete and checked, then forgotten.
 #pragma once
 
-#include <tensorpull/consumers/averaging.hpp>
+#include <tensorpull/consumers/average/detail/averaging.hpp>
 #include <tensorpull/consumers/concept.hpp>
 
 #include <algorithm>

@@ -4,7 +4,7 @@
 // rounded to nearest even and saturated. BOOL, the packed types and F8_E8M0 (scales of block formats: their mean scales nothing) have none.
 #pragma once
 
-#include <tensorpull/consumers/float_formats.hpp>
+#include <tensorpull/consumers/average/detail/float_formats.hpp>
 #include <tensorpull/core/dtype.hpp>
 
 #include <cmath>

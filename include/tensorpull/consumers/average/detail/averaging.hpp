@@ -1,9 +1,9 @@
 // What the updates of one weighted average share: the sums, the round, and the first thing that spoils the result.
 #pragma once
 
-#include <tensorpull/consumers/chunk_buffers.hpp>
-#include <tensorpull/consumers/weighted_sums.hpp>
-#include <tensorpull/protocol/receipt.hpp>
+#include <tensorpull/consumers/average/chunk_buffers.hpp>
+#include <tensorpull/consumers/average/detail/weighted_sums.hpp>
+#include <tensorpull/consumers/receipt.hpp>
 
 #include <cmath>
 #include <cstddef>
