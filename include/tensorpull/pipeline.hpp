@@ -5,9 +5,9 @@
 #include <tensorpull/consumers/land.hpp>
 #include <tensorpull/framing/word_framing.hpp>
 #include <tensorpull/policy_slots.hpp>
-#include <tensorpull/protocol/endpoint.hpp>
+#include <tensorpull/protocol/connection/endpoint.hpp>
 #include <tensorpull/protocol/no_owner.hpp>
-#include <tensorpull/protocol/transfer.hpp>
+#include <tensorpull/protocol/recipient/transfer.hpp>
 #include <tensorpull/tensors/concept.hpp>
 #include <tensorpull/transports/drive.hpp>
 

@@ -4,10 +4,10 @@
 #include <tensorpull/consumers/land.hpp>
 #include <tensorpull/core/xxh3.hpp>
 #include <tensorpull/image/arrange.hpp>
-#include <tensorpull/protocol/endpoint.hpp>
+#include <tensorpull/protocol/connection/endpoint.hpp>
 #include <tensorpull/protocol/no_owner.hpp>
-#include <tensorpull/protocol/owner.hpp>
-#include <tensorpull/protocol/transfer.hpp>
+#include <tensorpull/protocol/owner/owner.hpp>
+#include <tensorpull/protocol/recipient/transfer.hpp>
 #include <tensorpull/transports/pump.hpp>
 
 #include <algorithm>

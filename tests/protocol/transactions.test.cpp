@@ -2,7 +2,7 @@
 #include "support/models.hpp"
 
 #include <tensorpull/integrity/policies.hpp>
-#include <tensorpull/protocol/owner.hpp>
+#include <tensorpull/protocol/owner/owner.hpp>
 
 namespace {
 

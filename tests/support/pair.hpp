@@ -12,9 +12,9 @@
 #include <tensorpull/chunking/whole.hpp>
 #include <tensorpull/consumers/land.hpp>
 #include <tensorpull/integrity/policies.hpp>
-#include <tensorpull/protocol/endpoint.hpp>
+#include <tensorpull/protocol/connection/endpoint.hpp>
 #include <tensorpull/protocol/no_owner.hpp>
-#include <tensorpull/protocol/transfer.hpp>
+#include <tensorpull/protocol/recipient/transfer.hpp>
 #include <tensorpull/transports/pump.hpp>
 
 #include <functional>

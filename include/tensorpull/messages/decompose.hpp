@@ -4,7 +4,7 @@
 #include <tensorpull/framing/detail/payload_prefix.hpp>
 #include <tensorpull/framing/capnp/quiet_kj.hpp>
 #include <tensorpull/messages/fields.hpp>
-#include <tensorpull/protocol/publish_options.hpp>
+#include <tensorpull/protocol/owner/publish_options.hpp>
 #include <tensorpull/std/any.hpp>
 
 #include <tensorpull/messages/decomposed.capnp.h>

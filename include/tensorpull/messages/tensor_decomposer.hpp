@@ -3,7 +3,7 @@
 #pragma once
 
 #include <tensorpull/messages/recompose.hpp>
-#include <tensorpull/protocol/publish_options.hpp>
+#include <tensorpull/protocol/owner/publish_options.hpp>
 
 namespace tensorpull {
 

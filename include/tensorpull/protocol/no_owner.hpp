@@ -1,7 +1,7 @@
 // The owner role of an end that owns nothing: it answers no request and takes no memory.
 #pragma once
 
-#include <tensorpull/protocol/owner.hpp>
+#include <tensorpull/protocol/owner/owner.hpp>
 
 namespace tensorpull {
 

@@ -1,7 +1,7 @@
 // The oracle of transactions: who is expected by each, who really holds its bytes, and whether what the owner says of it at the end is so.
 #pragma once
 
-#include <tensorpull/protocol/transaction.hpp>
+#include <tensorpull/protocol/owner/transaction.hpp>
 
 #include <algorithm>
 #include <cstdint>

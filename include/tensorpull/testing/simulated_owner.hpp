@@ -1,7 +1,7 @@
 // The owner of a simulation: a process that can die and come back, what it publishes, and its end of each connection.
 #pragma once
 
-#include <tensorpull/protocol/endpoint.hpp>
+#include <tensorpull/protocol/connection/endpoint.hpp>
 #include <tensorpull/testing/guarded_tensors.hpp>
 #include <tensorpull/testing/published_versions.hpp>
 #include <tensorpull/testing/settlement_oracle.hpp>

@@ -2,10 +2,10 @@
 // it keeps over lost connections, time-outs and a busy owner, as transports/drive.hpp does.
 #pragma once
 
-#include <tensorpull/protocol/endpoint.hpp>
+#include <tensorpull/protocol/connection/endpoint.hpp>
 #include <tensorpull/protocol/no_owner.hpp>
 #include <tensorpull/protocol/retry.hpp>
-#include <tensorpull/protocol/transfer.hpp>
+#include <tensorpull/protocol/recipient/transfer.hpp>
 #include <tensorpull/testing/guarded_tensors.hpp>
 #include <tensorpull/testing/observed_consumer.hpp>
 #include <tensorpull/testing/simulated_owner.hpp>

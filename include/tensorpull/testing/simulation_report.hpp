@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tensorpull/core/error.hpp>
-#include <tensorpull/protocol/verdict.hpp>
+#include <tensorpull/protocol/owner/verdict.hpp>
 
 #include <array>
 #include <cstdint>

@@ -6,9 +6,9 @@
 #include <tensorpull/consumers/land.hpp>
 #include <tensorpull/framing/capnp/capnp_framing.hpp>
 #include <tensorpull/integrity/policies.hpp>
-#include <tensorpull/protocol/endpoint.hpp>
+#include <tensorpull/protocol/connection/endpoint.hpp>
 #include <tensorpull/protocol/no_owner.hpp>
-#include <tensorpull/protocol/transfer.hpp>
+#include <tensorpull/protocol/recipient/transfer.hpp>
 #include <tensorpull/testing/faulty_stream.hpp>
 #include <tensorpull/testing/guarded_tensors.hpp>
 #include <tensorpull/testing/published_versions.hpp>

@@ -3,7 +3,7 @@
 
 #include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/std/optional.hpp>
-#include <tensorpull/protocol/endpoint.hpp>
+#include <tensorpull/protocol/connection/endpoint.hpp>
 #include <tensorpull/consumers/receipt.hpp>
 #include <tensorpull/system/entropy.hpp>
 #include <tensorpull/transports/progress_report.hpp>

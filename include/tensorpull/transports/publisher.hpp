@@ -1,8 +1,8 @@
 // The owner role on a host: slots, kept sources and digests around the owner's state machine. Every driver that owns has one.
 #pragma once
 
-#include <tensorpull/protocol/owner.hpp>
-#include <tensorpull/protocol/publish_options.hpp>
+#include <tensorpull/protocol/owner/owner.hpp>
+#include <tensorpull/protocol/owner/publish_options.hpp>
 #include <tensorpull/std/chrono.hpp>
 #include <tensorpull/system/entropy.hpp>
 #include <tensorpull/std/any.hpp>

@@ -1,9 +1,9 @@
 // One pull over connections of its own: no owner role, nothing on the heap. What a device has that downloads and closes.
 #pragma once
 
-#include <tensorpull/protocol/endpoint.hpp>
+#include <tensorpull/protocol/connection/endpoint.hpp>
 #include <tensorpull/protocol/no_owner.hpp>
-#include <tensorpull/protocol/transfer.hpp>
+#include <tensorpull/protocol/recipient/transfer.hpp>
 #include <tensorpull/transports/drive.hpp>
 
 #include <array>

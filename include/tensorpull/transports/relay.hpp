@@ -1,9 +1,9 @@
 // Drives a relay between two connections on the caller's thread: from the owner's end to one recipient's.
 #pragma once
 
-#include <tensorpull/protocol/endpoint.hpp>
+#include <tensorpull/protocol/connection/endpoint.hpp>
 #include <tensorpull/protocol/no_owner.hpp>
-#include <tensorpull/protocol/relay.hpp>
+#include <tensorpull/protocol/relay/relay_machine.hpp>
 #include <tensorpull/std/stop_token.hpp>
 #include <tensorpull/std/chrono.hpp>
 #include <tensorpull/transports/drive.hpp>

@@ -3,9 +3,9 @@
 
 #include <tensorpull/consumers/land.hpp>
 #include <tensorpull/std/algorithm.hpp>
-#include <tensorpull/protocol/endpoint.hpp>
+#include <tensorpull/protocol/connection/endpoint.hpp>
 #include <tensorpull/protocol/no_owner.hpp>
-#include <tensorpull/protocol/transfer.hpp>
+#include <tensorpull/protocol/recipient/transfer.hpp>
 #include <tensorpull/tensors/concept.hpp>
 #include <tensorpull/transports/drive.hpp>
 #include <tensorpull/transports/inbox.hpp>

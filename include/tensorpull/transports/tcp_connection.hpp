@@ -1,8 +1,8 @@
 // One connection of an event-driven host: an endpoint, a descriptor, and the waits between them. Made by tcp_host.hpp alone.
 #pragma once
 
-#include <tensorpull/protocol/endpoint.hpp>
-#include <tensorpull/protocol/transfer.hpp>
+#include <tensorpull/protocol/connection/endpoint.hpp>
+#include <tensorpull/protocol/recipient/transfer.hpp>
 #include <tensorpull/transports/drive.hpp>
 #include <tensorpull/transports/event_gate.hpp>
 #include <tensorpull/transports/handler_memory.hpp>

@@ -10,11 +10,11 @@
 #include <tensorpull/integrity/concept.hpp>
 #include <tensorpull/std/mutex.hpp>
 #include <tensorpull/framing/frame.hpp>
-#include <tensorpull/protocol/nonce_source.hpp>
-#include <tensorpull/protocol/pending_reply.hpp>
-#include <tensorpull/protocol/publication_table.hpp>
-#include <tensorpull/protocol/serve_table.hpp>
-#include <tensorpull/protocol/subset_digests.hpp>
+#include <tensorpull/protocol/owner/detail/nonce_source.hpp>
+#include <tensorpull/protocol/connection/pending_reply.hpp>
+#include <tensorpull/protocol/owner/detail/publication_table.hpp>
+#include <tensorpull/protocol/owner/detail/serve_table.hpp>
+#include <tensorpull/protocol/owner/detail/subset_digests.hpp>
 
 #include <array>
 #include <span>

@@ -4,9 +4,9 @@
 
 #include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/framing/detail/segment_table.hpp>
-#include <tensorpull/protocol/answering.hpp>
-#include <tensorpull/protocol/frame_buffer.hpp>
-#include <tensorpull/protocol/long_frame.hpp>
+#include <tensorpull/protocol/connection/detail/answering.hpp>
+#include <tensorpull/protocol/connection/detail/frame_buffer.hpp>
+#include <tensorpull/protocol/connection/detail/long_frame.hpp>
 #include <tensorpull/protocol/no_transfer.hpp>
 
 #include <utility>

@@ -4,7 +4,7 @@
 #include <tensorpull/core/limits.hpp>
 #include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/framing/frame.hpp>
-#include <tensorpull/protocol/publication.hpp>
+#include <tensorpull/protocol/owner/publication.hpp>
 #include <tensorpull/protocol/subset.hpp>
 
 namespace tensorpull {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tensorpull/image/schema.hpp>
-#include <tensorpull/protocol/transaction_table.hpp>
+#include <tensorpull/protocol/owner/detail/transaction_table.hpp>
 
 namespace tensorpull {
 

@@ -1,7 +1,7 @@
 // The owner's role at one end of a connection: which of its references the peer uses, and the answers that wait to be sent.
 #pragma once
 
-#include <tensorpull/protocol/stream_output.hpp>
+#include <tensorpull/protocol/connection/detail/stream_output.hpp>
 
 #include <utility>
 

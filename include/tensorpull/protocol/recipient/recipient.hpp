@@ -7,11 +7,11 @@
 #include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/framing/frame.hpp>
-#include <tensorpull/protocol/pull_request.hpp>
+#include <tensorpull/protocol/recipient/pull_request.hpp>
 #include <tensorpull/consumers/receipt.hpp>
-#include <tensorpull/protocol/recipient_event.hpp>
-#include <tensorpull/protocol/schema_comparison.hpp>
-#include <tensorpull/protocol/wanted_ranges.hpp>
+#include <tensorpull/protocol/recipient/recipient_event.hpp>
+#include <tensorpull/protocol/recipient/detail/schema_comparison.hpp>
+#include <tensorpull/protocol/recipient/detail/wanted_ranges.hpp>
 
 #include <utility>
 

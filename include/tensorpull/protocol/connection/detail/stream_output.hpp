@@ -6,8 +6,8 @@
 #include <tensorpull/framing/concept.hpp>
 #include <tensorpull/framing/detail/payload_prefix.hpp>
 #include <tensorpull/core/buffer_pool.hpp>
-#include <tensorpull/protocol/owner.hpp>
-#include <tensorpull/protocol/write_plan.hpp>
+#include <tensorpull/protocol/owner/owner.hpp>
+#include <tensorpull/protocol/connection/write_plan.hpp>
 
 #include <cstdint>
 #include <cstring>

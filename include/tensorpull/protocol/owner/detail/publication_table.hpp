@@ -3,8 +3,8 @@
 
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/std/mutex.hpp>
-#include <tensorpull/protocol/pending_reply.hpp>
-#include <tensorpull/protocol/progress_feed.hpp>
+#include <tensorpull/protocol/connection/pending_reply.hpp>
+#include <tensorpull/protocol/owner/detail/progress_feed.hpp>
 
 #include <span>
 #include <type_traits>

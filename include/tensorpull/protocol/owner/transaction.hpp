@@ -3,7 +3,7 @@
 
 #include <tensorpull/std/functional.hpp>
 #include <tensorpull/protocol/progress.hpp>
-#include <tensorpull/protocol/publication.hpp>
+#include <tensorpull/protocol/owner/publication.hpp>
 #include <tensorpull/core/recipient_id.hpp>
 
 #include <cstdint>

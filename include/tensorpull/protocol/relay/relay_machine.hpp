@@ -7,7 +7,7 @@
 
 #include <tensorpull/consumers/concept.hpp>
 #include <tensorpull/framing/detail/payload_prefix.hpp>
-#include <tensorpull/protocol/relay_requests.hpp>
+#include <tensorpull/protocol/relay/detail/relay_requests.hpp>
 
 #include <algorithm>
 #include <array>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tensorpull/core/recipient_id.hpp>
-#include <tensorpull/protocol/recipient_state.hpp>
+#include <tensorpull/protocol/owner/recipient_state.hpp>
 #include <tensorpull/core/ref_id.hpp>
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // How a model is published: under which name, and for whom.
 #pragma once
 
-#include <tensorpull/protocol/transaction.hpp>
+#include <tensorpull/protocol/owner/transaction.hpp>
 
 namespace tensorpull {
 

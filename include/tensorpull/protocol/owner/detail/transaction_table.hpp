@@ -3,7 +3,7 @@
 
 #include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/core/result.hpp>
-#include <tensorpull/protocol/settlement_sum.hpp>
+#include <tensorpull/protocol/owner/detail/settlement_sum.hpp>
 
 namespace tensorpull {
 

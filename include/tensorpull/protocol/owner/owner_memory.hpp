@@ -1,8 +1,8 @@
 // The memory that an owner works in: handed in at start, never grown.
 #pragma once
 
-#include <tensorpull/protocol/recipient_table.hpp>
-#include <tensorpull/protocol/transaction.hpp>
+#include <tensorpull/protocol/owner/recipient_table.hpp>
+#include <tensorpull/protocol/owner/transaction.hpp>
 
 #include <array>
 #include <span>

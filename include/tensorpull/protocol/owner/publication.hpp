@@ -2,9 +2,9 @@
 #pragma once
 
 #include <tensorpull/image/view.hpp>
-#include <tensorpull/protocol/recipient_state.hpp>
+#include <tensorpull/protocol/owner/recipient_state.hpp>
 #include <tensorpull/core/ref_id.hpp>
-#include <tensorpull/protocol/verdict.hpp>
+#include <tensorpull/protocol/owner/verdict.hpp>
 
 #include <cstdint>
 

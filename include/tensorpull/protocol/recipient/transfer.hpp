@@ -6,7 +6,7 @@
 #include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/std/optional.hpp>
 #include <tensorpull/integrity/concept.hpp>
-#include <tensorpull/protocol/recipient.hpp>
+#include <tensorpull/protocol/recipient/recipient.hpp>
 #include <tensorpull/consumers/resume_cursor.hpp>
 #include <tensorpull/protocol/subset.hpp>
 

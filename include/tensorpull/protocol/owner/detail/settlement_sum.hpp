@@ -1,7 +1,7 @@
 // How a transaction ended: the sum over its references, and the verdict.
 #pragma once
 
-#include <tensorpull/protocol/owner_memory.hpp>
+#include <tensorpull/protocol/owner/owner_memory.hpp>
 
 namespace tensorpull {
 
