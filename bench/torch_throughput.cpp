@@ -2,8 +2,8 @@
 #include "measure.hpp"
 
 #include <tensorpull/tensorpull.hpp>
-#include <tensorpull/tensors/torch.hpp>
-#include <tensorpull/tensors/torch_state.hpp>
+#include <tensorpull/tensors/torch/torch.hpp>
+#include <tensorpull/tensors/torch/torch_state.hpp>
 #include <tensorpull/transports/tcp_owner.hpp>
 
 #include <ATen/ops/full.h>

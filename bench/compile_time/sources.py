@@ -5,7 +5,7 @@ TENSOR = "std::array<float, 8>"
 
 EMPTY = "int main() {}\n"
 HEADERS = """#include <tensorpull/pipeline.hpp>
-#include <tensorpull/tensors/raw.hpp>
+#include <tensorpull/tensors/structs/raw.hpp>
 #include <tensorpull/transports/loopback.hpp>
 """
 USE = "bool f{k}(net{k}::downloader& from, const tensorpull::reference& ref, {model}& to) {{ return net{k}::download_tensors(from, ref, to).has_value(); }}\n"
@@ -83,7 +83,7 @@ def roles(role):
 
 
 def image_of_struct(count):
-    return ("#include <tensorpull/tensors/raw.hpp>\n" + distinct_model(count) +
+    return ("#include <tensorpull/tensors/structs/raw.hpp>\n" + distinct_model(count) +
             "tensorpull::source_view image(const model& m) { return tensorpull::raw_tensors<model>::source(m); }\n")
 
 

@@ -1,8 +1,8 @@
 // A file of tensors of whatever format. Decides which it is: by its first bytes, since names lie.
 #pragma once
 
-#include <tensorpull/tensors/numpy_file.hpp>
-#include <tensorpull/tensors/safetensors_image.hpp>
+#include <tensorpull/tensors/numpy_files/numpy_file.hpp>
+#include <tensorpull/tensors/safetensors/safetensors_image.hpp>
 
 #include <array>
 #include <string>

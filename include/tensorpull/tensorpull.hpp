@@ -10,8 +10,8 @@
 #include <tensorpull/integrity/policies.hpp>
 #include <tensorpull/pipeline.hpp>
 #include <tensorpull/tensors/make_model.hpp>
-#include <tensorpull/tensors/raw.hpp>
-#include <tensorpull/tensors/renamed.hpp>
+#include <tensorpull/tensors/structs/raw.hpp>
+#include <tensorpull/tensors/structs/renamed.hpp>
 #include <tensorpull/tensors/tensor_list.hpp>
 #include <tensorpull/transports/loopback.hpp>
 #include <tensorpull/transports/tcp.hpp>

@@ -1,5 +1,5 @@
 // The component torch, used alone: its header, its library and nothing else of ours.
-#include <tensorpull/tensors/torch.hpp>
+#include <tensorpull/tensors/torch/torch.hpp>
 
 #include <ATen/ops/zeros.h>
 

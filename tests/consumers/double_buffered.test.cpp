@@ -4,7 +4,7 @@
 
 #include <tensorpull/consumers/double_buffered.hpp>
 #include <tensorpull/tensors/make_model.hpp>
-#include <tensorpull/tensors/raw.hpp>
+#include <tensorpull/tensors/structs/raw.hpp>
 
 #include <boost/hana/adapt_struct.hpp>
 #include <gtest/gtest.h>

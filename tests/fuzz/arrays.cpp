@@ -4,9 +4,9 @@
 #include "support/zip_archive.hpp"
 
 #include <tensorpull/image/utf8.hpp>
-#include <tensorpull/tensors/npy_header.hpp>
-#include <tensorpull/tensors/npy_reader.hpp>
-#include <tensorpull/tensors/zip_directory.hpp>
+#include <tensorpull/tensors/numpy_files/detail/npy_header.hpp>
+#include <tensorpull/tensors/numpy_files/detail/npy_reader.hpp>
+#include <tensorpull/tensors/numpy_files/detail/zip_directory.hpp>
 
 #include <algorithm>
 #include <string>

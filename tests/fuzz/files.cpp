@@ -3,7 +3,7 @@
 
 #include <tensorpull/system/posix_file.hpp>
 #include <tensorpull/image/gather.hpp>
-#include <tensorpull/tensors/safetensors.hpp>
+#include <tensorpull/tensors/safetensors/safetensors.hpp>
 
 #include <nlohmann/json.hpp>
 

@@ -2,7 +2,7 @@
 #include <tensorpull/consumers/any_schema/safetensors_file.hpp>
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/tensors/make_model.hpp>
-#include <tensorpull/tensors/safetensors.hpp>
+#include <tensorpull/tensors/safetensors/safetensors.hpp>
 #include <tensorpull/tensors/tensor_list.hpp>
 #include <tensorpull/transports/tcp_owner.hpp>
 

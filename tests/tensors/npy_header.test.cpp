@@ -1,4 +1,4 @@
-#include <tensorpull/tensors/npy_header.hpp>
+#include <tensorpull/tensors/numpy_files/detail/npy_header.hpp>
 
 #include "memory_file.hpp"
 

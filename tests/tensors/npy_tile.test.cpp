@@ -1,4 +1,4 @@
-#include <tensorpull/tensors/npy_tile.hpp>
+#include <tensorpull/tensors/numpy_files/detail/npy_tile.hpp>
 
 #include "laid_out.hpp"
 

@@ -1,4 +1,4 @@
-#include <tensorpull/tensors/numpy.hpp>
+#include <tensorpull/tensors/numpy/numpy.hpp>
 
 #include <tensorpull/tensorpull.hpp>
 

@@ -4,8 +4,8 @@
 // first element's byte in it, rank, extents, strides in bytes}, or 2 with the same for arrays in memory that are to be written.
 // Answer: 0 and {length, bytes} of the image, gathered in odd steps, or the code of the error, {its name}, {its sentence}.
 #include <tensorpull/image/gather.hpp>
-#include <tensorpull/tensors/numpy.hpp>
-#include <tensorpull/tensors/numpy_file.hpp>
+#include <tensorpull/tensors/numpy/numpy.hpp>
+#include <tensorpull/tensors/numpy_files/numpy_file.hpp>
 
 #include <cstdio>
 #include <string>

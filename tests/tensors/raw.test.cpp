@@ -3,7 +3,7 @@
 #include <tensorpull/image/dynamic.hpp>
 #include <tensorpull/image/gather.hpp>
 #include <tensorpull/image/scatter.hpp>
-#include <tensorpull/tensors/raw.hpp>
+#include <tensorpull/tensors/structs/raw.hpp>
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 #include "models.hpp"
 
-#include <tensorpull/tensors/raw.hpp>
+#include <tensorpull/tensors/structs/raw.hpp>
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 #include "support/safetensors_text.hpp"
 
 #include <tensorpull/image/gather.hpp>
-#include <tensorpull/tensors/safetensors.hpp>
+#include <tensorpull/tensors/safetensors/safetensors.hpp>
 
 #include <sys/resource.h>
 #include <sys/wait.h>

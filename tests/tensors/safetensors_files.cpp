@@ -4,7 +4,7 @@
 // recipient wrote, or 0 and the code of the error that refused the input.
 #include <tensorpull/consumers/any_schema/safetensors_file.hpp>
 #include <tensorpull/tensorpull.hpp>
-#include <tensorpull/tensors/safetensors.hpp>
+#include <tensorpull/tensors/safetensors/safetensors.hpp>
 
 #include <sys/mman.h>
 

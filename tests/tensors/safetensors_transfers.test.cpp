@@ -5,7 +5,7 @@
 
 #include <tensorpull/consumers/any_schema/safetensors_file.hpp>
 #include <tensorpull/tensorpull.hpp>
-#include <tensorpull/tensors/safetensors.hpp>
+#include <tensorpull/tensors/safetensors/safetensors.hpp>
 
 #include <sys/resource.h>
 #include <sys/wait.h>

@@ -1,7 +1,7 @@
 // Two members of a struct that are one tensor of the image.
 #include <tensorpull/image/dynamic.hpp>
 #include <tensorpull/pipeline.hpp>
-#include <tensorpull/tensors/raw.hpp>
+#include <tensorpull/tensors/structs/raw.hpp>
 #include <tensorpull/tensors/tensor_list.hpp>
 #include <tensorpull/transports/loopback.hpp>
 

@@ -8,9 +8,9 @@
 // torch's name of the dtype, rank, sizes, bytes, index of the first tensor with the same memory}; or 2^64-1 and a refusal {code, name}.
 #include <tensorpull/consumers/any_schema/safetensors_file.hpp>
 #include <tensorpull/pipeline.hpp>
-#include <tensorpull/tensors/safetensors.hpp>
-#include <tensorpull/tensors/torch.hpp>
-#include <tensorpull/tensors/torch_state.hpp>
+#include <tensorpull/tensors/safetensors/safetensors.hpp>
+#include <tensorpull/tensors/torch/torch.hpp>
+#include <tensorpull/tensors/torch/torch_state.hpp>
 #include <tensorpull/transports/loopback.hpp>
 
 #include <ATen/ops/_neg_view.h>

@@ -4,8 +4,8 @@
 
 #include <tensorpull/image/gather.hpp>
 #include <tensorpull/tensorpull.hpp>
-#include <tensorpull/tensors/torch.hpp>
-#include <tensorpull/tensors/torch_state.hpp>
+#include <tensorpull/tensors/torch/torch.hpp>
+#include <tensorpull/tensors/torch/torch_state.hpp>
 #include <tensorpull/transports/loopback.hpp>
 #include <tensorpull/transports/tcp_owner.hpp>
 

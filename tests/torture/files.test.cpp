@@ -3,7 +3,7 @@
 #include "support/safetensors_text.hpp"
 
 #include <tensorpull/consumers/any_schema/safetensors_file.hpp>
-#include <tensorpull/tensors/safetensors.hpp>
+#include <tensorpull/tensors/safetensors/safetensors.hpp>
 #include <tensorpull/testing/failing_allocation.hpp>
 
 namespace {

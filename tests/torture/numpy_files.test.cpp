@@ -3,7 +3,7 @@
 #include "support/safetensors_text.hpp"
 #include "support/zip_archive.hpp"
 
-#include <tensorpull/tensors/numpy_file.hpp>
+#include <tensorpull/tensors/numpy_files/numpy_file.hpp>
 #include <tensorpull/testing/failing_allocation.hpp>
 
 namespace {

@@ -3,7 +3,7 @@
 #include "download.hpp"
 #include "owner.hpp"
 
-#include <tensorpull/tensors/numpy_descr.hpp>
+#include <tensorpull/tensors/numpy/numpy_descr.hpp>
 
 #include <pybind11/stl.h>
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tensorpull/messages/tensors_of.hpp>
-#include <tensorpull/tensors/model_walk.hpp>
+#include <tensorpull/tensors/structs/detail/model_walk.hpp>
 
 #include <array>
 #include <string>

@@ -6,7 +6,7 @@
 #include <tensorpull/messages/image_part.hpp>
 #include <tensorpull/messages/inline_image.hpp>
 #include <tensorpull/tensors/concept.hpp>
-#include <tensorpull/tensors/raw.hpp>
+#include <tensorpull/tensors/structs/raw.hpp>
 
 #include <memory>
 #include <optional>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tensorpull/image/static.hpp>
-#include <tensorpull/tensors/renamed.hpp>
+#include <tensorpull/tensors/structs/renamed.hpp>
 
 #include <array>
 #include <cstddef>

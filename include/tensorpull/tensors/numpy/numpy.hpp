@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tensorpull/tensors/concept.hpp>
-#include <tensorpull/tensors/numpy_descr.hpp>
+#include <tensorpull/tensors/numpy/numpy_descr.hpp>
 #include <tensorpull/tensors/tensor_list.hpp>
 
 #include <cstddef>

@@ -6,7 +6,7 @@
 #include <tensorpull/image/arrange.hpp>
 #include <tensorpull/image/view.hpp>
 #include <tensorpull/system/positioned_file.hpp>
-#include <tensorpull/tensors/safetensors_table.hpp>
+#include <tensorpull/tensors/safetensors/detail/safetensors_table.hpp>
 
 #include <algorithm>
 #include <concepts>

@@ -7,9 +7,9 @@
 
 #include <tensorpull/image/static.hpp>
 #include <tensorpull/image/view.hpp>
-#include <tensorpull/tensors/model_walk.hpp>
-#include <tensorpull/tensors/renamed.hpp>
-#include <tensorpull/tensors/tied.hpp>
+#include <tensorpull/tensors/structs/detail/model_walk.hpp>
+#include <tensorpull/tensors/structs/renamed.hpp>
+#include <tensorpull/tensors/structs/tied.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -3,11 +3,11 @@
 
 #include <tensorpull/core/limits.hpp>
 #include <tensorpull/image/dynamic.hpp>
-#include <tensorpull/tensors/npy_header.hpp>
-#include <tensorpull/tensors/npy_reader.hpp>
-#include <tensorpull/tensors/npy_tile.hpp>
+#include <tensorpull/tensors/numpy_files/detail/npy_header.hpp>
+#include <tensorpull/tensors/numpy_files/detail/npy_reader.hpp>
+#include <tensorpull/tensors/numpy_files/detail/npy_tile.hpp>
 #include <tensorpull/system/positioned_file.hpp>
-#include <tensorpull/tensors/zip_directory.hpp>
+#include <tensorpull/tensors/numpy_files/detail/zip_directory.hpp>
 
 #include <zlib.h>
 

@@ -3,7 +3,7 @@
 
 #include <tensorpull/consumers/any_schema/new_model.hpp>
 #include <tensorpull/tensors/make_model.hpp>
-#include <tensorpull/tensors/torch_dtype.hpp>
+#include <tensorpull/tensors/torch/detail/torch_dtype.hpp>
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>

@@ -4,7 +4,7 @@
 
 #include <tensorpull/image/detail/carver.hpp>
 #include <tensorpull/image/detail/sort.hpp>
-#include <tensorpull/tensors/safetensors_header.hpp>
+#include <tensorpull/tensors/safetensors/detail/safetensors_header.hpp>
 
 #include <cstddef>
 #include <cstdint>

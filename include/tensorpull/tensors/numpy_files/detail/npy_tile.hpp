@@ -1,7 +1,7 @@
 // Rows of a Fortran-order array, turned once for many slices. Decides how many: where a row is long, a slice alone meets few of each column.
 #pragma once
 
-#include <tensorpull/tensors/npy_reader.hpp>
+#include <tensorpull/tensors/numpy_files/detail/npy_reader.hpp>
 
 #include <algorithm>
 #include <atomic>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tensorpull/tensors/concept.hpp>
-#include <tensorpull/tensors/safetensors_image.hpp>
+#include <tensorpull/tensors/safetensors/safetensors_image.hpp>
 
 namespace tensorpull {
 

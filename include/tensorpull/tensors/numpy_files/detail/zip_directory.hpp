@@ -6,7 +6,7 @@
 
 #include <tensorpull/core/checked.hpp>
 #include <tensorpull/core/result.hpp>
-#include <tensorpull/tensors/zip_name.hpp>
+#include <tensorpull/tensors/numpy_files/detail/zip_name.hpp>
 
 #include <algorithm>
 #include <array>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <tensorpull/core/checked.hpp>
-#include <tensorpull/tensors/python_text.hpp>
+#include <tensorpull/tensors/numpy_files/detail/python_text.hpp>
 
 #include <array>
 #include <cstddef>

@@ -2,8 +2,8 @@
 // specification allows.
 #pragma once
 
-#include <tensorpull/tensors/header_events.hpp>
-#include <tensorpull/tensors/header_text.hpp>
+#include <tensorpull/tensors/safetensors/detail/header_events.hpp>
+#include <tensorpull/tensors/safetensors/detail/header_text.hpp>
 
 #include <nlohmann/json.hpp>
 

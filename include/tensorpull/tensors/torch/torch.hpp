@@ -4,9 +4,9 @@
 
 #include <tensorpull/image/dynamic.hpp>
 #include <tensorpull/tensors/concept.hpp>
-#include <tensorpull/tensors/torch_dtype.hpp>
-#include <tensorpull/tensors/torch_reader.hpp>
-#include <tensorpull/tensors/torch_ties.hpp>
+#include <tensorpull/tensors/torch/detail/torch_dtype.hpp>
+#include <tensorpull/tensors/torch/detail/torch_reader.hpp>
+#include <tensorpull/tensors/torch/detail/torch_ties.hpp>
 
 #include <ATen/core/Tensor.h>
 

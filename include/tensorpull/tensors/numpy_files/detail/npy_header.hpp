@@ -6,8 +6,8 @@
 
 #include <tensorpull/core/checked.hpp>
 #include <tensorpull/image/utf8.hpp>
-#include <tensorpull/tensors/numpy_descr.hpp>
-#include <tensorpull/tensors/python_literal.hpp>
+#include <tensorpull/tensors/numpy/numpy_descr.hpp>
+#include <tensorpull/tensors/numpy_files/detail/python_literal.hpp>
 
 #include <algorithm>
 #include <array>
