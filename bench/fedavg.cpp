@@ -3,7 +3,7 @@
 #include <tensorpull/consumers/average/weighted_average.hpp>
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/tensors/tensor_list.hpp>
-#include <tensorpull/transports/tcp_host.hpp>
+#include <tensorpull/transports/host/tcp_host.hpp>
 
 #include "../examples/federated/process_stats.hpp"
 #include "job/model.hpp"

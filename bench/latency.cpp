@@ -4,7 +4,7 @@
 #include "measure.hpp"
 
 #include <tensorpull/tensorpull.hpp>
-#include <tensorpull/transports/tcp_owner.hpp>
+#include <tensorpull/transports/host/tcp_owner.hpp>
 
 #include <sched.h>
 

@@ -3,7 +3,7 @@
 // nowhere): for it the coordinator relays, over the connection that the site has opened, through one chunk buffer.
 #include "sites/network.hpp"
 
-#include <tensorpull/transports/relay.hpp>
+#include <tensorpull/transports/stream/relay.hpp>
 
 #include <memory>
 

@@ -6,7 +6,7 @@ TENSOR = "std::array<float, 8>"
 EMPTY = "int main() {}\n"
 HEADERS = """#include <tensorpull/pipeline.hpp>
 #include <tensorpull/tensors/structs/raw.hpp>
-#include <tensorpull/transports/loopback.hpp>
+#include <tensorpull/transports/loopback/loopback.hpp>
 """
 USE = "bool f{k}(net{k}::downloader& from, const tensorpull::reference& ref, {model}& to) {{ return net{k}::download_tensors(from, ref, to).has_value(); }}\n"
 

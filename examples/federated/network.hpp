@@ -7,7 +7,7 @@
 
 #include <tensorpull/consumers/average/weighted_average.hpp>
 #include <tensorpull/tensorpull.hpp>
-#include <tensorpull/transports/tcp_host.hpp>
+#include <tensorpull/transports/host/tcp_host.hpp>
 
 #include <csignal>
 #include <cstring>

@@ -8,8 +8,8 @@
 
 #include <tensorpull/messages/tensor_decomposer.hpp>
 #include <tensorpull/tensorpull.hpp>
-#include <tensorpull/transports/tcp_listener.hpp>
-#include <tensorpull/transports/tcp_owner.hpp>
+#include <tensorpull/transports/tcp/tcp_listener.hpp>
+#include <tensorpull/transports/host/tcp_owner.hpp>
 
 #include <cstdio>
 #include <string>

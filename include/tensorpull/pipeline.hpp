@@ -9,7 +9,7 @@
 #include <tensorpull/protocol/no_owner.hpp>
 #include <tensorpull/protocol/recipient/transfer.hpp>
 #include <tensorpull/tensors/concept.hpp>
-#include <tensorpull/transports/drive.hpp>
+#include <tensorpull/transports/stream/drive.hpp>
 
 #include <utility>
 

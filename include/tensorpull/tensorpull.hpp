@@ -13,5 +13,5 @@
 #include <tensorpull/tensors/structs/raw.hpp>
 #include <tensorpull/tensors/structs/renamed.hpp>
 #include <tensorpull/tensors/tensor_list.hpp>
-#include <tensorpull/transports/loopback.hpp>
-#include <tensorpull/transports/tcp.hpp>
+#include <tensorpull/transports/loopback/loopback.hpp>
+#include <tensorpull/transports/tcp/tcp.hpp>

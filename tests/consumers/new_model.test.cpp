@@ -6,7 +6,7 @@
 #include <tensorpull/image/gather.hpp>
 #include <tensorpull/pipeline.hpp>
 #include <tensorpull/tensors/tensor_list.hpp>
-#include <tensorpull/transports/loopback.hpp>
+#include <tensorpull/transports/loopback/loopback.hpp>
 
 #include <gtest/gtest.h>
 

@@ -8,7 +8,7 @@
 #include <tensorpull/protocol/no_owner.hpp>
 #include <tensorpull/protocol/owner/owner.hpp>
 #include <tensorpull/protocol/recipient/transfer.hpp>
-#include <tensorpull/transports/pump.hpp>
+#include <tensorpull/links/pump.hpp>
 
 #include <algorithm>
 #include <array>

@@ -8,7 +8,7 @@
 #include <tensorpull/image/dynamic.hpp>
 #include <tensorpull/integrity/xxhash/xxhash_digest.hpp>
 #include <tensorpull/protocol/subset.hpp>
-#include <tensorpull/transports/concept.hpp>
+#include <tensorpull/links/concept.hpp>
 
 #include <algorithm>
 #include <cstring>

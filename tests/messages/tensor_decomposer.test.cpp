@@ -1,7 +1,7 @@
 // Message structs over a real connection, each end on a thread of its own.
 #include "messages/structs.hpp"
 
-#include <tensorpull/transports/tcp_owner.hpp>
+#include <tensorpull/transports/host/tcp_owner.hpp>
 
 namespace {
 

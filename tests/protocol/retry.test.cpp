@@ -2,7 +2,7 @@
 #include "support/pair.hpp"
 
 #include <tensorpull/consumers/resume_cursor.hpp>
-#include <tensorpull/protocol/retry.hpp>
+#include <tensorpull/transports/retry.hpp>
 
 namespace {
 

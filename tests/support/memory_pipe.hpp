@@ -3,7 +3,7 @@
 
 #include "random.hpp"
 
-#include <tensorpull/transports/concept.hpp>
+#include <tensorpull/links/concept.hpp>
 
 #include <algorithm>
 #include <cstring>

@@ -15,7 +15,7 @@
 #include <tensorpull/protocol/connection/endpoint.hpp>
 #include <tensorpull/protocol/no_owner.hpp>
 #include <tensorpull/protocol/recipient/transfer.hpp>
-#include <tensorpull/transports/pump.hpp>
+#include <tensorpull/links/pump.hpp>
 
 #include <functional>
 #include <optional>

@@ -3,7 +3,7 @@
 #include <tensorpull/pipeline.hpp>
 #include <tensorpull/tensors/structs/raw.hpp>
 #include <tensorpull/tensors/tensor_list.hpp>
-#include <tensorpull/transports/loopback.hpp>
+#include <tensorpull/transports/loopback/loopback.hpp>
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 
 #include <tensorpull/testing/simulated_stream.hpp>
 #include <tensorpull/testing/transport_conformance.hpp>
-#include <tensorpull/transports/tcp_connect.hpp>
+#include <tensorpull/transports/tcp/tcp_connect.hpp>
 
 #include <gtest/gtest.h>
 

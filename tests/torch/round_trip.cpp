@@ -11,7 +11,7 @@
 #include <tensorpull/tensors/safetensors/safetensors.hpp>
 #include <tensorpull/tensors/torch/torch.hpp>
 #include <tensorpull/tensors/torch/torch_state.hpp>
-#include <tensorpull/transports/loopback.hpp>
+#include <tensorpull/transports/loopback/loopback.hpp>
 
 #include <ATen/ops/_neg_view.h>
 

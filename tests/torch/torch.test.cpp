@@ -6,8 +6,8 @@
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/tensors/torch/torch.hpp>
 #include <tensorpull/tensors/torch/torch_state.hpp>
-#include <tensorpull/transports/loopback.hpp>
-#include <tensorpull/transports/tcp_owner.hpp>
+#include <tensorpull/transports/loopback/loopback.hpp>
+#include <tensorpull/transports/host/tcp_owner.hpp>
 
 #include <gtest/gtest.h>
 #include <ATen/ops/as_strided_native.h>

@@ -1,7 +1,7 @@
 // Q5: each call of a transport in turn does the least, or the worst, that it may: the transfer is exact or ends with a named error.
 #include "transports/network.hpp"
 
-#include <tensorpull/transports/session.hpp>
+#include <tensorpull/transports/stream/session.hpp>
 
 #include <cstdio>
 #include <sys/socket.h>

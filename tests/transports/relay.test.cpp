@@ -4,8 +4,8 @@
 #include "network.hpp"
 #include "support/frames.hpp"
 
-#include <tensorpull/transports/relay.hpp>
-#include <tensorpull/transports/tcp_listener.hpp>
+#include <tensorpull/transports/stream/relay.hpp>
+#include <tensorpull/transports/tcp/tcp_listener.hpp>
 
 #include <functional>
 #include <semaphore>

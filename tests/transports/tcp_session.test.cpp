@@ -1,7 +1,7 @@
 // Both roles over one connection: a device's round, and two ends that send at each other.
 #include "four_answers.hpp"
 
-#include <tensorpull/transports/tcp_listener.hpp>
+#include <tensorpull/transports/tcp/tcp_listener.hpp>
 
 namespace {
 

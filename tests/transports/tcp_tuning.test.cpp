@@ -1,7 +1,7 @@
 // Send buffers: bounded between two ends on one machine, the kernel's own business between two machines.
 #include "network.hpp"
 
-#include <tensorpull/transports/tcp_listener.hpp>
+#include <tensorpull/transports/tcp/tcp_listener.hpp>
 
 #include <arpa/inet.h>
 

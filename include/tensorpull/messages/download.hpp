@@ -3,7 +3,7 @@
 
 #include <tensorpull/messages/locator.hpp>
 #include <tensorpull/consumers/receipt.hpp>
-#include <tensorpull/transports/drive.hpp>
+#include <tensorpull/transports/stream/drive.hpp>
 
 namespace tensorpull {
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <tensorpull/testing/frame_faults.hpp>
-#include <tensorpull/transports/concept.hpp>
+#include <tensorpull/links/concept.hpp>
 
 #include <algorithm>
 #include <array>

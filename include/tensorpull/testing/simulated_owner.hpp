@@ -7,7 +7,7 @@
 #include <tensorpull/testing/settlement_oracle.hpp>
 #include <tensorpull/testing/simulated_stream.hpp>
 #include <tensorpull/transports/host_budget.hpp>
-#include <tensorpull/transports/pump.hpp>
+#include <tensorpull/links/pump.hpp>
 
 #include <array>
 #include <memory>

@@ -4,13 +4,13 @@
 
 #include <tensorpull/protocol/connection/endpoint.hpp>
 #include <tensorpull/protocol/no_owner.hpp>
-#include <tensorpull/protocol/retry.hpp>
+#include <tensorpull/transports/retry.hpp>
 #include <tensorpull/protocol/recipient/transfer.hpp>
 #include <tensorpull/testing/guarded_tensors.hpp>
 #include <tensorpull/testing/observed_consumer.hpp>
 #include <tensorpull/testing/simulated_owner.hpp>
 #include <tensorpull/testing/simulated_stream.hpp>
-#include <tensorpull/transports/drive.hpp>
+#include <tensorpull/transports/stream/drive.hpp>
 
 #include <memory>
 #include <optional>

@@ -4,7 +4,7 @@
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/testing/conformance_report.hpp>
 #include <tensorpull/testing/seeded_random.hpp>
-#include <tensorpull/transports/concept.hpp>
+#include <tensorpull/links/concept.hpp>
 
 #include <algorithm>
 #include <array>

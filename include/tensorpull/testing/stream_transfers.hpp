@@ -14,7 +14,7 @@
 #include <tensorpull/testing/published_versions.hpp>
 #include <tensorpull/testing/simulated_owner.hpp>
 #include <tensorpull/testing/stream_probe.hpp>
-#include <tensorpull/transports/pump.hpp>
+#include <tensorpull/links/pump.hpp>
 
 namespace tensorpull::testing {
 

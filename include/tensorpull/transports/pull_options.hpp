@@ -5,7 +5,7 @@
 #include <tensorpull/protocol/progress.hpp>
 #include <tensorpull/protocol/recipient/pull_request.hpp>
 #include <tensorpull/consumers/resume_cursor.hpp>
-#include <tensorpull/protocol/retry.hpp>
+#include <tensorpull/transports/retry.hpp>
 #include <tensorpull/std/stop_token.hpp>
 #include <tensorpull/std/chrono.hpp>
 

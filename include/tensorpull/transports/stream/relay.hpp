@@ -6,7 +6,7 @@
 #include <tensorpull/protocol/relay/relay_machine.hpp>
 #include <tensorpull/std/stop_token.hpp>
 #include <tensorpull/std/chrono.hpp>
-#include <tensorpull/transports/drive.hpp>
+#include <tensorpull/transports/stream/drive.hpp>
 
 #include <poll.h>
 

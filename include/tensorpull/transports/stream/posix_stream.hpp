@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tensorpull/std/algorithm.hpp>
-#include <tensorpull/transports/concept.hpp>
+#include <tensorpull/links/concept.hpp>
 
 #include <fcntl.h>
 #include <poll.h>

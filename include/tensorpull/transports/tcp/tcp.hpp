@@ -2,9 +2,9 @@
 // The owner that serves many is in tcp_owner.hpp.
 #pragma once
 
-#include <tensorpull/transports/pull_once.hpp>
-#include <tensorpull/transports/session.hpp>
-#include <tensorpull/transports/tcp_connect.hpp>
+#include <tensorpull/transports/stream/pull_once.hpp>
+#include <tensorpull/transports/stream/session.hpp>
+#include <tensorpull/transports/tcp/tcp_connect.hpp>
 
 namespace tensorpull {
 

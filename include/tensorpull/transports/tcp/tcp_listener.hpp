@@ -1,7 +1,7 @@
 // Accepts TCP connections by waiting, one at a time: for programs that give each connection to a session or a relay. Plain sockets.
 #pragma once
 
-#include <tensorpull/transports/tcp_connect.hpp>
+#include <tensorpull/transports/tcp/tcp_connect.hpp>
 
 namespace tensorpull {
 

@@ -1,7 +1,7 @@
 // How tcp_host accepts, connects, keeps its list and watches its budgets. Included by tcp_host.hpp.
 #pragma once
 
-#include <tensorpull/transports/tcp_host.hpp>
+#include <tensorpull/transports/host/tcp_host.hpp>
 
 namespace tensorpull {
 

@@ -3,8 +3,8 @@
 
 #include <tensorpull/system/address.hpp>
 #include <tensorpull/std/stop_token.hpp>
-#include <tensorpull/transports/posix_stream.hpp>
-#include <tensorpull/transports/tcp_tuning.hpp>
+#include <tensorpull/transports/stream/posix_stream.hpp>
+#include <tensorpull/transports/tcp/detail/tcp_tuning.hpp>
 
 #include <fcntl.h>
 #include <netdb.h>

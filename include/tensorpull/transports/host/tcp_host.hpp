@@ -2,9 +2,9 @@
 #pragma once
 
 #include <tensorpull/transports/publisher.hpp>
-#include <tensorpull/transports/tcp_connect.hpp>
-#include <tensorpull/transports/tcp_connection.hpp>
-#include <tensorpull/transports/tcp_listener.hpp>
+#include <tensorpull/transports/tcp/tcp_connect.hpp>
+#include <tensorpull/transports/host/tcp_connection.hpp>
+#include <tensorpull/transports/tcp/tcp_listener.hpp>
 
 #include <boost/asio/steady_timer.hpp>
 
@@ -165,4 +165,4 @@ class tcp_host {
 
 }  // namespace tensorpull
 
-#include <tensorpull/transports/tcp_host_impl.hpp>
+#include <tensorpull/transports/host/tcp_host_impl.hpp>

@@ -4,7 +4,7 @@
 
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/protocol/connection/detail/stream_output.hpp>
-#include <tensorpull/transports/concept.hpp>
+#include <tensorpull/links/concept.hpp>
 
 #include <array>
 

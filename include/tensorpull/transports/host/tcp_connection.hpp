@@ -3,12 +3,12 @@
 
 #include <tensorpull/protocol/connection/endpoint.hpp>
 #include <tensorpull/protocol/recipient/transfer.hpp>
-#include <tensorpull/transports/drive.hpp>
-#include <tensorpull/transports/event_gate.hpp>
-#include <tensorpull/transports/handler_memory.hpp>
+#include <tensorpull/transports/stream/drive.hpp>
+#include <tensorpull/transports/host/detail/event_gate.hpp>
+#include <tensorpull/transports/host/detail/handler_memory.hpp>
 #include <tensorpull/transports/host_budget.hpp>
-#include <tensorpull/transports/tcp_connect.hpp>
-#include <tensorpull/transports/thread_scratch.hpp>
+#include <tensorpull/transports/tcp/tcp_connect.hpp>
+#include <tensorpull/transports/host/detail/thread_scratch.hpp>
 
 #include <utility>  // Boost.Asio 1.74 uses std::exchange without including it
 

@@ -6,9 +6,9 @@
 #include <tensorpull/protocol/connection/endpoint.hpp>
 #include <tensorpull/consumers/receipt.hpp>
 #include <tensorpull/system/entropy.hpp>
-#include <tensorpull/transports/progress_report.hpp>
+#include <tensorpull/transports/detail/progress_report.hpp>
 #include <tensorpull/transports/pull_options.hpp>
-#include <tensorpull/transports/pump.hpp>
+#include <tensorpull/links/pump.hpp>
 
 namespace tensorpull {
 

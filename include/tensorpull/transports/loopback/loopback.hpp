@@ -5,7 +5,7 @@
 #include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/protocol/no_transfer.hpp>
 #include <tensorpull/protocol/recipient/transfer.hpp>
-#include <tensorpull/transports/drive.hpp>
+#include <tensorpull/transports/stream/drive.hpp>
 #include <tensorpull/transports/publisher.hpp>
 
 #include <cstring>

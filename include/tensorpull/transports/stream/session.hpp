@@ -7,8 +7,8 @@
 #include <tensorpull/protocol/no_owner.hpp>
 #include <tensorpull/protocol/recipient/transfer.hpp>
 #include <tensorpull/tensors/concept.hpp>
-#include <tensorpull/transports/drive.hpp>
-#include <tensorpull/transports/inbox.hpp>
+#include <tensorpull/transports/stream/drive.hpp>
+#include <tensorpull/transports/stream/inbox.hpp>
 #include <tensorpull/std/memory.hpp>
 #include <tensorpull/transports/publisher.hpp>
 

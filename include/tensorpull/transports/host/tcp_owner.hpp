@@ -1,9 +1,9 @@
 // The owner's side of the tcp transport: publishes, and serves any number of recipients on the caller's thread. Needs Boost.Asio.
 #pragma once
 
-#include <tensorpull/transports/session.hpp>
-#include <tensorpull/transports/tcp.hpp>
-#include <tensorpull/transports/tcp_host.hpp>
+#include <tensorpull/transports/stream/session.hpp>
+#include <tensorpull/transports/tcp/tcp.hpp>
+#include <tensorpull/transports/host/tcp_host.hpp>
 
 #include <stop_token>
 #include <string>

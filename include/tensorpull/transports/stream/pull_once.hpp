@@ -4,7 +4,7 @@
 #include <tensorpull/protocol/connection/endpoint.hpp>
 #include <tensorpull/protocol/no_owner.hpp>
 #include <tensorpull/protocol/recipient/transfer.hpp>
-#include <tensorpull/transports/drive.hpp>
+#include <tensorpull/transports/stream/drive.hpp>
 
 #include <array>
 
