@@ -4,7 +4,7 @@
 
 #include <tensorpull/consumers/land.hpp>
 #include <tensorpull/framing/word_framing.hpp>
-#include <tensorpull/policy_slots.hpp>
+#include <tensorpull/detail/policy_slots.hpp>
 #include <tensorpull/protocol/connection/endpoint.hpp>
 #include <tensorpull/protocol/no_owner.hpp>
 #include <tensorpull/protocol/recipient/transfer.hpp>

@@ -4,7 +4,7 @@
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/testing/failing_allocation.hpp>
 #include <tensorpull/testing/guarded_tensors.hpp>
-#include <tensorpull/testing/simulated_network.hpp>
+#include <tensorpull/testing/simulation/simulated_network.hpp>
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Bytes under way in virtual time: when they arrive, what is lost, and who is told.
-#include <tensorpull/testing/simulated_stream.hpp>
+#include <tensorpull/testing/simulation/simulated_stream.hpp>
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
 // Streams that are right pass every check; each stream that is broken in one way fails exactly the check that is about it.
 #include "support/allocation_counter.hpp"
 
-#include <tensorpull/testing/simulated_stream.hpp>
-#include <tensorpull/testing/transport_conformance.hpp>
+#include <tensorpull/testing/simulation/simulated_stream.hpp>
+#include <tensorpull/testing/conformance/transport_conformance.hpp>
 #include <tensorpull/transports/tcp/tcp_connect.hpp>
 
 #include <gtest/gtest.h>

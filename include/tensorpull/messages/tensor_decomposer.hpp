@@ -2,7 +2,7 @@
 // which small tensors are inline and large ones are references that the other end pulls, at once or later.
 #pragma once
 
-#include <tensorpull/messages/recompose.hpp>
+#include <tensorpull/messages/detail/recompose.hpp>
 #include <tensorpull/protocol/owner/publish_options.hpp>
 
 namespace tensorpull {

@@ -3,8 +3,8 @@
 
 #include <tensorpull/consumers/land.hpp>
 #include <tensorpull/messages/download.hpp>
-#include <tensorpull/messages/image_part.hpp>
-#include <tensorpull/messages/inline_image.hpp>
+#include <tensorpull/messages/detail/image_part.hpp>
+#include <tensorpull/messages/detail/inline_image.hpp>
 #include <tensorpull/tensors/concept.hpp>
 #include <tensorpull/tensors/structs/raw.hpp>
 

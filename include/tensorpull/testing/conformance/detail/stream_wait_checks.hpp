@@ -1,7 +1,7 @@
 // Requirements 3 and 4 of a byte stream: waiting.
 #pragma once
 
-#include <tensorpull/testing/stream_probe.hpp>
+#include <tensorpull/testing/conformance/stream_probe.hpp>
 
 namespace tensorpull::testing {
 

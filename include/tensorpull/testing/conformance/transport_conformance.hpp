@@ -2,8 +2,8 @@
 // transfers through it with what networks do wrong.
 #pragma once
 
-#include <tensorpull/testing/stream_requirements.hpp>
-#include <tensorpull/testing/stream_transfers.hpp>
+#include <tensorpull/testing/conformance/detail/stream_requirements.hpp>
+#include <tensorpull/testing/conformance/detail/stream_transfers.hpp>
 
 namespace tensorpull::testing {
 

@@ -7,9 +7,9 @@
 #include <tensorpull/transports/retry.hpp>
 #include <tensorpull/protocol/recipient/transfer.hpp>
 #include <tensorpull/testing/guarded_tensors.hpp>
-#include <tensorpull/testing/observed_consumer.hpp>
-#include <tensorpull/testing/simulated_owner.hpp>
-#include <tensorpull/testing/simulated_stream.hpp>
+#include <tensorpull/testing/simulation/detail/observed_consumer.hpp>
+#include <tensorpull/testing/simulation/detail/simulated_owner.hpp>
+#include <tensorpull/testing/simulation/simulated_stream.hpp>
 #include <tensorpull/transports/stream/drive.hpp>
 
 #include <memory>

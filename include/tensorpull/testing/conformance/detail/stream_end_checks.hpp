@@ -1,7 +1,7 @@
 // Requirement 5 of a byte stream, and what holds for every call: moving, closing, a peer that is gone, no signal, no allocation.
 #pragma once
 
-#include <tensorpull/testing/stream_probe.hpp>
+#include <tensorpull/testing/conformance/stream_probe.hpp>
 
 #include <utility>
 

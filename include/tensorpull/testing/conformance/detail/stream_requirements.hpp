@@ -1,10 +1,10 @@
 // The numbered requirements of a byte stream (transports/concept.hpp), one check for each part of each.
 #pragma once
 
-#include <tensorpull/testing/stream_end_checks.hpp>
-#include <tensorpull/testing/stream_io_checks.hpp>
-#include <tensorpull/testing/stream_probe.hpp>
-#include <tensorpull/testing/stream_wait_checks.hpp>
+#include <tensorpull/testing/conformance/detail/stream_end_checks.hpp>
+#include <tensorpull/testing/conformance/detail/stream_io_checks.hpp>
+#include <tensorpull/testing/conformance/stream_probe.hpp>
+#include <tensorpull/testing/conformance/detail/stream_wait_checks.hpp>
 
 #include <csignal>
 #include <utility>

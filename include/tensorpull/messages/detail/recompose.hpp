@@ -4,7 +4,7 @@
 
 #include <tensorpull/framing/detail/segment_table.hpp>
 #include <tensorpull/image/utf8.hpp>
-#include <tensorpull/messages/decompose.hpp>
+#include <tensorpull/messages/detail/decompose.hpp>
 
 namespace tensorpull::detail {
 

@@ -4,8 +4,8 @@
 #include <tensorpull/protocol/connection/endpoint.hpp>
 #include <tensorpull/testing/guarded_tensors.hpp>
 #include <tensorpull/testing/published_versions.hpp>
-#include <tensorpull/testing/settlement_oracle.hpp>
-#include <tensorpull/testing/simulated_stream.hpp>
+#include <tensorpull/testing/simulation/detail/settlement_oracle.hpp>
+#include <tensorpull/testing/simulation/simulated_stream.hpp>
 #include <tensorpull/transports/host_budget.hpp>
 #include <tensorpull/links/pump.hpp>
 

@@ -1,7 +1,7 @@
 // Requirements 1 and 2 of a byte stream: reading and writing.
 #pragma once
 
-#include <tensorpull/testing/stream_probe.hpp>
+#include <tensorpull/testing/conformance/stream_probe.hpp>
 
 namespace tensorpull::testing {
 

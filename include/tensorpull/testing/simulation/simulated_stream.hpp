@@ -1,7 +1,7 @@
 // A byte stream that exists in virtual time only. Two ends share a link; waiting moves the clock.
 #pragma once
 
-#include <tensorpull/testing/simulated_pipe.hpp>
+#include <tensorpull/testing/simulation/simulated_pipe.hpp>
 
 #include <array>
 #include <memory>

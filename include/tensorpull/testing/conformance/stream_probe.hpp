@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tensorpull/core/result.hpp>
-#include <tensorpull/testing/conformance_report.hpp>
+#include <tensorpull/testing/conformance/conformance_report.hpp>
 #include <tensorpull/testing/seeded_random.hpp>
 #include <tensorpull/links/concept.hpp>
 

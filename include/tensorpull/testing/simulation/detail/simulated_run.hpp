@@ -1,11 +1,11 @@
 // One run of a simulation: its processes and connections, who is woken when, and what the oracles say.
 #pragma once
 
-#include <tensorpull/testing/scenario.hpp>
-#include <tensorpull/testing/simulated_owner.hpp>
-#include <tensorpull/testing/simulated_recipient.hpp>
-#include <tensorpull/testing/simulation_report.hpp>
-#include <tensorpull/testing/step_trace.hpp>
+#include <tensorpull/testing/simulation/scenario.hpp>
+#include <tensorpull/testing/simulation/detail/simulated_owner.hpp>
+#include <tensorpull/testing/simulation/detail/simulated_recipient.hpp>
+#include <tensorpull/testing/simulation/simulation_report.hpp>
+#include <tensorpull/testing/simulation/detail/step_trace.hpp>
 
 #include <array>
 #include <memory>

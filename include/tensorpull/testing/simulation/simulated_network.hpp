@@ -4,7 +4,7 @@
 
 #include <tensorpull/consumers/land.hpp>
 #include <tensorpull/pipeline.hpp>
-#include <tensorpull/testing/simulated_cohort.hpp>
+#include <tensorpull/testing/simulation/detail/simulated_cohort.hpp>
 #include <tensorpull/transports/stream/session.hpp>
 
 namespace tensorpull::testing {

@@ -3,7 +3,7 @@
 
 #include <tensorpull/framing/detail/payload_prefix.hpp>
 #include <tensorpull/framing/capnp/quiet_kj.hpp>
-#include <tensorpull/messages/fields.hpp>
+#include <tensorpull/messages/detail/fields.hpp>
 #include <tensorpull/protocol/owner/publish_options.hpp>
 #include <tensorpull/std/any.hpp>
 

@@ -1,7 +1,7 @@
 // Many runs, one seed each; a failure is printed with its seed and run again with every step.
 #pragma once
 
-#include <tensorpull/testing/simulated_network.hpp>
+#include <tensorpull/testing/simulation/simulated_network.hpp>
 
 #include <cstdlib>
 

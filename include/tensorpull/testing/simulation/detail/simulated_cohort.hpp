@@ -1,7 +1,7 @@
 // What the processes of one run do: connections, transfers that go on, the clock's tick: everything but what goes wrong.
 #pragma once
 
-#include <tensorpull/testing/simulated_run.hpp>
+#include <tensorpull/testing/simulation/detail/simulated_run.hpp>
 
 namespace tensorpull::testing {
 

@@ -3,7 +3,7 @@
 
 #include <tensorpull/testing/frame_faults.hpp>
 #include <tensorpull/testing/seeded_random.hpp>
-#include <tensorpull/testing/simulated_pipe.hpp>
+#include <tensorpull/testing/simulation/simulated_pipe.hpp>
 
 #include <array>
 #include <cstdint>

@@ -9,11 +9,11 @@
 #include <tensorpull/protocol/connection/endpoint.hpp>
 #include <tensorpull/protocol/no_owner.hpp>
 #include <tensorpull/protocol/recipient/transfer.hpp>
-#include <tensorpull/testing/faulty_stream.hpp>
+#include <tensorpull/testing/conformance/faulty_stream.hpp>
 #include <tensorpull/testing/guarded_tensors.hpp>
 #include <tensorpull/testing/published_versions.hpp>
-#include <tensorpull/testing/simulated_owner.hpp>
-#include <tensorpull/testing/stream_probe.hpp>
+#include <tensorpull/testing/simulation/detail/simulated_owner.hpp>
+#include <tensorpull/testing/conformance/stream_probe.hpp>
 #include <tensorpull/links/pump.hpp>
 
 namespace tensorpull::testing {
