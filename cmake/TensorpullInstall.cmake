@@ -9,8 +9,9 @@ foreach(component IN LISTS TENSORPULL_COMPONENTS)
   install(TARGETS ${target} EXPORT tensorpull-${component} FILE_SET HEADERS DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
   install(EXPORT tensorpull-${component} NAMESPACE tensorpull:: DESTINATION "${package_folder}")
 endforeach()
-if("tensorpull" IN_LIST TENSORPULL_COMPONENTS)
-  install(FILES include/tensorpull/framing/protocol.capnp DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/tensorpull/framing")
+# The wire, for people who read it; the schema that the component messages is generated from.
+install(FILES include/tensorpull/framing/protocol.capnp DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/tensorpull/framing")
+if("messages" IN_LIST TENSORPULL_COMPONENTS)
   install(FILES include/tensorpull/messages/decomposed.capnp DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/tensorpull/messages")
 endif()
 
@@ -26,5 +27,5 @@ install(FILES
   cmake/FindTensorpullIsal.cmake
   cmake/FindTensorpullXxhash.cmake
   cmake/TensorpullDependencies.cmake
-  cmake/TensorpullProtocol.cmake
+  cmake/TensorpullSchemas.cmake
   DESTINATION "${package_folder}")

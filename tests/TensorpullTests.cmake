@@ -44,11 +44,13 @@ function(tensorpull_add_tests folder)
   target_compile_definitions(${target} PRIVATE
     "TENSORPULL_SCHEMA=\"${PROJECT_SOURCE_DIR}/include/tensorpull/framing/protocol.capnp\""
     "TENSORPULL_MESSAGE_SCHEMA=\"${PROJECT_SOURCE_DIR}/include/tensorpull/messages/decomposed.capnp\"")
-  target_link_libraries(${target} PRIVATE tensorpull::tensorpull tensorpull_dev GTest::gtest GTest::gtest_main
+  target_link_libraries(${target} PRIVATE tensorpull::tensorpull tensorpull_test_schema tensorpull_dev GTest::gtest GTest::gtest_main
     nlohmann_json::nlohmann_json ${arg_LIBS})
-  if(TARGET tensorpull::asio)
-    target_link_libraries(${target} PRIVATE tensorpull::asio)
-  endif()
+  foreach(component IN ITEMS asio messages testing)
+    if(TARGET tensorpull::${component})
+      target_link_libraries(${target} PRIVATE tensorpull::${component})
+    endif()
+  endforeach()
   gtest_discover_tests(${target} TEST_PREFIX "${folder}." DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
     PROPERTIES LABELS ${folder} TIMEOUT ${arg_TIMEOUT})
 endfunction()

@@ -7,6 +7,7 @@
 #include <tensorpull/detail/policy_slots.hpp>
 #include <tensorpull/protocol/connection/endpoint.hpp>
 #include <tensorpull/protocol/no_owner.hpp>
+#include <tensorpull/protocol/owner/owner.hpp>
 #include <tensorpull/protocol/recipient/transfer.hpp>
 #include <tensorpull/tensors/concept.hpp>
 #include <tensorpull/transports/stream/drive.hpp>

@@ -6,8 +6,7 @@
 #include <tensorpull/chunking/fixed_bytes.hpp>
 #include <tensorpull/chunking/per_tensor.hpp>
 #include <tensorpull/chunking/whole.hpp>
-#include <tensorpull/framing/capnp/capnp_framing.hpp>
-#include <tensorpull/integrity/policies.hpp>
+#include <tensorpull/integrity/xxhash/policies.hpp>
 #include <tensorpull/pipeline.hpp>
 #include <tensorpull/tensors/make_model.hpp>
 #include <tensorpull/tensors/structs/raw.hpp>

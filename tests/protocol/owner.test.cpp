@@ -1,7 +1,7 @@
 // The owner's state machine: every status, and what confirmations may and may not change.
 #include "support/models.hpp"
 
-#include <tensorpull/integrity/policies.hpp>
+#include <tensorpull/integrity/xxhash/policies.hpp>
 #include <tensorpull/protocol/owner/owner.hpp>
 
 namespace {

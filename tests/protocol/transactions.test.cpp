@@ -1,7 +1,7 @@
 // Who is expected, what counts as an end, and what a transaction's outcome is. The clock is a number.
 #include "support/models.hpp"
 
-#include <tensorpull/integrity/policies.hpp>
+#include <tensorpull/integrity/xxhash/policies.hpp>
 #include <tensorpull/protocol/owner/owner.hpp>
 
 namespace {

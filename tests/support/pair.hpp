@@ -11,9 +11,10 @@
 #include <tensorpull/chunking/per_tensor.hpp>
 #include <tensorpull/chunking/whole.hpp>
 #include <tensorpull/consumers/land.hpp>
-#include <tensorpull/integrity/policies.hpp>
+#include <tensorpull/integrity/xxhash/policies.hpp>
 #include <tensorpull/protocol/connection/endpoint.hpp>
 #include <tensorpull/protocol/no_owner.hpp>
+#include <tensorpull/protocol/owner/owner.hpp>
 #include <tensorpull/protocol/recipient/transfer.hpp>
 #include <tensorpull/links/pump.hpp>
 

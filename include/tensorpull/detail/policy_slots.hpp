@@ -6,7 +6,7 @@
 #include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/image/view.hpp>
-#include <tensorpull/integrity/policies.hpp>
+#include <tensorpull/integrity/xxhash/policies.hpp>
 #include <tensorpull/consumers/receipt.hpp>
 
 #include <boost/hana/at.hpp>

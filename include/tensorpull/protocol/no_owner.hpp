@@ -1,7 +1,11 @@
 // The owner role of an end that owns nothing: it answers no request and takes no memory.
 #pragma once
 
-#include <tensorpull/protocol/owner/owner.hpp>
+#include <tensorpull/image/view.hpp>
+#include <tensorpull/protocol/pending_reply.hpp>
+#include <tensorpull/std/mutex.hpp>
+
+#include <span>
 
 namespace tensorpull {
 

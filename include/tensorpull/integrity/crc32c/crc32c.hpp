@@ -2,7 +2,7 @@
 // link tensorpull::crc32c. It finds every burst of up to 32 bits; a random fault passes once in 2^32 chunks, so the image keeps XXH3-64.
 #pragma once
 
-#include <tensorpull/integrity/policies.hpp>
+#include <tensorpull/integrity/xxhash/policies.hpp>
 
 #include <isa-l/crc.h>
 

@@ -11,7 +11,8 @@
 #include <tensorpull/std/mutex.hpp>
 #include <tensorpull/framing/frame.hpp>
 #include <tensorpull/protocol/owner/detail/nonce_source.hpp>
-#include <tensorpull/protocol/connection/pending_reply.hpp>
+#include <tensorpull/protocol/pending_reply.hpp>
+#include <tensorpull/protocol/owner/detail/expand_reply.hpp>
 #include <tensorpull/protocol/owner/detail/publication_table.hpp>
 #include <tensorpull/protocol/owner/detail/serve_table.hpp>
 #include <tensorpull/protocol/owner/detail/subset_digests.hpp>

@@ -6,7 +6,7 @@
 #include <tensorpull/core/checked.hpp>
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/image/view.hpp>
-#include <tensorpull/tensors/make_model.hpp>
+#include <tensorpull/system/pages.hpp>
 
 #include <algorithm>
 #include <cstddef>

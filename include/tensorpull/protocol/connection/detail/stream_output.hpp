@@ -6,7 +6,8 @@
 #include <tensorpull/framing/concept.hpp>
 #include <tensorpull/framing/detail/payload_prefix.hpp>
 #include <tensorpull/core/buffer_pool.hpp>
-#include <tensorpull/protocol/owner/owner.hpp>
+#include <tensorpull/image/gather.hpp>
+#include <tensorpull/protocol/pending_reply.hpp>
 #include <tensorpull/protocol/connection/write_plan.hpp>
 
 #include <cstdint>

@@ -3,7 +3,7 @@
 
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/std/mutex.hpp>
-#include <tensorpull/protocol/connection/pending_reply.hpp>
+#include <tensorpull/protocol/pending_reply.hpp>
 #include <tensorpull/protocol/owner/detail/progress_feed.hpp>
 
 #include <span>

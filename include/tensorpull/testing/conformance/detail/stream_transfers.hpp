@@ -5,9 +5,10 @@
 #include <tensorpull/chunking/bytes_up_to.hpp>
 #include <tensorpull/consumers/land.hpp>
 #include <tensorpull/framing/capnp/capnp_framing.hpp>
-#include <tensorpull/integrity/policies.hpp>
+#include <tensorpull/integrity/xxhash/policies.hpp>
 #include <tensorpull/protocol/connection/endpoint.hpp>
 #include <tensorpull/protocol/no_owner.hpp>
+#include <tensorpull/protocol/owner/owner.hpp>
 #include <tensorpull/protocol/recipient/transfer.hpp>
 #include <tensorpull/testing/conformance/faulty_stream.hpp>
 #include <tensorpull/testing/guarded_tensors.hpp>

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tensorpull/protocol/connection/endpoint.hpp>
+#include <tensorpull/protocol/owner/owner.hpp>
 #include <tensorpull/testing/guarded_tensors.hpp>
 #include <tensorpull/testing/published_versions.hpp>
 #include <tensorpull/testing/simulation/detail/settlement_oracle.hpp>

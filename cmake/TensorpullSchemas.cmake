@@ -1,14 +1,8 @@
-# The C++ headers of what travels: the wire protocol, and message structs taken apart. They fit one version of Cap'n Proto, so they are made
-# by each build, and by each project that uses an installed tensorpull, from the schemas. At configure time: an interface library has no
-# build step.
+# Makes C++ headers from Cap'n Proto's schemas: of message structs taken apart, for the component messages, and of the wire protocol, for the
+# tests. Such a header fits one version of Cap'n Proto, so it is made by each build, and by each project that uses an installed tensorpull.
+# At configure time: an interface library has no build step.
 
-# <include>/tensorpull/<schema>.capnp is compiled to <output>/tensorpull/<schema>.capnp.h, if that is not there already.
-function(tensorpull_generate_protocol include output)
-  foreach(schema IN ITEMS framing/protocol messages/decomposed)
-    tensorpull_generate_schema("${include}" "${output}" ${schema})
-  endforeach()
-endfunction()
-
+# <include>/tensorpull/<name>.capnp is compiled to <output>/tensorpull/<name>.capnp.h, if that is not there already.
 function(tensorpull_generate_schema include output name)
   set(schema "${include}/tensorpull/${name}.capnp")
   set(header "${output}/tensorpull/${name}.capnp.h")

@@ -1,35 +1,13 @@
-// An answer on its way: a few words, from which its frame is written whenever it is sent.
+// Writes out an answer that was kept as a few words.
 #pragma once
 
 #include <tensorpull/core/limits.hpp>
-#include <tensorpull/std/algorithm.hpp>
-#include <tensorpull/framing/frame.hpp>
 #include <tensorpull/protocol/owner/publication.hpp>
+#include <tensorpull/protocol/pending_reply.hpp>
 #include <tensorpull/protocol/subset.hpp>
+#include <tensorpull/std/algorithm.hpp>
 
 namespace tensorpull {
-
-/// An answer that waits to be sent: enough to write its frame again at any time, since a partly sent frame is produced anew.
-struct pending_reply {
-  message_kind kind = message_kind::nothing;
-  tensorpull::status status = status::ok;
-  std::uint32_t id = 0;
-  std::uint32_t slot = 0;
-  std::uint32_t generation = 0;
-  std::uint32_t length = 0;
-  std::uint32_t record = 0;  ///< of the recipient that gets it
-  ref_id ref{};
-  std::uint64_t version = 0;
-  std::uint64_t offset = 0;
-  std::uint64_t nonce = 0;
-  std::uint64_t digest = 0;
-};
-
-inline bool refuse(pending_reply& r, status why) noexcept {
-  r.kind = message_kind::refused;
-  r.status = why;
-  return true;
-}
 
 /// The message behind a control answer about `p`, which is still published as it was when the answer was made; refusals and
 /// confirmations need no publication. `rows` is memory for a schema page.
