@@ -100,7 +100,7 @@ class server {
   }
 
   void connected(connection&) {}
-  void message(connection& c, const tensorpull::message& m) {
+  void message(connection& c, const tensorpull::frame& m) {
     if (m.references.empty()) {
       c.tag = joined_++;
       must(c.send(1, ours_, {}));

@@ -69,7 +69,7 @@ int main(int count, char** arguments) {
   posix_stream raw(bench::connect_to_loopback(h.owner_port));
   struct deaf {
     static constexpr bool ready() noexcept { return true; }
-    static constexpr void on_application(const message&) noexcept {}
+    static constexpr void on_message(const frame&) noexcept {}
   } handler;
   no_owner none;
   buffer_pool<> pool;

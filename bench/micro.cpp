@@ -5,8 +5,7 @@
 #include <tensorpull/framing/detail/payload_prefix.hpp>
 #include <tensorpull/framing/word_framing.hpp>
 #include <tensorpull/image/dynamic.hpp>
-#include <tensorpull/image/gather.hpp>
-#include <tensorpull/image/scatter.hpp>
+#include <tensorpull/image/gather_scatter.hpp>
 #include <tensorpull/integrity/xxhash/xxhash_digest.hpp>
 
 #include <benchmark/benchmark.h>
@@ -52,9 +51,9 @@ static void scatter_range(benchmark::State& state) {
 }
 BENCHMARK(scatter_range)->ArgNames({"bytes", "tensor"})->Args({65536, 262144})->Args({65536, 4096})->Args({65536, 1024});
 
-static message a_pull() {
-  message m;
-  m.kind = message_kind::pull;
+static frame a_pull() {
+  frame m;
+  m.kind = frame_kind::pull;
   m.id = 7;
   m.ref = {1, 2};
   m.version = 3;
@@ -65,7 +64,7 @@ static message a_pull() {
 template <class Framing>
 static void encode_pull(benchmark::State& state) {
   alignas(8) std::array<std::byte, 512> out;
-  message m = a_pull();
+  frame m = a_pull();
   for (auto _ : state) {
     benchmark::DoNotOptimize(m);
     benchmark::DoNotOptimize(Framing::encode(m, out));
@@ -79,7 +78,7 @@ static void decode_pull(benchmark::State& state) {
   alignas(8) std::array<std::byte, 512> frame;
   const std::size_t n = *Framing::encode(a_pull(), frame);
   for (auto _ : state) {
-    message m;
+    frame m;
     typename Framing::decode_storage lists;
     benchmark::DoNotOptimize(Framing::decode(std::span<const std::byte>(frame).first(n), m, lists));
     benchmark::DoNotOptimize(m.length);
@@ -90,8 +89,8 @@ BENCHMARK(decode_pull<capnp_framing>);
 
 static void write_chunk_prefix(benchmark::State& state) {
   std::array<std::byte, detail::payload_prefix::bytes> out;
-  message m = a_pull();
-  m.kind = message_kind::chunk;
+  frame m = a_pull();
+  m.kind = frame_kind::chunk;
   for (auto _ : state) {
     benchmark::DoNotOptimize(m);
     detail::payload_prefix::write(m, out);
@@ -102,8 +101,8 @@ BENCHMARK(write_chunk_prefix);
 
 static void read_chunk_prefix(benchmark::State& state) {
   std::array<std::byte, detail::payload_prefix::bytes> bytes;
-  message m = a_pull();
-  m.kind = message_kind::chunk;
+  frame m = a_pull();
+  m.kind = frame_kind::chunk;
   detail::payload_prefix::write(m, bytes);
   for (auto _ : state) {
     benchmark::DoNotOptimize(bytes);

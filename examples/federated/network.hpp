@@ -19,7 +19,7 @@ BOOST_HANA_ADAPT_STRUCT(federated::perceptron, hidden_weight, hidden_bias, outpu
 namespace federated {
 
 using tensorpull::error;
-using tensorpull::message;
+using tensorpull::frame;
 using tensorpull::receipt;
 using tensorpull::reference;
 using tensorpull::result;
@@ -59,7 +59,7 @@ struct update_message {
 
 /// A message's body, if it has the size of a T.
 template <class T>
-std::optional<T> body_of(const message& m) {
+std::optional<T> body_of(const frame& m) {
   if (m.body.size() != sizeof(T)) return std::nullopt;
   T value;
   std::memcpy(&value, m.body.data(), sizeof value);

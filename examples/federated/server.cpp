@@ -64,7 +64,7 @@ class server {
   }
 
   void connected(connection&) {}
-  void message(connection& c, const tensorpull::message& m) {
+  void message(connection& c, const tensorpull::frame& m) {
     switch (m.application) {
       case join: {
         const auto said = body_of<join_message>(m);

@@ -3,7 +3,7 @@
 
 #include "text.hpp"
 
-#include <tensorpull/core/code_name.hpp>
+#include <tensorpull/core/error.hpp>
 
 #include <nlohmann/json.hpp>
 

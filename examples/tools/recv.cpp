@@ -158,7 +158,7 @@ std::string transfer_error(const choices& c, const error& e) {
     case errc::digest_mismatch: return "what came from " + at + " is not what was published (its digest differs); nothing of it was kept";
     case errc::bad_frame:
     case errc::too_large:
-    case errc::unexpected_message: return at + " does not speak tensorpull's protocol: " + std::string(to_string(e.code));
+    case errc::unexpected_frame: return at + " does not speak tensorpull's protocol: " + std::string(to_string(e.code));
     default: return "the transfer from " + at + " failed: " + reason_text(e);
   }
 }

@@ -95,7 +95,7 @@ struct pipeline {
  private:
   struct deaf {
     static constexpr bool ready() noexcept { return true; }
-    static constexpr void on_application(const message&) noexcept {}
+    static constexpr void on_message(const frame&) noexcept {}
   };
   using owner_type = owner<typename parts::owner_hash, limits, no_lock, typename parts::owner_chunk_hash>;
 

@@ -2,10 +2,7 @@
 // Opt-in, one header each: transports/tcp_owner.hpp and transports/tcp_host.hpp (Boost.Asio), consumers/safetensors_file.hpp (files).
 #pragma once
 
-#include <tensorpull/chunking/bytes_up_to.hpp>
-#include <tensorpull/chunking/fixed_bytes.hpp>
-#include <tensorpull/chunking/per_tensor.hpp>
-#include <tensorpull/chunking/whole.hpp>
+#include <tensorpull/chunking/policies.hpp>
 #include <tensorpull/integrity/xxhash/policies.hpp>
 #include <tensorpull/pipeline.hpp>
 #include <tensorpull/tensors/make_model.hpp>

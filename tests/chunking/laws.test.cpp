@@ -1,10 +1,7 @@
 // The laws of every chunking strategy, over images of every kind.
 #include "support/models.hpp"
 
-#include <tensorpull/chunking/bytes_up_to.hpp>
-#include <tensorpull/chunking/fixed_bytes.hpp>
-#include <tensorpull/chunking/per_tensor.hpp>
-#include <tensorpull/chunking/whole.hpp>
+#include <tensorpull/chunking/policies.hpp>
 
 namespace {
 

@@ -3,7 +3,7 @@
 #include "allocation_counter.hpp"
 
 #include <tensorpull/consumers/any_schema/new_model.hpp>
-#include <tensorpull/image/gather.hpp>
+#include <tensorpull/image/gather_scatter.hpp>
 #include <tensorpull/pipeline.hpp>
 #include <tensorpull/tensors/tensor_list.hpp>
 #include <tensorpull/transports/loopback/loopback.hpp>

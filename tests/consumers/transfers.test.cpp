@@ -106,13 +106,13 @@ TEST(ConsumersOverTheProtocol, AHundredUpdatesShareFourBuffers) {
 /// Flips a bit of the payload of the k-th chunk.
 tampering flip(std::size_t k) {
   return [k, seen = std::size_t{0}](std::vector<std::byte>& f) mutable {
-    if (kind_of(f) == tp::message_kind::chunk && seen++ == k) f[tp::detail::payload_prefix::bytes + 5] ^= std::byte{0x40};
+    if (kind_of(f) == tp::frame_kind::chunk && seen++ == k) f[tp::detail::payload_prefix::bytes + 5] ^= std::byte{0x40};
   };
 }
 /// Flips a bit of the payload of every chunk that begins at `offset`, however often it is asked for.
 tampering flip_at(std::uint64_t offset) {
   return [offset](std::vector<std::byte>& f) {
-    if (kind_of(f) == tp::message_kind::chunk && tp::detail::payload_prefix::read(std::span<const std::byte, 80>(f.data(), 80))->offset == offset) f[tp::detail::payload_prefix::bytes + 5] ^= std::byte{0x40};
+    if (kind_of(f) == tp::frame_kind::chunk && tp::detail::payload_prefix::read(std::span<const std::byte, 80>(f.data(), 80))->offset == offset) f[tp::detail::payload_prefix::bytes + 5] ^= std::byte{0x40};
   };
 }
 

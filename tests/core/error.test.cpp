@@ -1,4 +1,3 @@
-#include <tensorpull/core/code_name.hpp>
 #include <tensorpull/core/error.hpp>
 
 #include <gtest/gtest.h>

@@ -6,7 +6,7 @@ namespace {
 
 using namespace test;
 
-void expect_equal(const tp::message& a, const tp::message& b) {
+void expect_equal(const tp::frame& a, const tp::frame& b) {
   EXPECT_EQ(a.kind, b.kind);
   EXPECT_EQ(a.id, b.id);
   EXPECT_EQ(a.ref, b.ref);
@@ -27,7 +27,7 @@ void expect_equal(const tp::message& a, const tp::message& b) {
 }
 
 TEST(CapnpFraming, Every_message_survives_its_frame) {
-  for (const tp::message& m : every_message()) {
+  for (const tp::frame& m : every_message()) {
     const decoded d(encode(m));
     ASSERT_TRUE(d.outcome) << "kind " << static_cast<int>(m.kind);
     expect_equal(m, d.m);
@@ -35,7 +35,7 @@ TEST(CapnpFraming, Every_message_survives_its_frame) {
 }
 
 TEST(CapnpFraming, Encoding_is_deterministic_and_says_a_multiple_of_a_word) {
-  for (const tp::message& m : every_message()) {
+  for (const tp::frame& m : every_message()) {
     const frame a = encode(m), b = encode(m, 4096);
     ASSERT_EQ(a.size() % 8, 0u);
     ASSERT_EQ(a.size(), b.size());
@@ -45,7 +45,7 @@ TEST(CapnpFraming, Encoding_is_deterministic_and_says_a_multiple_of_a_word) {
 }
 
 TEST(CapnpFraming, Encoding_into_too_little_memory_does_not_fit_and_writes_nothing_behind) {
-  for (const tp::message& m : every_message()) {
+  for (const tp::frame& m : every_message()) {
     const frame whole = encode(m);
     for (std::size_t room = 0; room < whole.size() + 8; ++room) {
       std::vector<std::uint64_t> memory(room / 8 + 2, 0x5a5a5a5a5a5a5a5a);
@@ -62,7 +62,7 @@ TEST(CapnpFraming, The_capnp_tool_reads_every_kind) {
                                   "status = alreadyFinal, delayMs = 250", "first = 5", "window = 7, verifiable = true",
                                   "shape = [7, 0, 18446744073709551615]", "names = [\"layers.0.weight\"", "ranges = [(begin = 8, end = 16)", "kind = 77"};
   std::size_t i = 0;
-  for (const tp::message& m : every_message()) {
+  for (const tp::frame& m : every_message()) {
     const std::string text = capnp_decode(encode(m));
     EXPECT_NE(text.find(expected[i]), std::string::npos) << expected[i] << " not in " << text;
     EXPECT_EQ(text.find("(id = 4275878552"), 0u) << text;
@@ -71,7 +71,7 @@ TEST(CapnpFraming, The_capnp_tool_reads_every_kind) {
 }
 
 TEST(CapnpFraming, The_capnp_tool_reads_a_chunk) {
-  tp::message m;
+  tp::frame m;
   m.id = 9;
   m.ref = {1, 2};
   m.version = 3, m.offset = 4, m.nonce = 5, m.digest = 6;
@@ -85,8 +85,8 @@ TEST(CapnpFraming, The_capnp_tool_reads_a_chunk) {
 TEST(CapnpFraming, Full_size_messages_survive) {
   std::vector<std::byte> body(64 * 1024, std::byte{7});
   std::vector<tp::reference> references(8, {{1, 2}, 3, 4});
-  tp::message m;
-  m.kind = tp::message_kind::application;
+  tp::frame m;
+  m.kind = tp::frame_kind::application;
   m.body = body;
   m.references = references;
   const decoded d(encode(m));
@@ -98,12 +98,12 @@ TEST(CapnpFraming, Nothing_is_allocated_for_valid_frames) {
   tp::capnp_framing::decode_storage lists;
   std::vector<std::uint64_t> out(512);
   const auto room = std::as_writable_bytes(std::span(out));
-  tp::message back;
+  tp::frame back;
   const auto messages = every_message();
   (void)decoded(encode(messages[0]));  // whatever the library makes once
   const allocation_watch watch;
   bool ok = true;
-  for (const tp::message& m : messages) {
+  for (const tp::frame& m : messages) {
     const auto n = tp::capnp_framing::encode(m, room);
     ok = ok && n && tp::capnp_framing::decode(room.first(*n), back, lists);
   }
@@ -116,13 +116,13 @@ TEST(CapnpFraming, F17_every_unknown_kind_is_an_unexpected_message) {
   const auto original = f.word(2);
   for (std::uint64_t tag = 15; tag < 65536; tag += tag < 300 ? 1 : 997) {
     tp::detail::store_le64(f.bytes().data() + 16, (original & 0xffff0000ffffffff) | tag << 32);
-    EXPECT_EQ(decode_error(f), tp::errc::unexpected_message) << tag;
+    EXPECT_EQ(decode_error(f), tp::errc::unexpected_frame) << tag;
   }
 }
 
 TEST(CapnpFraming, F17_an_unknown_status_is_unsupported_never_success) {
-  for (const auto kind : {tp::message_kind::refused, tp::message_kind::confirmed}) {
-    tp::message m;
+  for (const auto kind : {tp::frame_kind::refused, tp::frame_kind::confirmed}) {
+    tp::frame m;
     m.kind = kind;
     for (unsigned s = 12; s < 65536; s += 501) {
       m.status = static_cast<tp::status>(s);
@@ -146,7 +146,7 @@ TEST(CapnpFraming, F17_a_newer_schema_with_more_fields_is_read_as_far_as_we_know
 TEST(CapnpFraming, An_older_schema_with_fewer_fields_is_read_with_defaults) {
   const decoded d{frame(words{segment_table(4), struct_pointer(0, 3, 0), std::uint64_t{2} << 32 | 5, 11, 12})};
   ASSERT_TRUE(d.outcome);
-  EXPECT_EQ(d.m.kind, tp::message_kind::pull);
+  EXPECT_EQ(d.m.kind, tp::frame_kind::pull);
   EXPECT_EQ(d.m.ref, (tp::ref_id{11, 12}));
   EXPECT_EQ(d.m.length, 0u);
 }

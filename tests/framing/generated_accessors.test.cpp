@@ -10,9 +10,9 @@ namespace {
 using namespace test;
 
 /// Messages of every kind whose numbers are random, among them the greatest; lists of every length from none to many.
-std::vector<tp::message> random_messages(generator& random, std::vector<std::vector<std::string_view>>& names, std::vector<std::vector<tp::schema_row>>& rows) {
+std::vector<tp::frame> random_messages(generator& random, std::vector<std::vector<std::string_view>>& names, std::vector<std::vector<tp::schema_row>>& rows) {
   auto all = every_message();
-  for (tp::message& m : all) {
+  for (tp::frame& m : all) {
     const auto number = [&] { return random.below(4) == 0 ? ~std::uint64_t{0} : random(); };
     m.id = static_cast<std::uint32_t>(number());
     m.ref = {number(), number()};
@@ -41,7 +41,7 @@ TEST(GeneratedAccessors, Every_kind_has_the_bytes_that_the_generated_builders_wr
   for (int round = 0; round < 300; ++round) {
     std::vector<std::vector<std::string_view>> names;
     std::vector<std::vector<tp::schema_row>> rows;
-    for (const tp::message& m : random_messages(random, names, rows)) {
+    for (const tp::frame& m : random_messages(random, names, rows)) {
       const frame ours = encode(m);
       const auto theirs = generated::encode(m);
       ASSERT_EQ(ours.size(), 8 * theirs.size()) << "kind " << static_cast<int>(m.kind);
@@ -53,7 +53,7 @@ TEST(GeneratedAccessors, Every_kind_has_the_bytes_that_the_generated_builders_wr
 /// Both framings and the generated readers agree on a frame, whatever it is. What they read is compared as the generated builders write it.
 void expect_agreement(const frame& f) {
   const decoded ours(f);
-  tp::message theirs, ours_of_words;
+  tp::frame theirs, ours_of_words;
   const auto lists = std::make_unique<tp::capnp_framing::decode_storage>(), more = std::make_unique<tp::capnp_framing::decode_storage>();
   const auto outcome = generated::decode(f.bytes(), theirs, *lists);
   const auto of_words = tp::word_framing::decode(f.bytes(), ours_of_words, *more);
@@ -72,7 +72,7 @@ void expect_agreement(const frame& f) {
 
 TEST(GeneratedAccessors, Readers_agree_on_every_kind_with_any_word_changed) {
   generator random(32);
-  for (const tp::message& m : every_message()) {
+  for (const tp::frame& m : every_message()) {
     frame f = encode(m);
     expect_agreement(f);
     for (int round = 0; round < 3000; ++round) {

@@ -4,7 +4,7 @@
 namespace {
 
 using namespace test;
-using kind = tp::message_kind;
+using kind = tp::frame_kind;
 using tp::errc;
 
 // A page, a locate and an application are the kinds with pointers below the root. Their struct is at word 10 of the frame.
@@ -127,7 +127,7 @@ TEST(Framing, Lists_above_the_limits_are_too_large) {
   std::vector<tp::reference> references(9);
   std::vector<tp::schema_row> rows(129);
   std::vector<std::byte> body(65 * 1024);
-  tp::message m;
+  tp::frame m;
   m.kind = kind::locate, m.names = names;
   EXPECT_EQ(decode_error(encode(m)), errc::too_large);
   m.kind = kind::located, m.ranges = ranges;

@@ -12,16 +12,16 @@ namespace {
 using namespace test;
 using prefix = tp::detail::payload_prefix;
 
-tp::message some_chunk() {
-  tp::message m;
-  m.kind = tp::message_kind::chunk;
+tp::frame some_chunk() {
+  tp::frame m;
+  m.kind = tp::frame_kind::chunk;
   m.id = 0x89abcdef;
   m.ref = {0x1122334455667788, 0x99aabbccddeeff00};
   m.version = 1, m.offset = 1ull << 50, m.nonce = ~0ull, m.digest = 0x5555;
   return m;
 }
 
-kj::Array<capnp::word> frame_of_the_library(const tp::message& m, std::span<const std::byte> payload) {
+kj::Array<capnp::word> frame_of_the_library(const tp::frame& m, std::span<const std::byte> payload) {
   capnp::MallocMessageBuilder builder(static_cast<unsigned>(payload.size() / 8 + 64));
   auto f = builder.initRoot<tp::wire::Frame>();
   f.setId(m.id);
@@ -52,7 +52,7 @@ TEST(PayloadPrefix, Equals_what_the_library_writes) {
 
 TEST(PayloadPrefix, Survives_at_every_length_up_to_the_limit) {
   for (const std::uint32_t n : {0u, 1u, 7u, 8u, 9u, 4096u, 2'097'152u, 536'870'903u, 536'870'904u}) {
-    tp::message m = some_chunk();
+    tp::frame m = some_chunk();
     m.length = n;
     std::array<std::byte, prefix::bytes> bytes;
     prefix::write(m, bytes);
@@ -72,7 +72,7 @@ tp::errc read_error(std::array<std::byte, prefix::bytes> bytes, std::size_t word
 }
 
 TEST(PayloadPrefix, L2_length_fields_that_differ_are_a_bad_frame) {
-  tp::message m = some_chunk();
+  tp::frame m = some_chunk();
   m.length = 100;
   std::array<std::byte, prefix::bytes> good;
   prefix::write(m, good);
@@ -85,7 +85,7 @@ TEST(PayloadPrefix, L2_length_fields_that_differ_are_a_bad_frame) {
 }
 
 TEST(PayloadPrefix, A_payload_pointer_of_any_other_layout_is_unsupported) {
-  tp::message m = some_chunk();
+  tp::frame m = some_chunk();
   m.length = 100;
   std::array<std::byte, prefix::bytes> good;
   prefix::write(m, good);
@@ -95,7 +95,7 @@ TEST(PayloadPrefix, A_payload_pointer_of_any_other_layout_is_unsupported) {
 }
 
 TEST(PayloadPrefix, A_chunk_in_any_other_layout_is_not_announced_and_not_decoded) {
-  tp::message m = some_chunk();
+  tp::frame m = some_chunk();
   std::vector<std::byte> payload(24, std::byte{3});
   const frame good = chunk_frame(m, payload);
   words shifted{segment_table(13), struct_pointer(1, 7, 1), 0};  // a gap behind the root pointer

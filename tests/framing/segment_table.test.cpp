@@ -58,8 +58,8 @@ TEST(Framing, F5_a_message_of_no_words_is_a_bad_frame) {
 }
 
 TEST(Framing, F6_a_request_cut_anywhere_waits_for_more_and_is_never_read) {
-  tp::message m;
-  m.kind = tp::message_kind::pull;
+  tp::frame m;
+  m.kind = tp::frame_kind::pull;
   const frame whole = encode(m);
   for (std::size_t k = 0; k < whole.size(); ++k) {
     const auto n = tp::detail::measure_frame(whole.bytes().first(k), cap, segments);

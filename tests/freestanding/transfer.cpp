@@ -1,6 +1,6 @@
 // A model goes from an owner to a recipient through two ring buffers, with the component core alone: no heap, no exceptions, no RTTI,
 // no library besides the standard's headers. What a microcontroller does, less the wire. Status 0: every byte landed and was confirmed.
-#include <tensorpull/chunking/fixed_bytes.hpp>
+#include <tensorpull/chunking/policies.hpp>
 #include <tensorpull/consumers/land.hpp>
 #include <tensorpull/core/xxh3.hpp>
 #include <tensorpull/image/arrange.hpp>
@@ -31,7 +31,7 @@ struct plain_framing {
   static constexpr std::size_t frame_bytes = 8 + sizeof(fields);
   static_assert(std::is_trivially_copyable_v<fields> && sizeof(fields) % 8 == 0);
 
-  static result<std::size_t> encode(const message& m, std::span<std::byte> out) noexcept {
+  static result<std::size_t> encode(const frame& m, std::span<std::byte> out) noexcept {
     if (out.size() < frame_bytes) return failure(errc::does_not_fit);
     const fields f{m.ref.high, m.ref.low, m.version, m.nonce, m.fingerprint, m.digest, m.offset, m.image_bytes, m.data_start, m.tensors,
                    m.id, m.length, m.delay_ms, m.application,
@@ -41,12 +41,12 @@ struct plain_framing {
     std::memcpy(out.data() + 8, &f, sizeof f);
     return frame_bytes;
   }
-  static result<void> decode(std::span<const std::byte> frame, message& m, decode_storage&) noexcept {
+  static result<void> decode(std::span<const std::byte> frame, frame& m, decode_storage&) noexcept {
     if (frame.size() != frame_bytes) return failure(errc::bad_frame, frame.size());
     fields f;
     std::memcpy(&f, frame.data() + 8, sizeof f);
     m = {};
-    m.kind = static_cast<message_kind>(f.kind), m.status = static_cast<status>(f.status), m.id = f.id, m.ref = {f.ref_high, f.ref_low};
+    m.kind = static_cast<frame_kind>(f.kind), m.status = static_cast<status>(f.status), m.id = f.id, m.ref = {f.ref_high, f.ref_low};
     m.version = f.version, m.nonce = f.nonce, m.fingerprint = f.fingerprint, m.digest = f.digest, m.offset = f.offset;
     m.image_bytes = f.image_bytes, m.data_start = f.data_start, m.tensors = f.tensors, m.length = f.length, m.delay_ms = f.delay_ms;
     m.application = f.application, m.window = f.window, m.flag = f.flag != 0;
@@ -119,7 +119,7 @@ struct small_image {
 
 struct no_messages {
   static constexpr bool ready() noexcept { return true; }
-  static constexpr void on_application(const message&) noexcept {}
+  static constexpr void on_message(const frame&) noexcept {}
 };
 
 /// What the ends keep on their stacks and in their scratch memory follows from these.

@@ -2,7 +2,7 @@
 #include "target.hpp"
 
 #include <tensorpull/system/posix_file.hpp>
-#include <tensorpull/image/gather.hpp>
+#include <tensorpull/image/gather_scatter.hpp>
 #include <tensorpull/tensors/safetensors/safetensors.hpp>
 
 #include <nlohmann/json.hpp>

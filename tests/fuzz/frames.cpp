@@ -22,7 +22,7 @@ void measure(std::span<const std::byte> bytes) {
     }
 }
 
-bool same(const tp::message& a, const tp::message& b) {
+bool same(const tp::frame& a, const tp::frame& b) {
   const auto rows = [](const tp::schema_row& x, const tp::schema_row& y) {
     return x.name == y.name && x.dtype == y.dtype && std::equal(x.shape.begin(), x.shape.end(), y.shape.begin(), y.shape.end());
   };
@@ -41,7 +41,7 @@ unsigned prefix(std::span<const std::byte> bytes) {
   const bool announced = prefix::announces_payload(bytes);
   const auto m = prefix::read(bytes.first<prefix::bytes>());
   if (!m || !announced) return 0;
-  require(m->length <= tp::max_payload_bytes && m->kind == tp::message_kind::chunk, "a payload has a length that a list can have");
+  require(m->length <= tp::max_payload_bytes && m->kind == tp::frame_kind::chunk, "a payload has a length that a list can have");
   std::array<std::byte, prefix::bytes> again;
   prefix::write(*m, again);
   const auto measured = tp::detail::measure_frame(again, ~std::size_t{0}, 1);

@@ -14,7 +14,7 @@ namespace {
 using namespace test;
 using namespace test::fuzz;
 using bytes = std::vector<std::byte>;
-using kind = tp::message_kind;
+using kind = tp::frame_kind;
 
 std::filesystem::path folder;
 
@@ -80,7 +80,7 @@ std::vector<std::pair<std::string, frame>> hostile_frames() {
 }
 
 void make_frames() {
-  for (const tp::message& m : every_message()) write("frames", "valid-" + std::to_string(static_cast<int>(m.kind)), encode(m).bytes());
+  for (const tp::frame& m : every_message()) write("frames", "valid-" + std::to_string(static_cast<int>(m.kind)), encode(m).bytes());
   for (const std::size_t n : {0u, 1u, 13u, 64u}) write("frames", "valid-chunk-" + std::to_string(n), chunk_frame(every_message()[2], bytes(n, std::byte{7})).bytes());
   write("frames", "valid-two-segments",
         frame(words{std::uint64_t{9} << 32 | 1, 9, struct_pointer(0, 7, 1), std::uint64_t{12} << 32 | 5, 0, 0, 0, 0, 0, 0, far_pointer(1, 0, false), struct_pointer(0, 3, 1), 1, 2, 3,
@@ -137,10 +137,10 @@ void make_streams() {
     write("requests", "valid-" + std::to_string(scenario), joined({head(0), r.to_owner}));
     write("requests", "withdrawn-" + std::to_string(scenario), joined({head(3, {9, 64, 1, 30}, {5, 100, 41}), r.to_owner}));
   }
-  tp::message m;
+  tp::frame m;
   m.ref = second_ref;
   bytes pulls = head(3, {40, 96, 8, 1}, {31, 90, 7});
-  const auto add = [&](bytes& to, const tp::message& what) {
+  const auto add = [&](bytes& to, const tp::frame& what) {
     const frame f = encode(what);
     to.insert(to.end(), f.bytes().begin(), f.bytes().end());
   };
@@ -159,7 +159,7 @@ void make_streams() {
     }
   write("requests", "r02-offsets-and-lengths", odd);
   bytes all = head(0), refused = head(4);
-  for (tp::message any : every_message()) {
+  for (tp::frame any : every_message()) {
     if (!tp::is_request(any.kind) && any.kind != kind::application) continue;
     any.ref = any.kind == kind::application ? any.ref : first_ref, any.version = 0;
     add(all, any), add(refused, any);

@@ -70,12 +70,12 @@ class mutation {
   /// Another kind of message with the reference, version and nonce of one that is there.
   void insert() {
     const auto all = every_message();
-    tp::message m = all[random_.below(all.size())];
+    tp::frame m = all[random_.below(all.size())];
     const std::size_t frames = parts_.size() - 1;
     if (frames > 0) {
       const bytes& like = parts_[random_.below(frames)];
       const decoded d{frame(like)};
-      const auto m2 = d.outcome ? d.m : tp::message{};
+      const auto m2 = d.outcome ? d.m : tp::frame{};
       m.id = m2.id + static_cast<std::uint32_t>(random_.below(3));
       m.ref = m2.ref, m.version = m2.version, m.nonce = m2.nonce, m.digest = m2.digest;
       m.offset = random_.below(4) == 0 ? interesting(like) : random_.below(600);

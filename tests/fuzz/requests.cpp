@@ -47,7 +47,7 @@ class watched_owner {
       } else if (whole) {
         const decoded d{frame(rest.first(**size))};
         require(d.outcome.has_value(), "an owner sends frames that can be decoded");
-        require(!tp::is_request(d.m.kind) && d.m.kind != tp::message_kind::nothing, "an owner answers and does not ask");
+        require(!tp::is_request(d.m.kind) && d.m.kind != tp::frame_kind::nothing, "an owner answers and does not ask");
       }
       if (!whole) break;
       at += **size;

@@ -2,7 +2,7 @@
 #include "target.hpp"
 
 #include <tensorpull/core/dtype.hpp>
-#include <tensorpull/core/ref_id.hpp>
+#include <tensorpull/core/ids.hpp>
 #include <tensorpull/system/address.hpp>
 
 #include <algorithm>

@@ -3,7 +3,7 @@
 // Input, repeated, all numbers u64 little-endian: count of metadata pairs, each {key, value}; count of tensors, each {name, dtype, rank,
 // extents, data}; strings and data are {length, bytes}. Output for each: {length, bytes} of the image, gathered in odd steps.
 #include <tensorpull/image/dynamic.hpp>
-#include <tensorpull/image/gather.hpp>
+#include <tensorpull/image/gather_scatter.hpp>
 
 #include <cstdio>
 #include <string>

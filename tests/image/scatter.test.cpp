@@ -1,7 +1,7 @@
 #include "random_image.hpp"
 
 #include <tensorpull/image/dynamic.hpp>
-#include <tensorpull/image/scatter.hpp>
+#include <tensorpull/image/gather_scatter.hpp>
 
 #include <gtest/gtest.h>
 

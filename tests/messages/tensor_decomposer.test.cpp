@@ -173,7 +173,7 @@ struct aggregator {
   using connection = host_type::connection;
 
   void connected(connection& c) { (void)c.send(1, task_to_send->references(), task_to_send->body()); }
-  void message(connection& c, const tp::message& m) {
+  void message(connection& c, const tp::frame& m) {
     const auto read = messages::recompose(m.references, m.body, result);
     ASSERT_TRUE(read) << to_string(read.error().code) << " " << read.error().name.view();
     auto where = result.model.land_in(update);

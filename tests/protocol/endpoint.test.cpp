@@ -5,7 +5,7 @@
 namespace {
 
 using namespace test;
-using kind = tp::message_kind;
+using kind = tp::frame_kind;
 using tp::errc;
 
 /// Feeds bytes to an end, `every` at a time; the error that closes it, or nothing.
@@ -28,8 +28,8 @@ std::optional<errc> fed(std::span<const std::byte> bytes, std::size_t every = ~s
   EXPECT_EQ(p.pool.available(), 4u) << "a buffer was kept";
   return one;
 }
-tp::message ask(kind k, std::uint32_t id, std::uint64_t offset = 0, std::uint32_t length = 0) {
-  tp::message m;
+tp::frame ask(kind k, std::uint32_t id, std::uint64_t offset = 0, std::uint32_t length = 0) {
+  tp::frame m;
   m.kind = k;
   m.id = id;
   m.ref = {1, 2};
@@ -37,7 +37,7 @@ tp::message ask(kind k, std::uint32_t id, std::uint64_t offset = 0, std::uint32_
   m.length = length;
   return m;
 }
-std::vector<std::byte> joined(const std::vector<tp::message>& all) {
+std::vector<std::byte> joined(const std::vector<tp::frame>& all) {
   std::vector<std::byte> bytes;
   for (const auto& m : all) {
     const frame f = encode(m);
@@ -56,7 +56,7 @@ TEST(Endpoint, F1_to_F5_and_F16_close_the_connection_whatever_the_cut) {
       {word(~0ull), errc::bad_frame},
       {word(0x5420544547ull), errc::too_large},
       {word(std::uint64_t{1} << 32, 3), errc::bad_frame},
-      {word(std::uint64_t{1} << 32, 0), errc::unexpected_message},  // a message that says nothing
+      {word(std::uint64_t{1} << 32, 0), errc::unexpected_frame},  // a message that says nothing
   };
   for (const auto& [w, code] : cases)
     for (const std::size_t every : {1u, 5u, 8u, 1000u}) EXPECT_EQ(fed(std::as_bytes(std::span(w)), every), code) << std::hex << w[0];
@@ -69,14 +69,14 @@ TEST(Endpoint, F2_a_claim_of_8_MiWords_is_refused_though_nothing_follows) {
 }
 
 TEST(Endpoint, R14_answers_to_an_end_that_asked_for_nothing_close_it) {
-  for (const kind k : {kind::end, kind::confirmed, kind::refused, kind::description, kind::schema_page, kind::located}) EXPECT_EQ(fed(joined({ask(k, 1)}), 9), errc::unexpected_message);
+  for (const kind k : {kind::end, kind::confirmed, kind::refused, kind::description, kind::schema_page, kind::located}) EXPECT_EQ(fed(joined({ask(k, 1)}), 9), errc::unexpected_frame);
   const frame chunk = chunk_frame(ask(kind::chunk, 1), some_body);
-  EXPECT_EQ(fed(chunk.bytes(), 3), errc::unexpected_message);
+  EXPECT_EQ(fed(chunk.bytes(), 3), errc::unexpected_frame);
 }
 
 TEST(Endpoint, A_control_frame_above_4_KiB_is_too_large_though_an_application_message_may_be) {
   std::vector<std::string_view> names(250, "a name of twenty....");
-  tp::message m = ask(kind::locate, 1);
+  tp::frame m = ask(kind::locate, 1);
   m.names = names;
   EXPECT_EQ(fed(encode(m).bytes(), 700), errc::too_large);
   std::vector<std::byte> body(64 * 1024 + 1);
@@ -94,7 +94,7 @@ TEST(Endpoint, F7_a_hundred_pipelined_requests_are_answered_in_order) {
   for (const std::size_t every : {std::size_t{1}, std::size_t{64}, std::size_t{5000}, ~std::size_t{0}}) {
     party p(1);
     p.publish(source);
-    std::vector<tp::message> asked;
+    std::vector<tp::frame> asked;
     for (std::uint32_t i = 0; i < 100; ++i) {
       const std::uint64_t pick = random.below(6);
       asked.push_back(pick == 0   ? ask(kind::describe, i)
@@ -168,9 +168,9 @@ TEST(Endpoint, Application_messages_of_every_size_in_both_directions) {
     tp::no_transfer idle;
     for (const std::size_t n : {0u, 1u, 7u, 8u, 400u, 500u, 512u, 4000u, 5000u, 65535u, 65536u}) {
       const auto there = random.bytes(n), back = random.bytes(n);
-      ASSERT_TRUE(p.left.end.send_application(3, some_references, there));
-      ASSERT_TRUE(p.right.end.send_application(4, {}, back));
-      EXPECT_EQ(p.left.end.send_application(3, {}, {}).error(), errc::busy);
+      ASSERT_TRUE(p.left.end.send_message(3, some_references, there));
+      ASSERT_TRUE(p.right.end.send_message(4, {}, back));
+      EXPECT_EQ(p.left.end.send_message(3, {}, {}).error(), errc::busy);
       ASSERT_TRUE(p.run(idle, idle, [&] { return p.left.box.got.size() == 1 && p.right.box.got.size() == 1; })) << n;
       EXPECT_TRUE(p.right.box.got[0].body == there && p.right.box.got[0].kind == 3 && p.right.box.got[0].references.size() == 2);
       EXPECT_TRUE(p.left.box.got[0].body == back && p.left.box.got[0].kind == 4);
@@ -178,8 +178,8 @@ TEST(Endpoint, Application_messages_of_every_size_in_both_directions) {
       EXPECT_EQ(p.left.pool.available() + p.right.pool.available(), 8u) << "a buffer was kept";
     }
     const std::vector<std::byte> much(64 * 1024 + 1);
-    EXPECT_EQ(p.left.end.send_application(1, {}, much).error(), errc::does_not_fit);
-    EXPECT_EQ(p.left.end.send_application(1, std::vector<tp::reference>(9), {}).error(), errc::does_not_fit);
+    EXPECT_EQ(p.left.end.send_message(1, {}, much).error(), errc::does_not_fit);
+    EXPECT_EQ(p.left.end.send_message(1, std::vector<tp::reference>(9), {}).error(), errc::does_not_fit);
   }
 }
 
@@ -192,8 +192,8 @@ void pull_both_ways(pair& p, const model& a, const model& b, model& a_copy, mode
   const std::vector<std::byte> text(body, std::byte{5});
   int left_sent = 0, right_sent = 0;
   ASSERT_TRUE(p.run(left, right, [&] {
-    if (left_sent < messages && p.left.end.send_application(1, {}, text)) ++left_sent;
-    if (right_sent < messages && p.right.end.send_application(2, {}, text)) ++right_sent;
+    if (left_sent < messages && p.left.end.send_message(1, {}, text)) ++left_sent;
+    if (right_sent < messages && p.right.end.send_message(2, {}, text)) ++right_sent;
     return left.ended() && right.ended() && p.left.box.count == static_cast<std::uint64_t>(messages) && p.right.box.count == static_cast<std::uint64_t>(messages);
   }));
   ASSERT_TRUE(left.outcome() && right.outcome());
@@ -283,7 +283,7 @@ TEST(Endpoint, A_long_frame_waits_for_a_buffer_and_goes_on_when_one_is_free) {
     tp::no_transfer idle;
     std::byte* const kept[] = {p.right.pool.acquire(), p.right.pool.acquire()};
     const std::vector<std::byte> text(body, std::byte{5});
-    ASSERT_TRUE(p.left.end.send_application(1, {}, text));
+    ASSERT_TRUE(p.left.end.send_message(1, {}, text));
     p.run(idle, idle, [] { return false; });
     EXPECT_EQ(p.right.box.count, 0u);
     EXPECT_TRUE(p.right.end.stalled());
@@ -300,7 +300,7 @@ TEST(Endpoint, Long_messages_both_ways_through_narrow_pipes_need_two_buffers_at_
   tp::no_transfer idle;
   const std::vector<std::byte> text(64 * 1024, std::byte{5});
   for (std::uint64_t n = 1; n <= 5; ++n) {
-    ASSERT_TRUE(p.left.end.send_application(1, {}, text) && p.right.end.send_application(1, {}, text));
+    ASSERT_TRUE(p.left.end.send_message(1, {}, text) && p.right.end.send_message(1, {}, text));
     ASSERT_TRUE(p.run(idle, idle, [&] { return p.left.box.count == n && p.right.box.count == n; })) << n;
   }
 }
@@ -313,7 +313,7 @@ TEST(Endpoint, A_message_waits_for_a_handler_that_is_not_ready) {
     tp::no_transfer idle;
     p.right.box.takes = false;
     const std::vector<std::byte> text(body, std::byte{5});
-    ASSERT_TRUE(p.left.end.send_application(1, {}, text));
+    ASSERT_TRUE(p.left.end.send_message(1, {}, text));
     EXPECT_FALSE(p.run(idle, idle, [&] { return p.right.box.count > 0; }));
     ASSERT_FALSE(p.right_error) << to_string(p.right_error->code);
     p.right.box.takes = true;

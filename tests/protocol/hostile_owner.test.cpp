@@ -4,7 +4,7 @@
 namespace {
 
 using namespace test;
-using kind = tp::message_kind;
+using kind = tp::frame_kind;
 using tp::errc;
 
 constexpr auto page = 1024;
@@ -40,10 +40,10 @@ errc caught_in(kind k, Change change) {
 }
 
 TEST(HostileOwner, L1_a_payload_shorter_or_longer_than_asked) {
-  EXPECT_EQ(caught_in_chunk([](tp::message& m) { m.length -= 1; }), errc::wrong_payload);
-  EXPECT_EQ(caught_in_chunk([](tp::message& m) { m.length += 1; }), errc::wrong_payload);
-  EXPECT_EQ(caught_in_chunk([](tp::message& m) { m.length = 0; }), errc::wrong_payload);
-  EXPECT_EQ(caught_in_chunk([](tp::message& m) { m.length = 100'000; }), errc::wrong_payload);
+  EXPECT_EQ(caught_in_chunk([](tp::frame& m) { m.length -= 1; }), errc::wrong_payload);
+  EXPECT_EQ(caught_in_chunk([](tp::frame& m) { m.length += 1; }), errc::wrong_payload);
+  EXPECT_EQ(caught_in_chunk([](tp::frame& m) { m.length = 0; }), errc::wrong_payload);
+  EXPECT_EQ(caught_in_chunk([](tp::frame& m) { m.length = 100'000; }), errc::wrong_payload);
 }
 
 TEST(HostileOwner, L2_length_fields_that_differ_close_the_connection) {
@@ -56,21 +56,21 @@ TEST(HostileOwner, L2_length_fields_that_differ_close_the_connection) {
   EXPECT_EQ(caught(with(9, 8ull << 35), 50).code, errc::bad_frame);
   EXPECT_EQ(caught(with(9, 0 - (8ull << 35)), 50).code, errc::bad_frame);
   EXPECT_EQ(caught(with(9, 4), 50).code, errc::unsupported_layout);
-  EXPECT_EQ(caught(with(1, 4)).code, errc::unexpected_message) << "the struct one word further: the tag reads 0";
+  EXPECT_EQ(caught(with(1, 4)).code, errc::unexpected_frame) << "the struct one word further: the tag reads 0";
 }
 
 TEST(HostileOwner, A_chunk_of_another_version_offset_nonce_or_id_never_lands) {
   for (const std::uint64_t by : {std::uint64_t{1}, std::uint64_t{8}, ~std::uint64_t{0}, std::uint64_t{1} << 63}) {
-    EXPECT_EQ(caught_in_chunk([=](tp::message& m) { m.offset += by; }), errc::wrong_payload);
-    EXPECT_EQ(caught_in_chunk([=](tp::message& m) { m.nonce += by; }), errc::wrong_payload);
-    const errc version = caught_in_chunk([=](tp::message& m) { m.version += by; });
+    EXPECT_EQ(caught_in_chunk([=](tp::frame& m) { m.offset += by; }), errc::wrong_payload);
+    EXPECT_EQ(caught_in_chunk([=](tp::frame& m) { m.nonce += by; }), errc::wrong_payload);
+    const errc version = caught_in_chunk([=](tp::frame& m) { m.version += by; });
     EXPECT_TRUE(version == errc::wrong_payload || version == errc::stale_version);
   }
-  EXPECT_EQ(caught_in_chunk([](tp::message& m) { m.id += 1; }), errc::wrong_payload);
-  EXPECT_EQ(caught_in_chunk([](tp::message& m) { m.id += 1000; }), errc::wrong_payload);
+  EXPECT_EQ(caught_in_chunk([](tp::frame& m) { m.id += 1; }), errc::wrong_payload);
+  EXPECT_EQ(caught_in_chunk([](tp::frame& m) { m.id += 1000; }), errc::wrong_payload);
   // an answer to nobody, or to a request before the first: thrown away, and then nothing else comes
-  EXPECT_EQ(caught_in_chunk([](tp::message& m) { m.id = 0; }), errc::timed_out);
-  EXPECT_EQ(caught_in_chunk([](tp::message& m) { m.ref.low ^= 1; }), errc::timed_out);
+  EXPECT_EQ(caught_in_chunk([](tp::frame& m) { m.id = 0; }), errc::timed_out);
+  EXPECT_EQ(caught_in_chunk([](tp::frame& m) { m.ref.low ^= 1; }), errc::timed_out);
 }
 
 TEST(HostileOwner, R13_late_duplicates_are_thrown_away_by_id) {
@@ -146,40 +146,40 @@ TEST(HostileOwner, A_damaged_chunk_is_fetched_again) {
 }
 
 TEST(HostileOwner, A_chunk_digest_that_is_missing_or_wrong) {
-  EXPECT_EQ(caught<tp::chunk_digest>(lie_about_chunks([](tp::message& m) { m.digest = 0; })).code, errc::chunk_digest_mismatch);
-  EXPECT_EQ(caught<tp::chunk_and_image_digest>(lie_about_chunks([](tp::message& m) { m.digest ^= 1; })).code, errc::chunk_digest_mismatch);
+  EXPECT_EQ(caught<tp::chunk_digest>(lie_about_chunks([](tp::frame& m) { m.digest = 0; })).code, errc::chunk_digest_mismatch);
+  EXPECT_EQ(caught<tp::chunk_and_image_digest>(lie_about_chunks([](tp::frame& m) { m.digest ^= 1; })).code, errc::chunk_digest_mismatch);
 }
 
 TEST(HostileOwner, Descriptions_that_lie_about_sizes_move_no_data) {
-  EXPECT_EQ(caught_in(kind::description, [](tp::message& m) { m.image_bytes = ~0ull; }), errc::schema_mismatch);
-  EXPECT_EQ(caught_in(kind::description, [](tp::message& m) { m.image_bytes += 1; }), errc::schema_mismatch);
-  EXPECT_EQ(caught_in(kind::description, [](tp::message& m) { m.image_bytes -= 1; }), errc::schema_mismatch);
-  EXPECT_EQ(caught_in(kind::description, [](tp::message& m) { m.image_bytes = m.data_start; }), errc::schema_mismatch);
-  EXPECT_EQ(caught_in(kind::description, [](tp::message& m) { m.image_bytes = 0; }), errc::bad_frame);
-  EXPECT_EQ(caught_in(kind::description, [](tp::message& m) { m.data_start = m.image_bytes + 1; }), errc::bad_frame);
-  EXPECT_EQ(caught_in(kind::description, [](tp::message& m) { m.data_start = ~0ull; }), errc::bad_frame);
-  EXPECT_EQ(caught_in(kind::description, [](tp::message& m) { m.data_start = 7; }), errc::bad_frame);
-  EXPECT_EQ(caught_in(kind::description, [](tp::message& m) { m.data_start += 8; }), errc::schema_mismatch);
-  EXPECT_EQ(caught_in(kind::description, [](tp::message& m) { m.length = 0; }), errc::bad_frame);
-  EXPECT_EQ(caught_in(kind::description, [](tp::message& m) { m.version = 0; }), errc::bad_frame);
-  EXPECT_EQ(caught_in(kind::description, [](tp::message& m) { m.tensors = 1'000'000'000; }), errc::too_large) << "L5";
+  EXPECT_EQ(caught_in(kind::description, [](tp::frame& m) { m.image_bytes = ~0ull; }), errc::schema_mismatch);
+  EXPECT_EQ(caught_in(kind::description, [](tp::frame& m) { m.image_bytes += 1; }), errc::schema_mismatch);
+  EXPECT_EQ(caught_in(kind::description, [](tp::frame& m) { m.image_bytes -= 1; }), errc::schema_mismatch);
+  EXPECT_EQ(caught_in(kind::description, [](tp::frame& m) { m.image_bytes = m.data_start; }), errc::schema_mismatch);
+  EXPECT_EQ(caught_in(kind::description, [](tp::frame& m) { m.image_bytes = 0; }), errc::bad_frame);
+  EXPECT_EQ(caught_in(kind::description, [](tp::frame& m) { m.data_start = m.image_bytes + 1; }), errc::bad_frame);
+  EXPECT_EQ(caught_in(kind::description, [](tp::frame& m) { m.data_start = ~0ull; }), errc::bad_frame);
+  EXPECT_EQ(caught_in(kind::description, [](tp::frame& m) { m.data_start = 7; }), errc::bad_frame);
+  EXPECT_EQ(caught_in(kind::description, [](tp::frame& m) { m.data_start += 8; }), errc::schema_mismatch);
+  EXPECT_EQ(caught_in(kind::description, [](tp::frame& m) { m.length = 0; }), errc::bad_frame);
+  EXPECT_EQ(caught_in(kind::description, [](tp::frame& m) { m.version = 0; }), errc::bad_frame);
+  EXPECT_EQ(caught_in(kind::description, [](tp::frame& m) { m.tensors = 1'000'000'000; }), errc::too_large) << "L5";
 }
 
 TEST(HostileOwner, A_description_whose_header_is_longer_than_ours_is_taken_only_with_all_its_bytes) {
   // the same data behind a header of 8 bytes more: everything is asked for at moved offsets, so the owner's own bytes give it away
-  const errc e = caught(lie_about(kind::description, [](tp::message& m) { m.data_start += 8, m.image_bytes += 8; })).code;
+  const errc e = caught(lie_about(kind::description, [](tp::frame& m) { m.data_start += 8, m.image_bytes += 8; })).code;
   EXPECT_TRUE(e == errc::wrong_payload || e == errc::digest_mismatch) << to_string(e);
 }
 
 TEST(HostileOwner, A_fingerprint_that_lies_leads_to_a_comparison_that_finds_nothing) {
-  EXPECT_EQ(caught_in(kind::description, [](tp::message& m) { m.fingerprint ^= 1; }), errc::schema_mismatch);
+  EXPECT_EQ(caught_in(kind::description, [](tp::frame& m) { m.fingerprint ^= 1; }), errc::schema_mismatch);
 }
 
 TEST(HostileOwner, A_cap_of_one_byte_is_slow_and_right) {
   const model source = mixed_model().fill(1);
   pair p;
   p.left.publish(source);
-  p.owner_lies = lie_about(kind::description, [](tp::message& m) { m.length = 1, m.window = 0; });
+  p.owner_lies = lie_about(kind::description, [](tp::frame& m) { m.length = 1, m.window = 0; });
   model mine = mixed_model();
   tp::land to(mine.destination());
   transfer<tp::per_tensor<4096>> t(to, {{1, 2}}, {}, 1);
@@ -189,7 +189,7 @@ TEST(HostileOwner, A_cap_of_one_byte_is_slow_and_right) {
 
 TEST(HostileOwner, Answers_that_nobody_asked_for) {
   for (const kind k : {kind::end, kind::confirmed, kind::schema_page, kind::located, kind::description}) {
-    tp::message extra;
+    tp::frame extra;
     extra.kind = k;
     extra.ref = {1, 2};
     extra.id = 1;
@@ -200,7 +200,7 @@ TEST(HostileOwner, Answers_that_nobody_asked_for) {
       const frame more = encode(extra);
       f.insert(f.begin(), more.bytes().begin(), more.bytes().end());
     });
-    EXPECT_TRUE(e.code == errc::unexpected_message || e.code == errc::wrong_payload) << static_cast<int>(k) << ' ' << to_string(e.code);
+    EXPECT_TRUE(e.code == errc::unexpected_frame || e.code == errc::wrong_payload) << static_cast<int>(k) << ' ' << to_string(e.code);
   }
 }
 
@@ -210,7 +210,7 @@ TEST(HostileOwner, R14_a_recipient_that_is_sent_requests_answers_them_as_an_owne
   p.left.publish(source);
   p.owner_lies = [](std::vector<std::byte>& f) {
     if (kind_of(f) != kind::chunk) return;
-    tp::message q;
+    tp::frame q;
     q.kind = kind::describe;
     q.ref = {1, 2};
     const frame more = encode(q);
@@ -223,7 +223,7 @@ TEST(HostileOwner, R14_a_recipient_that_is_sent_requests_answers_them_as_an_owne
   const auto done = p.pull(t);
   EXPECT_FALSE(done);
   ASSERT_TRUE(p.left_error);
-  EXPECT_EQ(p.left_error->code, errc::unexpected_message);
+  EXPECT_EQ(p.left_error->code, errc::unexpected_frame);
   EXPECT_TRUE(mine.guards_intact());
 }
 
@@ -233,7 +233,7 @@ TEST(HostileOwner, A_confirmation_that_is_not_ok_is_not_completed) {
                                {tp::status::bad_request, errc::bad_request}, {static_cast<tp::status>(99), errc::unsupported_request}}) {
     pair p;
     p.left.publish(source);
-    p.owner_lies = lie_about(kind::confirmed, [s = s](tp::message& m) { m.status = s; });
+    p.owner_lies = lie_about(kind::confirmed, [s = s](tp::frame& m) { m.status = s; });
     model mine = mixed_model();
     tp::land to(mine.destination());
     transfer<> t(to, {{1, 2}}, {}, 1);
@@ -254,7 +254,7 @@ TEST(HostileOwner, Every_status_of_a_refusal_is_an_error_of_its_own) {
       std::uint64_t n = 0;
       const tp::error e = caught([&, s = s](std::vector<std::byte>& f) {
         if (n++ != victim) return;
-        tp::message m;
+        tp::frame m;
         m.kind = kind::refused;
         m.id = static_cast<std::uint32_t>(tp::detail::load_le64(f.data() + 16));
         m.ref = {1, 2};

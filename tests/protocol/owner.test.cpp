@@ -7,7 +7,7 @@
 namespace {
 
 using namespace test;
-using kind = tp::message_kind;
+using kind = tp::frame_kind;
 using tp::status;
 using owner = tp::owner<tp::xxhash_digest>;
 
@@ -36,33 +36,33 @@ struct Owner : testing::Test {
     for (tp::callback<const tp::settlement&> tell; o.next_settled(s, tell);) all.push_back(s);
     return all;
   }
-  tp::message ask(kind k, tp::ref_id ref = id, std::uint64_t v = 0) const {
-    tp::message q;
+  tp::frame ask(kind k, tp::ref_id ref = id, std::uint64_t v = 0) const {
+    tp::frame q;
     q.kind = k;
     q.id = 42;
     q.ref = ref;
     q.version = v;
     return q;
   }
-  tp::message pull_of(std::uint64_t offset, std::uint32_t length, std::uint64_t v = 0) const {
-    tp::message q = ask(kind::pull, id, v);
+  tp::frame pull_of(std::uint64_t offset, std::uint32_t length, std::uint64_t v = 0) const {
+    tp::frame q = ask(kind::pull, id, v);
     q.offset = offset;
     q.length = length;
     return q;
   }
-  tp::pending_reply reply(owner::link& who, const tp::message& q) {
+  tp::pending_reply reply(owner::link& who, const tp::frame& q) {
     tp::pending_reply r;
     EXPECT_TRUE(o.handle(who, q, r));
     EXPECT_EQ(r.id, q.id);
     return r;
   }
-  status refusal(owner::link& who, const tp::message& q) {
+  status refusal(owner::link& who, const tp::frame& q) {
     const auto r = reply(who, q);
     EXPECT_EQ(r.kind, kind::refused);
     return r.status;
   }
-  tp::message confirmation(std::uint64_t nonce, std::uint64_t digest, bool verified) const {
-    tp::message q = ask(kind::confirm, id, version);
+  tp::frame confirmation(std::uint64_t nonce, std::uint64_t digest, bool verified) const {
+    tp::frame q = ask(kind::confirm, id, version);
     q.nonce = nonce;
     q.digest = digest;
     q.flag = verified;
@@ -97,7 +97,7 @@ TEST_F(Owner, R1_a_pull_at_the_end_is_answered_end_whatever_its_length) {
   for (const std::uint32_t n : {0u, 1u, 0xffffffffu}) {
     const auto r = reply(alice, pull_of(size, n));
     EXPECT_EQ(r.kind, kind::end);
-    const tp::message e = o.expand(r, {});
+    const tp::frame e = o.expand(r, {});
     EXPECT_EQ(e.image_bytes, size);
     EXPECT_EQ(e.nonce, r.nonce);
   }
@@ -146,7 +146,7 @@ TEST_F(Owner, R5_a_page_from_behind_the_last_tensor_is_empty) {
     auto q = ask(kind::schema);
     q.offset = first;
     std::array<tp::schema_row, 64> rows;
-    const tp::message page = o.expand(reply(alice, q), rows);
+    const tp::frame page = o.expand(reply(alice, q), rows);
     EXPECT_EQ(page.kind, kind::schema_page);
     EXPECT_TRUE(page.rows.empty());
     EXPECT_EQ(page.tensors, 9u);
@@ -263,7 +263,7 @@ TEST_F(Owner, Without_a_digest_nobody_is_counted_as_completed) {
   EXPECT_EQ(counts().completed_unverified, 1u);
   EXPECT_EQ(counts().completed, 0u);
   ASSERT_TRUE(o.publish(m.source(), 77, false, id, 1));
-  tp::message q = confirmation(pull_all(bob), 77, true);
+  tp::frame q = confirmation(pull_all(bob), 77, true);
   EXPECT_EQ(reply(bob, q).status, status::ok);
   EXPECT_EQ(counts().completed, 0u) << "there is no published digest to compare with";
   EXPECT_EQ(counts().completed_unverified, 1u);

@@ -5,10 +5,10 @@
 namespace {
 
 using namespace test;
-using kind = tp::message_kind;
+using kind = tp::frame_kind;
 
 /// Frames of one size, one after the other.
-std::vector<std::byte> joined(std::uint32_t count, tp::message m, auto change) {
+std::vector<std::byte> joined(std::uint32_t count, tp::frame m, auto change) {
   std::vector<std::byte> all;
   for (m.id = 0; m.id < count; ++m.id) {
     change(m);
@@ -42,14 +42,14 @@ TEST(Pipelining, F7_beyond_the_window_an_owner_stops_reading_until_its_answers_a
   for (const kind k : {kind::describe, kind::pull}) {
     party p(1);
     p.publish(source);
-    tp::message m;
+    tp::frame m;
     m.kind = k;
     m.ref = {1, 2};
     m.length = 100;
     wire in, out;
     out.capacity = 0;
     pipe_end stream(in, out, {}, {});
-    in.put(joined(100, m, [](const tp::message&) {}));
+    in.put(joined(100, m, [](const tp::frame&) {}));
     const std::size_t one = in.waiting() / 100, all = in.waiting();
     settle(p, stream, in, out);
     EXPECT_TRUE(p.end.stalled());
@@ -75,11 +75,11 @@ TEST(Pipelining, F7_more_transfers_at_once_than_allowed_are_busy_in_their_place_
   const model source = mixed_model().fill(1);
   party p(1);
   for (std::uint64_t i = 1; i <= allowed + 2; ++i) p.publish(source, {i, 0});
-  tp::message m;
+  tp::frame m;
   m.kind = kind::describe;
   wire in, out;
   pipe_end stream(in, out, {}, {});
-  in.put(joined(allowed + 2, m, [](tp::message& each) { each.ref = {each.id + 1, 0}; }));
+  in.put(joined(allowed + 2, m, [](tp::frame& each) { each.ref = {each.id + 1, 0}; }));
   settle(p, stream, in, out);
   const auto answers = frames_of(out);
   ASSERT_EQ(answers.size(), allowed + 2);

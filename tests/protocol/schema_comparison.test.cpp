@@ -12,7 +12,7 @@ tp::error refused(model& theirs, model& mine, std::span<const std::string_view> 
   pair p(cut{every});
   p.left.publish(theirs.fill(1));
   std::uint64_t payload = 0;
-  p.owner_lies = [&](std::vector<std::byte>& f) { payload += kind_of(f) == tp::message_kind::chunk ? f.size() : 0; };
+  p.owner_lies = [&](std::vector<std::byte>& f) { payload += kind_of(f) == tp::frame_kind::chunk ? f.size() : 0; };
   tp::land to(mine.destination());
   transfer<> t(to, {.ref = {1, 2}, .subset = subset}, {}, 1);
   const auto done = p.pull(t);
@@ -111,8 +111,8 @@ TEST(SchemaComparison, A_page_fits_its_frame_whatever_the_names_and_ranks) {
     std::array<tp::schema_row, 64> rows;
     std::uint64_t at = 0;
     while (at < 80) {
-      tp::message page;
-      page.kind = tp::message_kind::schema_page;
+      tp::frame page;
+      page.kind = tp::frame_kind::schema_page;
       page.rows = tp::schema_rows(m.schema(), at, rows, 4096);
       ASSERT_FALSE(page.rows.empty());
       std::array<std::uint64_t, 512> room;
@@ -138,7 +138,7 @@ TEST(SchemaComparison, Without_a_schema_of_its_own_a_consumer_gets_the_plain_err
 }
 
 TEST(SchemaComparison, L5_pages_that_lie_end_the_transfer) {
-  using kind = tp::message_kind;
+  using kind = tp::frame_kind;
   const auto with = [](auto change) {
     model theirs = many(500, 499, 30), mine = many(500, 500, 30);
     pair p;
@@ -150,11 +150,11 @@ TEST(SchemaComparison, L5_pages_that_lie_end_the_transfer) {
     EXPECT_TRUE(mine.untouched());
     return done.error().code;
   };
-  EXPECT_EQ(with([](tp::message& m) { m.offset += 1; }), errc::bad_frame);
-  EXPECT_EQ(with([](tp::message& m) { m.tensors = ~0ull; }), errc::bad_frame);
-  EXPECT_EQ(with([](tp::message& m) { m.rows = m.rows.first(0); }), errc::schema_mismatch) << "a page of nothing ends the search";
+  EXPECT_EQ(with([](tp::frame& m) { m.offset += 1; }), errc::bad_frame);
+  EXPECT_EQ(with([](tp::frame& m) { m.tensors = ~0ull; }), errc::bad_frame);
+  EXPECT_EQ(with([](tp::frame& m) { m.rows = m.rows.first(0); }), errc::schema_mismatch) << "a page of nothing ends the search";
   int n = 0;
-  EXPECT_EQ(with([&n](tp::message& m) { m.rows = n++ < 300 ? m.rows.first(1) : m.rows; }), errc::schema_mismatch);
+  EXPECT_EQ(with([&n](tp::frame& m) { m.rows = n++ < 300 ? m.rows.first(1) : m.rows; }), errc::schema_mismatch);
 }
 
 TEST(SchemaComparison, L4_shapes_whose_product_overflows_are_only_compared) {
@@ -164,7 +164,7 @@ TEST(SchemaComparison, L4_shapes_whose_product_overflows_are_only_compared) {
   pair p;
   p.left.publish(theirs.fill(1));
   static const tp::schema_row row{"w", "F32", shape};
-  p.owner_lies = lie_about(tp::message_kind::schema_page, [](tp::message& m) { m.rows = {&row, 1}; });
+  p.owner_lies = lie_about(tp::frame_kind::schema_page, [](tp::frame& m) { m.rows = {&row, 1}; });
   tp::land to(mine.destination());
   transfer<> t(to, {{1, 2}}, {}, 1);
   const auto done = p.pull(t);

@@ -177,7 +177,7 @@ TEST(Subset, A_locate_waits_for_the_application_message_before_it) {
   pair p(cut{10});
   p.left.publish(source);
   const std::vector<std::byte> body(5000, std::byte{9});
-  ASSERT_TRUE(p.right.end.send_application(1, {}, body));
+  ASSERT_TRUE(p.right.end.send_message(1, {}, body));
   const names wanted{"t100", "t101"};
   model mine = part_of(wanted);
   ASSERT_TRUE(pull_part(p, mine, wanted));
@@ -192,7 +192,7 @@ TEST(Subset, Located_ranges_that_lie_move_no_data) {
     pair p;
     p.left.publish(source);
     static std::vector<tp::byte_range> ranges;
-    p.owner_lies = lie_about(tp::message_kind::located, [change](tp::message& m) {
+    p.owner_lies = lie_about(tp::frame_kind::located, [change](tp::frame& m) {
       ranges.assign(m.ranges.begin(), m.ranges.end());
       change(ranges);
       m.ranges = ranges;

@@ -7,7 +7,7 @@
 namespace {
 
 using namespace test;
-using kind = tp::message_kind;
+using kind = tp::frame_kind;
 using tp::recipient_state;
 using tp::status;
 using tp::verdict;
@@ -48,15 +48,15 @@ struct Transactions : testing::Test {
     o.advance(ms);
     deliver();
   }
-  tp::message ask(kind k, tp::recipient_id who, tp::ref_id ref = id) const {
-    tp::message q;
+  tp::frame ask(kind k, tp::recipient_id who, tp::ref_id ref = id) const {
+    tp::frame q;
     q.kind = k;
     q.id = 7;
     q.ref = ref;
     q.recipient = who;
     return q;
   }
-  tp::pending_reply say(owner::link& l, const tp::message& q) {
+  tp::pending_reply say(owner::link& l, const tp::frame& q) {
     tp::pending_reply r;
     r.kind = kind::nothing;
     o.handle(l, q, r);
@@ -109,7 +109,7 @@ TEST_F(Transactions, Named_recipients_complete_when_each_of_them_has_confirmed) 
   EXPECT_EQ(settled[0].verdict, verdict::completed);
   EXPECT_EQ(settled[0].expected, 2u);
   EXPECT_EQ(settled[0].counts.completed, 2u);
-  EXPECT_EQ(o.outcome_of(id)->verdict, verdict::completed);
+  EXPECT_EQ(o.settlement_of(id)->verdict, verdict::completed);
 }
 
 TEST_F(Transactions, A_name_that_comes_twice_is_refused) {
@@ -263,7 +263,7 @@ TEST_F(Transactions, R9_R10_confirmations_repeated_late_lost_and_of_others) {
   EXPECT_EQ(confirm(c, ada, nonce, version).status, status::ok) << "late, and still what it was";
   EXPECT_EQ(confirm(c, ada, nonce, version ^ 1).status, status::digest_mismatch);
   EXPECT_EQ(settled.size(), 1u);
-  EXPECT_EQ(o.outcome_of(id)->counts.completed, 2u);
+  EXPECT_EQ(o.settlement_of(id)->counts.completed, 2u);
 }
 
 TEST_F(Transactions, A_reconnected_recipient_goes_on_with_its_serve) {
@@ -469,7 +469,7 @@ TEST_F(Transactions, What_cannot_be_published_leaves_what_was_there) {
   deliver();
   EXPECT_EQ(settled.size(), 0u);
   EXPECT_EQ(confirm(a, ada, nonce, version).status, status::ok);
-  EXPECT_EQ(o.outcome_of(id)->verdict, verdict::completed);
+  EXPECT_EQ(o.settlement_of(id)->verdict, verdict::completed);
 }
 
 TEST_F(Transactions, Who_was_forgotten_for_lack_of_room_is_not_waited_for) {
@@ -558,7 +558,7 @@ TEST(TransactionsInASmallTable, Who_has_completed_is_not_forgotten_and_counted_t
   ASSERT_TRUE(o.publish(m.source(), version, true, id, 2));
   const auto pull = [&](tp::recipient_id who) {
     owner::link l{};
-    tp::message q;
+    tp::frame q;
     tp::pending_reply r;
     q.kind = kind::describe;
     q.ref = id;
@@ -579,7 +579,7 @@ TEST(TransactionsInASmallTable, Who_has_completed_is_not_forgotten_and_counted_t
   EXPECT_EQ(pull(ada), status::ok);
   EXPECT_EQ(pull(bob), status::busy) << "there is room for one, and it counts";
   EXPECT_EQ(pull(ada), status::ok);
-  EXPECT_EQ(o.outcome_of(id)->verdict, verdict::open) << "one recipient twice is not two";
+  EXPECT_EQ(o.settlement_of(id)->verdict, verdict::open) << "one recipient twice is not two";
   EXPECT_EQ(o.status_of(id)->completed, 1u);
 }
 

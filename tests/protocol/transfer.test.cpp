@@ -131,7 +131,7 @@ TEST(Transfer, An_image_above_the_owners_cap_does_not_fit_a_native_transfer) {
   const model source = mixed_model().fill(1);
   pair p;
   p.left.publish(source);
-  p.owner_lies = lie_about(tp::message_kind::description, [](tp::message& m) { m.length = 1000; });
+  p.owner_lies = lie_about(tp::frame_kind::description, [](tp::frame& m) { m.length = 1000; });
   model mine = mixed_model();
   tp::land to(mine.destination());
   transfer<tp::whole> t(to, {{1, 2}}, {}, 1);

@@ -41,7 +41,7 @@ static int serve_file(const char* path) {
   if (!ref) return complain(ref.error());
   say(*owner, *ref);
   owner->run(until_settled(*ref));
-  std::printf("%s\n", to_string(owner->outcome_of(*ref)->verdict).data());
+  std::printf("%s\n", to_string(owner->settlement_of(*ref)->verdict).data());
   return 0;
 }
 

@@ -47,7 +47,7 @@ simulation_report expect_truth(std::uint64_t per_thousand) {
   }
   if (seeds.count >= 1000) {
     EXPECT_GT(sum.frame_faults, seeds.count / 100) << "the faults have to happen";
-    for (const errc e : {errc::connection_lost, errc::timed_out, errc::withdrawn, errc::stale_version, errc::unexpected_message})
+    for (const errc e : {errc::connection_lost, errc::timed_out, errc::withdrawn, errc::stale_version, errc::unexpected_frame})
       EXPECT_GT(sum.failed[static_cast<std::size_t>(e)], 0u) << to_string(e);
     EXPECT_GT(sum.went_on, seeds.count / 2);
     for (const verdict v : {verdict::quorum, verdict::failed, verdict::uncertified, verdict::withdrawn, Net::parts::integrity::whole ? verdict::completed : verdict::completed_unverified})
@@ -111,7 +111,7 @@ TEST(Simulation, Without_faults_every_transfer_completes_at_once) {
   const simulation_options calm{.most_faults = 0, .frame_faults = false, .flips = false, .transactions = false};
   const auto sum = run_seeds<net<fixed_bytes<256>>>({0, 500}, calm);
   EXPECT_TRUE(sum.passed());
-  for (const errc e : {errc::connection_lost, errc::digest_mismatch, errc::bad_frame, errc::unexpected_message, errc::withdrawn, errc::timed_out})
+  for (const errc e : {errc::connection_lost, errc::digest_mismatch, errc::bad_frame, errc::unexpected_frame, errc::withdrawn, errc::timed_out})
     EXPECT_EQ(sum.failed[static_cast<std::size_t>(e)], 0u) << to_string(e);
 }
 

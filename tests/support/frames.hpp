@@ -50,7 +50,7 @@ class frame {
   std::unique_ptr<std::uint64_t[]> data_;
 };
 
-inline frame encode(const tp::message& m, std::size_t room = 70'000) {
+inline frame encode(const tp::frame& m, std::size_t room = 70'000) {
   std::vector<std::uint64_t> out(room / 8);
   const auto n = tp::capnp_framing::encode(m, std::as_writable_bytes(std::span(out)));
   EXPECT_TRUE(n) << to_string(n.error().code);
@@ -58,8 +58,8 @@ inline frame encode(const tp::message& m, std::size_t room = 70'000) {
 }
 
 /// A request as a recipient of any mind sends it.
-inline std::vector<std::byte> request(tp::message_kind kind, std::uint32_t id, const tp::ref_id& ref, std::uint64_t offset, std::uint32_t length, tp::recipient_id who = {}) {
-  tp::message m;
+inline std::vector<std::byte> request(tp::frame_kind kind, std::uint32_t id, const tp::ref_id& ref, std::uint64_t offset, std::uint32_t length, tp::recipient_id who = {}) {
+  tp::frame m;
   m.kind = kind, m.id = id, m.ref = ref, m.offset = offset, m.length = length, m.recipient = who;
   const frame f = encode(m, 4096);
   return {f.bytes().begin(), f.bytes().end()};
@@ -69,13 +69,13 @@ inline std::vector<std::byte> request(tp::message_kind kind, std::uint32_t id, c
 struct decoded {
   frame from;
   tp::capnp_framing::decode_storage lists;
-  tp::message m{};
+  tp::frame m{};
   tp::result<void> outcome{};
 
   explicit decoded(frame f) : from(std::move(f)) {
     outcome = tp::capnp_framing::decode(from.bytes(), m, lists);
     tp::word_framing::decode_storage more;
-    tp::message same;
+    tp::frame same;
     const auto again = tp::word_framing::decode(from.bytes(), same, more);
     EXPECT_EQ(again.has_value(), outcome.has_value()) << "kind " << static_cast<int>(same.kind);
     if (!again && !outcome) {
@@ -98,8 +98,8 @@ inline tp::errc decode_error(const frame& f) {
 }
 
 /// A chunk's frame with its payload and padding.
-inline frame chunk_frame(tp::message m, std::span<const std::byte> payload) {
-  m.kind = tp::message_kind::chunk;
+inline frame chunk_frame(tp::frame m, std::span<const std::byte> payload) {
+  m.kind = tp::frame_kind::chunk;
   m.length = static_cast<std::uint32_t>(payload.size());
   std::vector<std::byte> f(static_cast<std::size_t>(tp::detail::payload_prefix::frame_bytes(payload.size())));
   tp::detail::payload_prefix::write(m, std::span(f).first<tp::detail::payload_prefix::bytes>());
@@ -121,7 +121,7 @@ constexpr std::uint64_t far_pointer(std::uint32_t segment, std::uint32_t word, b
 }
 
 /// One segment: root struct of 7 data words and a pointer, the union tag of `kind`, then `rest` from the pointer word on.
-inline frame single_segment(tp::message_kind kind, std::initializer_list<std::uint64_t> rest) {
+inline frame single_segment(tp::frame_kind kind, std::initializer_list<std::uint64_t> rest) {
   words w{0, struct_pointer(0, 7, 1), std::uint64_t{static_cast<std::uint16_t>(kind)} << 32 | 1, 0, 0, 0, 0, 0, 0};
   w.insert(w.end(), rest);
   w[0] = segment_table(static_cast<std::uint32_t>(w.size() - 1));

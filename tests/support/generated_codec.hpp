@@ -16,11 +16,11 @@ namespace generated {
 using namespace tensorpull;
 
 template <class Group>
-void read_ref(const Group& from, message& m) {
+void read_ref(const Group& from, frame& m) {
   m.ref = {from.getRefHigh(), from.getRefLow()};
 }
 template <class Group>
-void read_ref_version(const Group& from, message& m) {
+void read_ref_version(const Group& from, frame& m) {
   read_ref(from, m);
   m.version = from.getVersion();
 }
@@ -31,7 +31,7 @@ inline status as_status(wire::Status s) {
 }
 
 template <class Storage>
-result<void> read_rows(wire::SchemaPage::Reader p, message& m, Storage& lists) {
+result<void> read_rows(wire::SchemaPage::Reader p, frame& m, Storage& lists) {
   const auto tensors = p.getTensors();
   if (tensors.size() > lists.rows.size()) return failure(errc::too_large, tensors.size());
   std::size_t dims = 0;
@@ -47,7 +47,7 @@ result<void> read_rows(wire::SchemaPage::Reader p, message& m, Storage& lists) {
 }
 
 template <class Storage>
-result<void> read_application(wire::Application::Reader a, message& m, Storage& lists) {
+result<void> read_application(wire::Application::Reader a, frame& m, Storage& lists) {
   m.application = a.getKind();
   const auto refs = a.getReferences();
   if (refs.size() > lists.references.size()) return failure(errc::too_large, refs.size());
@@ -62,17 +62,17 @@ result<void> read_application(wire::Application::Reader a, message& m, Storage& 
 
 /// One case a kind. `m` is left with what was read so far on an error.
 template <class Storage>
-result<void> read_frame(wire::Frame::Reader f, message& m, Storage& lists) {
+result<void> read_frame(wire::Frame::Reader f, frame& m, Storage& lists) {
   m = {};
   m.id = f.getId();
-  m.kind = static_cast<message_kind>(f.which());
+  m.kind = static_cast<frame_kind>(f.which());
   switch (m.kind) {
-    case message_kind::nothing: return {};
-    case message_kind::describe:
+    case frame_kind::nothing: return {};
+    case frame_kind::describe:
       read_ref(f.getDescribe(), m);
       m.recipient = {f.getDescribe().getRecipient()};
       return {};
-    case message_kind::pull: {
+    case frame_kind::pull: {
       const auto g = f.getPull();
       read_ref_version(g, m);
       m.offset = g.getOffset();
@@ -81,15 +81,15 @@ result<void> read_frame(wire::Frame::Reader f, message& m, Storage& lists) {
       m.chunk_digest = static_cast<digest_kind>(g.getDigestKind());
       return {};
     }
-    case message_kind::chunk: return failure(errc::unsupported_layout);
-    case message_kind::end: {
+    case frame_kind::chunk: return failure(errc::unsupported_layout);
+    case frame_kind::end: {
       const auto g = f.getEnd();
       read_ref_version(g, m);
       m.image_bytes = g.getImageBytes();
       m.nonce = g.getNonce();
       return {};
     }
-    case message_kind::confirm: {
+    case frame_kind::confirm: {
       const auto g = f.getConfirm();
       read_ref_version(g, m);
       m.nonce = g.getNonce();
@@ -98,14 +98,14 @@ result<void> read_frame(wire::Frame::Reader f, message& m, Storage& lists) {
       m.flag = g.getVerified();
       return {};
     }
-    case message_kind::confirmed: {
+    case frame_kind::confirmed: {
       const auto g = f.getConfirmed();
       read_ref_version(g, m);
       m.nonce = g.getNonce();
       m.status = as_status(g.getStatus());
       return {};
     }
-    case message_kind::cancel: {
+    case frame_kind::cancel: {
       const auto g = f.getCancel();
       read_ref_version(g, m);
       m.nonce = g.getNonce();
@@ -114,7 +114,7 @@ result<void> read_frame(wire::Frame::Reader f, message& m, Storage& lists) {
       m.status = as_status(g.getStatus());
       return {};
     }
-    case message_kind::refused: {
+    case frame_kind::refused: {
       const auto g = f.getRefused();
       read_ref_version(g, m);
       m.offset = g.getOffset();
@@ -122,13 +122,13 @@ result<void> read_frame(wire::Frame::Reader f, message& m, Storage& lists) {
       m.delay_ms = g.getDelayMs();
       return {};
     }
-    case message_kind::schema: {
+    case frame_kind::schema: {
       const auto g = f.getSchema();
       read_ref_version(g, m);
       m.offset = g.getFirst();
       return {};
     }
-    case message_kind::description: {
+    case frame_kind::description: {
       const auto d = f.getDescription();
       read_ref_version(d, m);
       m.fingerprint = d.getFingerprint();
@@ -141,14 +141,14 @@ result<void> read_frame(wire::Frame::Reader f, message& m, Storage& lists) {
       m.flag = d.getVerifiable();
       return {};
     }
-    case message_kind::schema_page: {
+    case frame_kind::schema_page: {
       const auto p = f.getSchemaPage();
       read_ref_version(p, m);
       m.offset = p.getFirst();
       m.tensors = p.getTotal();
       return read_rows(p, m, lists);
     }
-    case message_kind::locate: {
+    case frame_kind::locate: {
       const auto l = f.getLocate();
       read_ref_version(l, m);
       const auto names = l.getNames();
@@ -157,7 +157,7 @@ result<void> read_frame(wire::Frame::Reader f, message& m, Storage& lists) {
       m.names = {lists.names.data(), names.size()};
       return {};
     }
-    case message_kind::located: {
+    case frame_kind::located: {
       const auto l = f.getLocated();
       read_ref_version(l, m);
       m.nonce = l.getNonce();
@@ -169,19 +169,19 @@ result<void> read_frame(wire::Frame::Reader f, message& m, Storage& lists) {
       m.ranges = {lists.ranges.data(), ranges.size()};
       return {};
     }
-    case message_kind::application: return read_application(f.getApplication(), m, lists);
+    case frame_kind::application: return read_application(f.getApplication(), m, lists);
   }
-  return failure(errc::unexpected_message, static_cast<std::uint64_t>(m.kind));
+  return failure(errc::unexpected_frame, static_cast<std::uint64_t>(m.kind));
 }
 
 
 template <class Group>
-void write_ref(const message& m, Group&& to) {
+void write_ref(const frame& m, Group&& to) {
   to.setRefHigh(m.ref.high);
   to.setRefLow(m.ref.low);
 }
 template <class Group>
-void write_ref_version(const message& m, Group&& to) {
+void write_ref_version(const frame& m, Group&& to) {
   write_ref(m, to);
   to.setVersion(m.version);
 }
@@ -191,16 +191,16 @@ inline void copy_text(std::string_view from, capnp::Text::Builder to) {
 }
 
 /// One case a kind.
-inline void write_frame(const message& m, wire::Frame::Builder f) {
+inline void write_frame(const frame& m, wire::Frame::Builder f) {
   f.setId(m.id);
   switch (m.kind) {
-    case message_kind::describe: {
+    case frame_kind::describe: {
       auto g = f.initDescribe();
       write_ref(m, g);
       g.setRecipient(m.recipient.value);
       break;
     }
-    case message_kind::pull: {
+    case frame_kind::pull: {
       auto g = f.initPull();
       write_ref_version(m, g);
       g.setOffset(m.offset);
@@ -209,14 +209,14 @@ inline void write_frame(const message& m, wire::Frame::Builder f) {
       g.setDigestKind(static_cast<std::uint8_t>(m.chunk_digest));
       break;
     }
-    case message_kind::end: {
+    case frame_kind::end: {
       auto g = f.initEnd();
       write_ref_version(m, g);
       g.setImageBytes(m.image_bytes);
       g.setNonce(m.nonce);
       break;
     }
-    case message_kind::confirm: {
+    case frame_kind::confirm: {
       auto g = f.initConfirm();
       write_ref_version(m, g);
       g.setNonce(m.nonce);
@@ -225,14 +225,14 @@ inline void write_frame(const message& m, wire::Frame::Builder f) {
       g.setVerified(m.flag);
       break;
     }
-    case message_kind::confirmed: {
+    case frame_kind::confirmed: {
       auto g = f.initConfirmed();
       write_ref_version(m, g);
       g.setNonce(m.nonce);
       g.setStatus(static_cast<wire::Status>(m.status));
       break;
     }
-    case message_kind::cancel: {
+    case frame_kind::cancel: {
       auto g = f.initCancel();
       write_ref_version(m, g);
       g.setNonce(m.nonce);
@@ -241,7 +241,7 @@ inline void write_frame(const message& m, wire::Frame::Builder f) {
       g.setStatus(static_cast<wire::Status>(m.status));
       break;
     }
-    case message_kind::refused: {
+    case frame_kind::refused: {
       auto g = f.initRefused();
       write_ref_version(m, g);
       g.setOffset(m.offset);
@@ -249,13 +249,13 @@ inline void write_frame(const message& m, wire::Frame::Builder f) {
       g.setDelayMs(m.delay_ms);
       break;
     }
-    case message_kind::schema: {
+    case frame_kind::schema: {
       auto g = f.initSchema();
       write_ref_version(m, g);
       g.setFirst(m.offset);
       break;
     }
-    case message_kind::description: {
+    case frame_kind::description: {
       auto d = f.initDescription();
       write_ref_version(m, d);
       d.setFingerprint(m.fingerprint);
@@ -268,7 +268,7 @@ inline void write_frame(const message& m, wire::Frame::Builder f) {
       d.setVerifiable(m.flag);
       break;
     }
-    case message_kind::schema_page: {
+    case frame_kind::schema_page: {
       auto p = f.initSchemaPage();
       write_ref_version(m, p);
       p.setFirst(m.offset);
@@ -282,14 +282,14 @@ inline void write_frame(const message& m, wire::Frame::Builder f) {
       }
       break;
     }
-    case message_kind::locate: {
+    case frame_kind::locate: {
       auto l = f.initLocate();
       write_ref_version(m, l);
       auto names = l.initNames(static_cast<unsigned>(m.names.size()));
       for (unsigned i = 0; i < names.size(); ++i) copy_text(m.names[i], names.init(i, static_cast<unsigned>(m.names[i].size())));
       break;
     }
-    case message_kind::located: {
+    case frame_kind::located: {
       auto l = f.initLocated();
       write_ref_version(m, l);
       l.setNonce(m.nonce);
@@ -302,7 +302,7 @@ inline void write_frame(const message& m, wire::Frame::Builder f) {
       }
       break;
     }
-    case message_kind::application: {
+    case frame_kind::application: {
       auto a = f.initApplication();
       a.setKind(m.application);
       auto refs = a.initReferences(static_cast<unsigned>(m.references.size()));
@@ -316,13 +316,13 @@ inline void write_frame(const message& m, wire::Frame::Builder f) {
       if (!m.body.empty()) std::memcpy(body.begin(), m.body.data(), m.body.size());
       break;
     }
-    case message_kind::nothing:
-    case message_kind::chunk: f.setNothing(); break;
+    case frame_kind::nothing:
+    case frame_kind::chunk: f.setNothing(); break;
   }
 }
 
 /// The frame that the generated builders make.
-inline std::vector<std::uint64_t> encode(const message& m) {
+inline std::vector<std::uint64_t> encode(const frame& m) {
   std::vector<std::uint64_t> out(10'000);
   capnp::FlatMessageBuilder builder(kj::arrayPtr(reinterpret_cast<capnp::word*>(out.data() + 1), out.size() - 1));
   write_frame(m, builder.initRoot<wire::Frame>());
@@ -332,7 +332,7 @@ inline std::vector<std::uint64_t> encode(const message& m) {
 }
 
 /// What the generated readers find in a frame, with the same limits as the library.
-inline result<void> decode(std::span<const std::byte> frame, message& m, capnp_framing::decode_storage& lists) {
+inline result<void> decode(std::span<const std::byte> frame, frame& m, capnp_framing::decode_storage& lists) {
   using limits = default_limits;
   const auto measured = detail::measure_frame(frame, std::numeric_limits<std::size_t>::max(), limits::control_frame_segments);
   if (!measured || !*measured || **measured != frame.size()) return failure(errc::bad_frame);

@@ -6,10 +6,7 @@
 #include "memory_pipe.hpp"
 #include "models.hpp"
 
-#include <tensorpull/chunking/bytes_up_to.hpp>
-#include <tensorpull/chunking/fixed_bytes.hpp>
-#include <tensorpull/chunking/per_tensor.hpp>
-#include <tensorpull/chunking/whole.hpp>
+#include <tensorpull/chunking/policies.hpp>
 #include <tensorpull/consumers/land.hpp>
 #include <tensorpull/integrity/xxhash/policies.hpp>
 #include <tensorpull/protocol/connection/endpoint.hpp>
@@ -35,7 +32,7 @@ struct inbox {
   bool keep = true;
   bool takes = true;
   bool ready() const noexcept { return takes; }
-  void on_application(const tp::message& m) {
+  void on_message(const tp::frame& m) {
     ++count;
     if (keep) got.push_back({m.application, {m.references.begin(), m.references.end()}, {m.body.begin(), m.body.end()}});
   }
@@ -169,12 +166,12 @@ class pair {
 };
 
 /// The kind of a frame as it travels.
-inline tp::message_kind kind_of(std::span<const std::byte> f) {
-  return static_cast<tp::message_kind>(tp::detail::load_le64(f.data() + 16) >> 32 & 0xffff);
+inline tp::frame_kind kind_of(std::span<const std::byte> f) {
+  return static_cast<tp::frame_kind>(tp::detail::load_le64(f.data() + 16) >> 32 & 0xffff);
 }
 /// A lie about one control message.
 template <class Change>
-tampering lie_about(tp::message_kind kind, Change change) {
+tampering lie_about(tp::frame_kind kind, Change change) {
   return [=](std::vector<std::byte>& f) {
     if (kind_of(f) != kind) return;
     decoded d{frame(f)};
@@ -188,10 +185,10 @@ tampering lie_about(tp::message_kind kind, Change change) {
 template <class Change>
 tampering lie_about_chunks(Change change) {
   return [=](std::vector<std::byte>& f) {
-    if (kind_of(f) != tp::message_kind::chunk) return;
+    if (kind_of(f) != tp::frame_kind::chunk) return;
     const auto m = tp::detail::payload_prefix::read(std::span<const std::byte, 80>(f.data(), 80));
     ASSERT_TRUE(m);
-    tp::message changed = *m;
+    tp::frame changed = *m;
     change(changed);
     const std::uint32_t length = changed.length;
     tp::detail::payload_prefix::write(changed, std::span<std::byte, 80>(f.data(), 80));

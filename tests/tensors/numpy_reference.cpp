@@ -3,7 +3,7 @@
 // Questions, all numbers u64 little-endian, text {length, bytes}: 0, {path} of a file; or 1, count, each {name, descr, buffer, index of the
 // first element's byte in it, rank, extents, strides in bytes}, or 2 with the same for arrays in memory that are to be written.
 // Answer: 0 and {length, bytes} of the image, gathered in odd steps, or the code of the error, {its name}, {its sentence}.
-#include <tensorpull/image/gather.hpp>
+#include <tensorpull/image/gather_scatter.hpp>
 #include <tensorpull/tensors/numpy/numpy.hpp>
 #include <tensorpull/tensors/numpy_files/numpy_file.hpp>
 

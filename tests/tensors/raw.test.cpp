@@ -1,8 +1,7 @@
 #include "models.hpp"
 
 #include <tensorpull/image/dynamic.hpp>
-#include <tensorpull/image/gather.hpp>
-#include <tensorpull/image/scatter.hpp>
+#include <tensorpull/image/gather_scatter.hpp>
 #include <tensorpull/tensors/structs/raw.hpp>
 
 #include <gtest/gtest.h>

@@ -2,7 +2,7 @@
 #include "support/process_entries.hpp"
 #include "support/safetensors_text.hpp"
 
-#include <tensorpull/image/gather.hpp>
+#include <tensorpull/image/gather_scatter.hpp>
 #include <tensorpull/tensors/safetensors/safetensors.hpp>
 
 #include <sys/resource.h>

@@ -2,7 +2,7 @@
 #include "allocation_counter.hpp"
 #include "process_entries.hpp"
 
-#include <tensorpull/image/gather.hpp>
+#include <tensorpull/image/gather_scatter.hpp>
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/tensors/torch/torch.hpp>
 #include <tensorpull/tensors/torch/torch_state.hpp>

@@ -109,9 +109,9 @@ class schedule {
       constexpr std::uint64_t image = tp::raw_tensors<mlp>::schema().image_bytes;
       for (std::uint32_t i = 0; i < silent + vanishing; ++i) {
         raw_peer& p = peers.emplace_back(port_);
-        EXPECT_TRUE(p.say(request(tp::message_kind::describe, 1, ref->id, 0, 0, {1000 + i})));
+        EXPECT_TRUE(p.say(request(tp::frame_kind::describe, 1, ref->id, 0, 0, {1000 + i})));
         // the silent ones take everything and never say so; of the others the owner has more to send than a socket holds when they go
-        EXPECT_TRUE(p.say(request(tp::message_kind::pull, 2, ref->id, 0, static_cast<std::uint32_t>(image))));
+        EXPECT_TRUE(p.say(request(tp::frame_kind::pull, 2, ref->id, 0, static_cast<std::uint32_t>(image))));
       }
       for (std::uint32_t i = 0; i < aborting; ++i) all.add(port_, crowd::quitter);
       for (std::uint32_t i = 0; i < honest; ++i) all.add(port_, 0);

@@ -52,9 +52,9 @@ class battle {
   void begin_attack() {
     for (std::size_t i = 0; i < of_each_kind; ++i) {
       slow_senders_.emplace_back(port_);
-      auto ask = request(tp::message_kind::describe, 1, ref_.id, 0, 0, {1000 + i});
+      auto ask = request(tp::frame_kind::describe, 1, ref_.id, 0, 0, {1000 + i});
       for (std::uint32_t n = 2; n < 9; ++n) {  // seven times 12 MiB, of which it takes a few bytes
-        const auto more = request(tp::message_kind::pull, n, ref_.id, 0, 12u << 20);
+        const auto more = request(tp::frame_kind::pull, n, ref_.id, 0, 12u << 20);
         ask.insert(ask.end(), more.begin(), more.end());
       }
       EXPECT_TRUE(slow_readers_.emplace_back(port_).say(ask));
@@ -126,7 +126,7 @@ class battle {
     ++acts_;
     std::size_t got = 0;
     // one of the slow senders sends another byte of a frame that it never ends
-    const auto endless = request(tp::message_kind::describe, 1, ref_.id, 0, 0);
+    const auto endless = request(tp::frame_kind::describe, 1, ref_.id, 0, 0);
     const std::size_t who = acts_ % of_each_kind, at = acts_ / of_each_kind;
     if (at + 1 < endless.size()) {
       EXPECT_TRUE(slow_senders_[who].say(std::span(endless).subspan(at, 1)));
@@ -140,7 +140,7 @@ class battle {
     // and 50 references are guessed, 10,000 a second
     std::vector<std::byte> guesses;
     for (std::uint32_t i = 0; i < 50; ++i) {
-      const auto guess = request(i % 2 == 0 ? tp::message_kind::describe : tp::message_kind::pull, i, {random_(), random_()}, 0, 64 * 1024);
+      const auto guess = request(i % 2 == 0 ? tp::frame_kind::describe : tp::frame_kind::pull, i, {random_(), random_()}, 0, 64 * 1024);
       guesses.insert(guesses.end(), guess.begin(), guess.end());
     }
     EXPECT_TRUE(guessers_[who].say(guesses));

@@ -38,14 +38,14 @@ std::uint32_t segments_of_four_answers(raw_peer& peer, const tp::ref_id& ref, Tu
     }
     return heard;
   };
-  EXPECT_TRUE(peer.say(request(tp::message_kind::describe, 0, ref, 0, 0, {7})));
+  EXPECT_TRUE(peer.say(request(tp::frame_kind::describe, 0, ref, 0, 0, {7})));
   EXPECT_GT(answered(8), 8u);
-  EXPECT_TRUE(peer.say(request(tp::message_kind::pull, 1, ref, 0, 40)));
+  EXPECT_TRUE(peer.say(request(tp::frame_kind::pull, 1, ref, 0, 40)));
   const std::size_t one = answered(40);
   const std::uint32_t before = *segments_received(peer);
   std::vector<std::byte> four;
   for (std::uint32_t id = 2; id < 6; ++id) {
-    const auto each = request(tp::message_kind::pull, id, ref, 40 * id, 40);
+    const auto each = request(tp::frame_kind::pull, id, ref, 40 * id, 40);
     four.insert(four.end(), each.begin(), each.end());
   }
   EXPECT_TRUE(peer.say(four));

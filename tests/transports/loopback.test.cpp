@@ -133,7 +133,7 @@ struct stingy : tp::land {
 TEST(Loopback, C2_WithdrawingOrPublishingAgainWhileAChunkIsHalfSentBreaksTheConnectionAndSendsNoOtherBytes) {
   struct deaf {
     static constexpr bool ready() noexcept { return true; }
-    static constexpr void on_application(const tp::message&) noexcept {}
+    static constexpr void on_message(const tp::frame&) noexcept {}
   } handler;
   for (const bool again : {false, true}) {
     const auto owner = std::make_unique<net::downloader>();

@@ -187,8 +187,8 @@ TEST(Relay, AnOwnerBehindNatIsReachedOverItsOwnConnection) {
   EXPECT_TRUE(same(*own, *model));
 }
 
-tp::message answer_to(const tp::message& asked, tp::message_kind kind) {
-  tp::message m;
+tp::frame answer_to(const tp::frame& asked, tp::frame_kind kind) {
+  tp::frame m;
   m.kind = kind;
   m.id = asked.id;
   m.ref = {1, 2};
@@ -212,9 +212,9 @@ tp::result<tp::relayed> relay_from_liar(std::function<std::vector<std::byte>(std
   std::jthread lying([&] {
     std::vector<std::byte> asked = liar.hear(1);
     const auto more = liar.hear(16 + 8 * 8 - 1);
-    tp::message first;
+    tp::frame first;
     first.id = 1;
-    auto d = answer_to(first, tp::message_kind::description);
+    auto d = answer_to(first, tp::frame_kind::description);
     const auto& schema = tp::raw_tensors<mlp>::schema();
     d.fingerprint = schema.fingerprint, d.image_bytes = schema.image_bytes, d.data_start = schema.header_bytes, d.tensors = schema.tensor_count;
     d.length = 1 << 20, d.window = 4, d.flag = true;
@@ -227,9 +227,9 @@ tp::result<tp::relayed> relay_from_liar(std::function<std::vector<std::byte>(std
   return done;
 }
 std::vector<std::byte> chunk_frame(std::uint32_t id, std::uint32_t length) {
-  tp::message asked;
+  tp::frame asked;
   asked.id = id;
-  auto m = answer_to(asked, tp::message_kind::chunk);
+  auto m = answer_to(asked, tp::frame_kind::chunk);
   m.length = length;
   std::vector<std::byte> frame(static_cast<std::size_t>(tp::detail::payload_prefix::frame_bytes(length)));
   tp::detail::payload_prefix::write(m, std::span(frame).first<80>());
@@ -242,21 +242,21 @@ TEST(Relay, AnOriginCannotWriteBehindTheBufferNorAnswerWhatWasNotAsked) {
   const auto empty = relay_from_liar([](std::uint32_t id) { return chunk_frame(id, 0); });
   EXPECT_EQ(to_string(empty.error().code), to_string(tp::errc::wrong_payload));
   const auto unasked = relay_from_liar([](std::uint32_t id) { return chunk_frame(id + 50, 64); });
-  EXPECT_EQ(to_string(unasked.error().code), to_string(tp::errc::unexpected_message));
+  EXPECT_EQ(to_string(unasked.error().code), to_string(tp::errc::unexpected_frame));
   const auto to_description = relay_from_liar([](std::uint32_t) {
-    tp::message first;
+    tp::frame first;
     first.id = 1;
-    const auto f = encode(answer_to(first, tp::message_kind::confirmed));
+    const auto f = encode(answer_to(first, tp::frame_kind::confirmed));
     return std::vector<std::byte>(f.bytes().begin(), f.bytes().end());
   });
-  EXPECT_EQ(to_string(to_description.error().code), to_string(tp::errc::unexpected_message)) << "answered already";
+  EXPECT_EQ(to_string(to_description.error().code), to_string(tp::errc::unexpected_frame)) << "answered already";
 }
 
 TEST(Relay, ARecipientCanOnlyAsk) {
   origin o;
-  tp::message letter;
-  letter.kind = tp::message_kind::application;
-  const auto text = encode(letter), answer = encode(answer_to({}, tp::message_kind::description));
+  tp::frame letter;
+  letter.kind = tp::frame_kind::application;
+  const auto text = encode(letter), answer = encode(answer_to({}, tp::frame_kind::description));
   const std::vector<std::byte> garbage(64, std::byte{0xff});
   for (const std::span<const std::byte> said : {text.bytes(), answer.bytes(), std::span<const std::byte>(garbage)}) {
     raw_listener outside;

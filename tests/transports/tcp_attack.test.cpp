@@ -29,7 +29,7 @@ struct reports {
   std::size_t connected_count = 0, others = 0;
   std::map<tp::errc, std::size_t> closed_with;
   template <class C> void connected(C&) { ++connected_count; }
-  template <class C> void message(C&, const tp::message&) { ++others; }
+  template <class C> void message(C&, const tp::frame&) { ++others; }
   template <class C> void pulled(C&, const tp::result<tp::receipt>&) { ++others; }
   template <class C> void closed(C&, const tp::error& e) { ++closed_with[e.code]; }
 };
@@ -46,7 +46,7 @@ struct good_client {
   std::uint64_t chunks = 0;
   int completed = 0, failed = 0;
   void connected(host_type::connection& c) { to_owner = &c; }
-  void message(host_type::connection&, const tp::message&) {}
+  void message(host_type::connection&, const tp::frame&) {}
   void pulled(host_type::connection&, const tp::result<tp::receipt>& r) { ++(r && r->outcome == tp::outcome::completed ? completed : failed); }
   void closed(host_type::connection&, const tp::error&) { ++failed; }
 };
@@ -152,7 +152,7 @@ TEST(TcpAttack, R7_TenThousandGuessedReferencesFindNothingAndLeaveAGoodRecipient
     if (now) {
       std::vector<std::byte> all;
       for (std::size_t i = 0; i < burst; ++i) {
-        const auto kind = i % 2 == 0 ? tp::message_kind::describe : tp::message_kind::pull;
+        const auto kind = i % 2 == 0 ? tp::frame_kind::describe : tp::frame_kind::pull;
         const auto ref = i % 8 == 0 ? tp::ref_id{a.ref.id.high ^ (1ull << random.below(64)), a.ref.id.low} : tp::ref_id{random(), random()};  // near misses, too
         const auto guess = request(kind, asked++, ref, 0, 64 * 1024);
         all.insert(all.end(), guess.begin(), guess.end());
@@ -168,7 +168,7 @@ TEST(TcpAttack, R7_TenThousandGuessedReferencesFindNothingAndLeaveAGoodRecipient
       const auto size = tp::detail::measure_frame(rest, 4096, 16);
       if (!size || !*size || rest.size() < **size) break;
       const decoded d{frame(rest.first(**size))};
-      EXPECT_TRUE(d.outcome && d.m.kind == tp::message_kind::refused && d.m.status == tp::status::unknown_reference && d.m.id == refused);
+      EXPECT_TRUE(d.outcome && d.m.kind == tp::frame_kind::refused && d.m.status == tp::status::unknown_reference && d.m.id == refused);
       ++refused;
       at += **size;
     }
@@ -193,7 +193,7 @@ TEST(TcpAttack, F7_TwoRequestsInOneSegmentAndAHundredAtOnceAreAnsweredInOrder) {
   for (const std::size_t n : {2u, 100u}) {
     std::vector<std::byte> all;
     for (std::size_t i = 0; i < n; ++i) {
-      const auto one = request(tp::message_kind::describe, id + static_cast<std::uint32_t>(i), ref.id, 0, 0);
+      const auto one = request(tp::frame_kind::describe, id + static_cast<std::uint32_t>(i), ref.id, 0, 0);
       all.insert(all.end(), one.begin(), one.end());
     }
     ASSERT_TRUE(peer.say(all));
@@ -205,7 +205,7 @@ TEST(TcpAttack, F7_TwoRequestsInOneSegmentAndAHundredAtOnceAreAnsweredInOrder) {
       answer.insert(answer.end(), rest.begin(), rest.end());
       const decoded d{frame(answer)};
       ASSERT_TRUE(d.outcome);
-      EXPECT_EQ(d.m.kind, tp::message_kind::description);
+      EXPECT_EQ(d.m.kind, tp::frame_kind::description);
       EXPECT_EQ(d.m.id, id);
     }
   }

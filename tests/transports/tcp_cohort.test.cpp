@@ -62,7 +62,7 @@ TEST(TcpCohort, C4_recipients_of_speeds_from_one_to_a_hundred_that_abort_at_rand
     EXPECT_TRUE(!completed[i] || same(*models[i], *source)) << i;
     EXPECT_EQ(owner.recipient_of(ref, {100 + i})->state == tp::recipient_state::completed, completed[i]) << i;
   }
-  const auto outcome = *owner.outcome_of(ref);
+  const auto outcome = *owner.settlement_of(ref);
   EXPECT_EQ(outcome.counts.completed, count);
   EXPECT_EQ(outcome.counts.cancelled, n - count);
   EXPECT_GT(count, 8u);

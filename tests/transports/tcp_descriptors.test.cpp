@@ -43,7 +43,7 @@ struct counting {
   std::size_t connected_count = 0;
   std::vector<tp::error> closed_with;
   template <class C> void connected(C&) { ++connected_count; }
-  template <class C> void message(C&, const tp::message&) {}
+  template <class C> void message(C&, const tp::frame&) {}
   template <class C> void pulled(C&, const tp::result<tp::receipt>&) {}
   template <class C> void closed(C&, const tp::error& e) { closed_with.push_back(e); }
 };

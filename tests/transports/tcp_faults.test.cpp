@@ -156,8 +156,8 @@ TEST(TcpFaults, F16_GarbageIsClosedAndCostsNobodyElse) {
 }
 TEST(TcpFaults, F6_ARequestCutAnywhereThenSilenceIsClosed) {
   good_owner g(impatient());
-  tp::message m;
-  m.kind = tp::message_kind::describe;
+  tp::frame m;
+  m.kind = tp::frame_kind::describe;
   m.id = 1;
   m.ref = g.ref.id;
   alignas(8) std::array<std::byte, 512> frame{};
@@ -178,8 +178,8 @@ TEST(TcpFaults, F6_ARequestCutAnywhereThenSilenceIsClosed) {
 }
 TEST(TcpFaults, T5_AHalfCloseAfterARequestLeaksNothing) {
   good_owner g;
-  tp::message m;
-  m.kind = tp::message_kind::pull;
+  tp::frame m;
+  m.kind = tp::frame_kind::pull;
   m.id = 1;
   m.ref = g.ref.id;
   m.length = 64 * 1024;

@@ -20,7 +20,7 @@ struct puller {
   std::uint64_t bytes = 0;
   std::optional<tp::result<tp::receipt>> outcome;
   template <class C> void connected(C&) {}
-  template <class C> void message(C& c, const tp::message& m) {
+  template <class C> void message(C& c, const tp::frame& m) {
     ASSERT_EQ(m.references.size(), 1u);
     EXPECT_TRUE(c.pull(m.references[0], {}, *to, bytes));
   }

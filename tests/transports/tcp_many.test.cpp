@@ -30,7 +30,7 @@ struct crowd {
 
   explicit crowd(mlp& m) : mine(m), host(io, *this, {.max_connections = 1}) {}
   void connected(connection& c) { (void)c.pull(ref, {}, mine); }
-  void message(connection&, const tp::message&) {}
+  void message(connection&, const tp::frame&) {}
   void pulled(connection& c, const tp::result<tp::receipt>& r) {
     most_connected = std::max(most_connected, host.connections());
     ++done, completed += r.has_value() && r->outcome == tp::outcome::completed;

@@ -84,7 +84,7 @@ TEST(TcpRetry, T4_a_transfer_survives_many_cuts_and_sends_at_most_one_chunk_agai
   r.server->stop();
   EXPECT_LE(r.owner->status_of(r.ref)->bytes_sent, done->bytes + m.connections() * 16_KiB);
   EXPECT_EQ(r.owner->status_of(r.ref)->acquired, 1u);
-  EXPECT_EQ(r.owner->outcome_of(r.ref)->verdict, tp::verdict::completed);
+  EXPECT_EQ(r.owner->settlement_of(r.ref)->verdict, tp::verdict::completed);
 }
 
 TEST(TcpRetry, One_and_several_timeouts_then_recovery_and_the_count_starts_anew_after_a_success) {

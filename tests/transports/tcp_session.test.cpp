@@ -17,7 +17,7 @@ struct aggregator {
 
   explicit aggregator(const mlp& model) : global(model) {}
   void connected(connection& c) { (void)c.send(task_kind, {&task, 1}, {}); }
-  void message(connection& c, const tp::message& m) {
+  void message(connection& c, const tp::frame& m) {
     kind = m.application;
     body.assign(m.body.begin(), m.body.end());
     if (m.references.size() == 1) (void)c.pull(m.references[0], {}, update);

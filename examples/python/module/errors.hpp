@@ -1,7 +1,7 @@
 // From the library's errors to the one exception that Python's callers see.
 #pragma once
 
-#include <tensorpull/core/code_name.hpp>
+#include <tensorpull/core/error.hpp>
 #include <tensorpull/core/result.hpp>
 
 #include <pybind11/pybind11.h>

@@ -3,7 +3,7 @@
 
 #include "interruption.hpp"
 
-#include <tensorpull/chunking/bytes_up_to.hpp>
+#include <tensorpull/chunking/policies.hpp>
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/tensors/tensor_list.hpp>
 #include <tensorpull/transports/host/tcp_owner.hpp>

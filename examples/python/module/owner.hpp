@@ -105,7 +105,7 @@ class owner {
     if (!s.progress.is_none()) options.expect.progress = kept->tell_progress;
     const source_view image = kept->image.source();
     const std::uint64_t bytes = image.schema->image_bytes;
-    detail::kept_source keeper;
+    unique_any keeper;
     if (keeper.keep(std::move(kept)) == nullptr) raise(errc::out_of_memory);
     const auto ref = [&] {
       const py::gil_scoped_release unlocked;
@@ -126,7 +126,7 @@ class owner {
     return unlocked(ref, [](downloader& d, const reference& r) { return d.settled(r); });
   }
   py::tuple outcome(std::string_view ref) {
-    return to_python(value_or_raise(unlocked(ref, [](downloader& d, const reference& r) { return d.outcome_of(r); })));
+    return to_python(value_or_raise(unlocked(ref, [](downloader& d, const reference& r) { return d.settlement_of(r); })));
   }
   std::string recipient_state(std::string_view ref, std::uint64_t who) {
     const auto record = value_or_raise(unlocked(ref, [who](downloader& d, const reference& r) { return d.recipient_of(r, {who}); }));

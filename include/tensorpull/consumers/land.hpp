@@ -3,7 +3,7 @@
 
 #include <tensorpull/consumers/concept.hpp>
 #include <tensorpull/std/algorithm.hpp>
-#include <tensorpull/image/scatter.hpp>
+#include <tensorpull/image/gather_scatter.hpp>
 #include <tensorpull/image/view.hpp>
 
 

@@ -1,7 +1,7 @@
 // What a recipient knows when a transfer has ended well.
 #pragma once
 
-#include <tensorpull/core/ref_id.hpp>
+#include <tensorpull/core/ids.hpp>
 
 #include <cstdint>
 #include <string_view>

@@ -3,7 +3,7 @@
 
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/image/schema.hpp>
-#include <tensorpull/core/ref_id.hpp>
+#include <tensorpull/core/ids.hpp>
 
 #include <array>
 #include <cstddef>

@@ -24,13 +24,13 @@ class buffer_pool {
 
   std::size_t buffer_bytes() const noexcept { return buffer_bytes_; }
   std::size_t available() const noexcept {
-    const hold_lock hold(lock_);
+    const lock_guard hold(lock_);
     return available_;
   }
 
   /// A buffer, contents unspecified, or nullptr where all are in use.
   std::byte* acquire() noexcept {
-    const hold_lock hold(lock_);
+    const lock_guard hold(lock_);
     std::byte* const buffer = head_;
     if (buffer == nullptr) return nullptr;
     std::memcpy(&head_, buffer, sizeof head_);
@@ -38,7 +38,7 @@ class buffer_pool {
     return buffer;
   }
   void release(std::byte* buffer) noexcept {
-    const hold_lock hold(lock_);
+    const lock_guard hold(lock_);
     std::memcpy(buffer, &head_, sizeof head_);
     head_ = buffer;
     ++available_;

@@ -8,12 +8,12 @@
 
 namespace tensorpull {
 
-constexpr plain_optional<std::uint64_t> checked_add(std::uint64_t a, std::uint64_t b) noexcept {
+constexpr optional<std::uint64_t> checked_add(std::uint64_t a, std::uint64_t b) noexcept {
   if (a > std::numeric_limits<std::uint64_t>::max() - b) return {};
   return a + b;
 }
 
-constexpr plain_optional<std::uint64_t> checked_multiply(std::uint64_t a, std::uint64_t b) noexcept {
+constexpr optional<std::uint64_t> checked_multiply(std::uint64_t a, std::uint64_t b) noexcept {
   if (b != 0 && a > std::numeric_limits<std::uint64_t>::max() / b) return {};
   return a * b;
 }
@@ -24,7 +24,7 @@ constexpr bool range_within(std::uint64_t offset, std::uint64_t length, std::uin
 }
 
 /// The next multiple of 8, or nothing where that does not fit 64 bits.
-constexpr plain_optional<std::uint64_t> checked_round_up_8(std::uint64_t n) noexcept {
+constexpr optional<std::uint64_t> checked_round_up_8(std::uint64_t n) noexcept {
   const auto sum = checked_add(n, 7);
   if (!sum) return {};
   return *sum & ~std::uint64_t{7};

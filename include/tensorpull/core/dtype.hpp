@@ -66,7 +66,7 @@ constexpr std::string_view to_string(dtype type) noexcept {
 }
 
 /// The inverse of to_string; nothing for a name that is not known.
-constexpr plain_optional<dtype> dtype_from_string(std::string_view name) noexcept {
+constexpr optional<dtype> dtype_from_string(std::string_view name) noexcept {
   for (std::size_t i = 0; i < dtype_count; ++i)
     if (detail::dtype_rows[i].name == name) return static_cast<dtype>(i);
   return {};

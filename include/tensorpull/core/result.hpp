@@ -24,7 +24,7 @@ namespace detail {
 [[noreturn]] inline void bad_result_access() noexcept { __builtin_trap(); }
 
 template <class T>
-using result_slot = std::conditional_t<std::is_trivially_copyable_v<T> && std::is_nothrow_default_constructible_v<T>, plain_optional<T>, std::optional<T>>;
+using result_slot = std::conditional_t<std::is_trivially_copyable_v<T> && std::is_nothrow_default_constructible_v<T>, optional<T>, std::optional<T>>;
 }  // namespace detail
 
 /// Holds a T or an error. Reading the alternative that is not there ends the program (a trap), never throws.

@@ -1,7 +1,7 @@
 // Sorts policies into the slots of a pipeline, whatever their order, and says in one sentence what is missing or there twice.
 #pragma once
 
-#include <tensorpull/chunking/fixed_bytes.hpp>
+#include <tensorpull/chunking/policies.hpp>
 #include <tensorpull/core/limits.hpp>
 #include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/core/result.hpp>

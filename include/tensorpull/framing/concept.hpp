@@ -14,15 +14,15 @@ namespace tensorpull {
 /// A framing policy F:
 ///  1. `F::is_framing_policy` names a type (it marks the slot);
 ///  2. `F::decode_storage` is default constructible: memory for the lists of one decoded message, on the caller's stack;
-///  3. `F::encode(message, out)` writes one control frame (any kind but chunk) to the 8-aligned `out` and gives its length in bytes,
+///  3. `F::encode(frame, out)` writes one control frame (any kind but chunk) to the 8-aligned `out` and gives its length in bytes,
 ///     a multiple of 8; `does_not_fit` when `out` is too small; deterministic, no heap;
-///  4. `F::decode(frame, message, storage)` reads one whole control frame from 8-aligned memory; whatever the bytes are it neither
-///     throws nor reads outside; views in the message point into `frame` or `storage`; no heap for valid frames.
+///  4. `F::decode(bytes, frame, storage)` reads one whole control frame from 8-aligned memory; whatever the bytes are it neither
+///     throws nor reads outside; views in the frame point into `bytes` or `storage`; no heap for valid frames.
 template <class F>
-concept framing = requires(const message& in, message& out, std::span<std::byte> bytes, std::span<const std::byte> frame, typename F::decode_storage& storage) {
+concept framing = requires(const frame& in, frame& out, std::span<std::byte> bytes, std::span<const std::byte> whole, typename F::decode_storage& storage) {
   typename F::is_framing_policy;
   { F::encode(in, bytes) } -> std::same_as<result<std::size_t>>;
-  { F::decode(frame, out, storage) } -> std::same_as<result<void>>;
+  { F::decode(whole, out, storage) } -> std::same_as<result<void>>;
 };
 
 }  // namespace tensorpull

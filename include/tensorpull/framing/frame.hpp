@@ -2,9 +2,8 @@
 #pragma once
 
 #include <tensorpull/core/error.hpp>
-#include <tensorpull/integrity/digest_kind.hpp>
-#include <tensorpull/core/recipient_id.hpp>
-#include <tensorpull/core/ref_id.hpp>
+#include <tensorpull/integrity/concept.hpp>
+#include <tensorpull/core/ids.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +13,7 @@
 namespace tensorpull {
 
 /// The order is the wire's (the union tags of framing/protocol.capnp).
-enum class message_kind : std::uint16_t {
+enum class frame_kind : std::uint16_t {
   nothing, describe, pull, chunk, end, confirm, confirmed, cancel, refused, schema, description, schema_page, locate, located, application,
 };
 
@@ -54,8 +53,8 @@ struct schema_row {
 
 /// One frame's content. Which members mean something depends on `kind`; see framing/protocol.capnp.
 /// The spans and views point into the frame or into decode storage: they are valid during the call that receives the message.
-struct message {
-  message_kind kind = message_kind::nothing;
+struct frame {
+  frame_kind kind = frame_kind::nothing;
   tensorpull::status status = status::ok;
   std::uint32_t id = 0;
   ref_id ref{};
@@ -84,14 +83,14 @@ struct message {
 };
 
 /// Whether this frame asks the owner's side for something (otherwise it answers the recipient's side, or is the application's).
-constexpr bool is_request(message_kind kind) noexcept {
+constexpr bool is_request(frame_kind kind) noexcept {
   switch (kind) {
-    case message_kind::describe:
-    case message_kind::pull:
-    case message_kind::confirm:
-    case message_kind::cancel:
-    case message_kind::schema:
-    case message_kind::locate: return true;
+    case frame_kind::describe:
+    case frame_kind::pull:
+    case frame_kind::confirm:
+    case frame_kind::cancel:
+    case frame_kind::schema:
+    case frame_kind::locate: return true;
     default: return false;
   }
 }

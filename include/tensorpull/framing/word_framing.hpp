@@ -16,14 +16,14 @@ struct basic_word_framing {
   using is_framing_policy = void;
   using decode_storage = detail::list_storage<Limits>;
 
-  static result<std::size_t> encode(const message& m, std::span<std::byte> out) noexcept { return detail::write_control_frame(m, out); }
+  static result<std::size_t> encode(const frame& m, std::span<std::byte> out) noexcept { return detail::write_control_frame(m, out); }
 
   /// Errors as capnp_framing's.
-  static result<void> decode(std::span<const std::byte> frame, message& m, decode_storage& lists) noexcept {
-    const auto measured = detail::measure_frame(frame, ~std::size_t{0}, Limits::control_frame_segments);
+  static result<void> decode(std::span<const std::byte> bytes, frame& m, decode_storage& lists) noexcept {
+    const auto measured = detail::measure_frame(bytes, ~std::size_t{0}, Limits::control_frame_segments);
     if (!measured) return failure(measured.error());
-    if (!*measured || **measured != frame.size()) return failure(errc::bad_frame, frame.size());
-    const auto half = [&](std::size_t i) { return static_cast<std::size_t>(detail::load_le64(frame.data() + 8 * (i / 2)) >> (32 * (i % 2)) & 0xffffffffu); };
+    if (!*measured || **measured != bytes.size()) return failure(errc::bad_frame, bytes.size());
+    const auto half = [&](std::size_t i) { return static_cast<std::size_t>(detail::load_le64(bytes.data() + 8 * (i / 2)) >> (32 * (i % 2)) & 0xffffffffu); };
     detail::segment_place segments[Limits::control_frame_segments];
     const std::size_t count = half(0) + 1;
     std::size_t at = count / 2 + 1;
@@ -31,7 +31,7 @@ struct basic_word_framing {
       segments[i] = {at, half(i + 1)};
       at += segments[i].size;
     }
-    detail::segment_reader from(frame.data(), segments, count, Limits::traversal_words + frame.size() / 8);
+    detail::segment_reader from(bytes.data(), segments, count, Limits::traversal_words + bytes.size() / 8);
     return detail::control_reader(from, m, lists).read(Limits::nesting_levels);
   }
 };

@@ -1,14 +1,14 @@
 // The integrity slot: which digests a recipient asks for and checks. It decides what "completed" may claim.
 #pragma once
 
-#include <tensorpull/integrity/digest_kind.hpp>
-
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
 namespace tensorpull {
+
+enum class digest_kind : std::uint8_t { none, xxh3_64, crc32c };
 
 /// A streaming hash: update(bytes) in order, digest() at any time; a copy goes on from where the original was. No heap.
 /// Its values are those of XXH3-64, unless a constant `H::kind` says otherwise.

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <tensorpull/core/result.hpp>
-#include <tensorpull/core/ref_id.hpp>
+#include <tensorpull/core/ids.hpp>
 #include <tensorpull/system/address.hpp>
 
 #include <array>

@@ -119,7 +119,7 @@ struct tensor_decomposer {
   /// Besides: the errors of session.send, after which nothing stays published.
   template <class Session, class Message>
   static result<message_type> send(Session& session, std::uint32_t kind, const Message& message, const publish_options& options = {{}, 1},
-                                   std::chrono::milliseconds timeout = std::chrono::seconds(600), const any_stop_token& stop = {}) noexcept {
+                                   std::chrono::milliseconds timeout = std::chrono::seconds(600), const stop_token& stop = {}) noexcept {
     auto apart = decompose(session, message, options);
     if (!apart) return apart;
     if (const auto sent = session.send(kind, apart->references(), apart->body(), timeout, stop); !sent) {

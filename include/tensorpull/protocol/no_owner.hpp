@@ -15,10 +15,10 @@ struct no_owner {
   using lock_type = no_lock;
   static constexpr std::size_t waiting_replies = 1;
 
-  static constexpr bool handle(link&, const message&, pending_reply&) noexcept { return false; }
-  static constexpr void locate(link&, const message& m, std::span<byte_range>, message& answer) noexcept {
+  static constexpr bool handle(link&, const frame&, pending_reply&) noexcept { return false; }
+  static constexpr void locate(link&, const frame& m, std::span<byte_range>, frame& answer) noexcept {
     answer = {};
-    answer.kind = message_kind::refused;
+    answer.kind = frame_kind::refused;
     answer.status = status::unknown_reference;
     answer.id = m.id;
     answer.ref = m.ref;
@@ -27,7 +27,7 @@ struct no_owner {
   static constexpr const source_view* pin(const pending_reply&) noexcept { return nullptr; }
   static constexpr void unpin(const pending_reply&, std::uint64_t) noexcept {}
   static constexpr void refuse_gone(pending_reply&) noexcept {}
-  static constexpr message expand(const pending_reply&, std::span<schema_row>) noexcept { return {}; }
+  static constexpr frame expand(const pending_reply&, std::span<schema_row>) noexcept { return {}; }
 };
 
 }  // namespace tensorpull

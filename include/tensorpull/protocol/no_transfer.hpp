@@ -13,11 +13,11 @@ namespace tensorpull {
 /// Asks for nothing and takes nothing.
 struct no_transfer {
   static constexpr std::size_t read_piece_bytes = 64 * 1024;
-  static constexpr bool next(message&) noexcept { return false; }
+  static constexpr bool next(frame&) noexcept { return false; }
   static constexpr bool next_is_long() noexcept { return false; }
   static constexpr void fail(const error&) noexcept {}
-  static constexpr void on(const message&) noexcept {}
-  static constexpr bool on_chunk(const message&) noexcept { return false; }
+  static constexpr void on(const frame&) noexcept {}
+  static constexpr bool on_chunk(const frame&) noexcept { return false; }
   static constexpr prepared prepare(std::span<std::span<std::byte>>, std::uint64_t) noexcept { return {}; }
   static constexpr void landed(std::span<const std::byte>) noexcept {}
   static constexpr std::uint64_t chunk_left() noexcept { return 0; }

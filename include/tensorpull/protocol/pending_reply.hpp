@@ -7,7 +7,7 @@ namespace tensorpull {
 
 /// An answer that waits to be sent: enough to write its frame again at any time, since a partly sent frame is produced anew.
 struct pending_reply {
-  message_kind kind = message_kind::nothing;
+  frame_kind kind = frame_kind::nothing;
   tensorpull::status status = status::ok;
   std::uint32_t id = 0;
   std::uint32_t slot = 0;
@@ -22,7 +22,7 @@ struct pending_reply {
 };
 
 inline bool refuse(pending_reply& r, status why) noexcept {
-  r.kind = message_kind::refused;
+  r.kind = frame_kind::refused;
   r.status = why;
   return true;
 }

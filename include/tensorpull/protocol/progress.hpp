@@ -3,8 +3,7 @@
 
 #include <tensorpull/core/error.hpp>
 #include <tensorpull/image/schema.hpp>
-#include <tensorpull/core/recipient_id.hpp>
-#include <tensorpull/core/ref_id.hpp>
+#include <tensorpull/core/ids.hpp>
 
 #include <cstdint>
 #include <string_view>

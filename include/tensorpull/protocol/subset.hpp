@@ -3,7 +3,7 @@
 
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/core/xxh3.hpp>
-#include <tensorpull/image/gather.hpp>
+#include <tensorpull/image/gather_scatter.hpp>
 #include <tensorpull/image/schema.hpp>
 #include <tensorpull/integrity/concept.hpp>
 #include <tensorpull/framing/frame.hpp>

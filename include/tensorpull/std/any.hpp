@@ -5,19 +5,19 @@
 #include <type_traits>
 #include <utility>
 
-namespace tensorpull::detail {
+namespace tensorpull {
 
 /// Owns one object of any type; two words. (std::shared_ptr<void> does the same and costs a quarter of a second to include.)
-class kept_source {
+class unique_any {
  public:
-  kept_source() noexcept = default;
-  kept_source(kept_source&& other) noexcept : object_(std::exchange(other.object_, nullptr)), destroy_(other.destroy_) {}
-  kept_source& operator=(kept_source&& other) noexcept {
+  unique_any() noexcept = default;
+  unique_any(unique_any&& other) noexcept : object_(std::exchange(other.object_, nullptr)), destroy_(other.destroy_) {}
+  unique_any& operator=(unique_any&& other) noexcept {
     std::swap(object_, other.object_);
     std::swap(destroy_, other.destroy_);
     return *this;
   }
-  ~kept_source() {
+  ~unique_any() {
     if (object_ != nullptr) destroy_(object_);
   }
 
@@ -38,4 +38,4 @@ class kept_source {
   void (*destroy_)(void*) noexcept = nullptr;
 };
 
-}  // namespace tensorpull::detail
+}  // namespace tensorpull

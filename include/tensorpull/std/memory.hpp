@@ -6,16 +6,16 @@
 namespace tensorpull::detail {
 
 template <class T>
-class owned {
+class unique_ptr {
  public:
   /// Takes what `new` gave; may be null.
-  explicit owned(T* object) noexcept : object_(object) {}
-  owned(owned&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
-  owned& operator=(owned&& other) noexcept {
+  explicit unique_ptr(T* object) noexcept : object_(object) {}
+  unique_ptr(unique_ptr&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  unique_ptr& operator=(unique_ptr&& other) noexcept {
     std::swap(object_, other.object_);
     return *this;
   }
-  ~owned() { delete object_; }
+  ~unique_ptr() { delete object_; }
 
   explicit operator bool() const noexcept { return object_ != nullptr; }
   T* operator->() const noexcept { return object_; }

@@ -11,12 +11,12 @@ struct no_lock {
 };
 
 template <class Lock>
-class [[nodiscard]] hold_lock {
+class [[nodiscard]] lock_guard {
  public:
-  explicit hold_lock(Lock& l) noexcept : lock_(l) { lock_.lock(); }
-  hold_lock(const hold_lock&) = delete;
-  hold_lock& operator=(const hold_lock&) = delete;
-  ~hold_lock() { lock_.unlock(); }
+  explicit lock_guard(Lock& l) noexcept : lock_(l) { lock_.lock(); }
+  lock_guard(const lock_guard&) = delete;
+  lock_guard& operator=(const lock_guard&) = delete;
+  ~lock_guard() { lock_.unlock(); }
 
  private:
   Lock& lock_;

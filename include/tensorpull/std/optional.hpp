@@ -7,12 +7,12 @@
 namespace tensorpull {
 
 template <class T>
-class plain_optional {
+class optional {
   static_assert(std::is_trivially_copyable_v<T> && std::is_nothrow_default_constructible_v<T>);
 
  public:
-  constexpr plain_optional() noexcept = default;
-  constexpr plain_optional(const T& value) noexcept : value_(value), has_(true) {}
+  constexpr optional() noexcept = default;
+  constexpr optional(const T& value) noexcept : value_(value), has_(true) {}
 
   constexpr bool has_value() const noexcept { return has_; }
   constexpr explicit operator bool() const noexcept { return has_; }
@@ -23,7 +23,7 @@ class plain_optional {
   constexpr const T* operator->() const noexcept { return &value_; }
   constexpr T value_or(const T& other) const noexcept { return has_ ? value_ : other; }
 
-  friend bool operator==(const plain_optional&, const plain_optional&) noexcept = default;  // constexpr where that of T is
+  friend bool operator==(const optional&, const optional&) noexcept = default;  // constexpr where that of T is
 
  private:
   T value_{};

@@ -12,29 +12,29 @@ namespace tensorpull {
 
 /// A copy of any small type T with `bool t.stop_requested() const`: std::stop_token, a pointer to a flag in a class, a stop token of an
 /// executor's. Without one: never stopped. Allocates nothing.
-class any_stop_token {
+class stop_token {
   static constexpr std::size_t room = 2 * sizeof(void*);
 
  public:
-  any_stop_token() noexcept = default;
+  stop_token() noexcept = default;
   template <class T>
-    requires(!std::same_as<T, any_stop_token> && requires(const T& t) { { t.stop_requested() } -> std::convertible_to<bool>; })
-  any_stop_token(T token) noexcept : calls_(&calls_of<T>) {
+    requires(!std::same_as<T, stop_token> && requires(const T& t) { { t.stop_requested() } -> std::convertible_to<bool>; })
+  stop_token(T token) noexcept : calls_(&calls_of<T>) {
     static_assert(sizeof(T) <= room && alignof(T) <= alignof(void*) && std::is_nothrow_copy_constructible_v<T>,
                   "tensorpull: a stop token is at most two pointers and copied without throwing");
     ::new (static_cast<void*>(token_)) T(std::move(token));
   }
-  any_stop_token(const any_stop_token& other) noexcept : calls_(other.calls_) {
+  stop_token(const stop_token& other) noexcept : calls_(other.calls_) {
     if (calls_ != nullptr) calls_->copy(token_, other.token_);
   }
-  any_stop_token& operator=(const any_stop_token& other) noexcept {
+  stop_token& operator=(const stop_token& other) noexcept {
     if (this == &other) return *this;
     if (calls_ != nullptr) calls_->destroy(token_);
     calls_ = other.calls_;
     if (calls_ != nullptr) calls_->copy(token_, other.token_);
     return *this;
   }
-  ~any_stop_token() {
+  ~stop_token() {
     if (calls_ != nullptr) calls_->destroy(token_);
   }
 

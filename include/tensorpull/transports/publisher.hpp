@@ -36,7 +36,7 @@ class publisher {
   template <class Model>
     requires(std::is_same_v<Model, model_type>)
   result<reference> add_tensors(Model&& model, publish_options options = {}) {
-    detail::kept_source keep;
+    unique_any keep;
     const auto* const kept = keep.keep(std::forward<Model>(model));
     if (kept == nullptr) return failure(errc::out_of_memory);
     return publish(tensors::source(*kept), options, std::move(keep));
@@ -46,7 +46,7 @@ class publisher {
     requires(!std::is_pointer_v<Pointer> && requires(const Pointer& p) { { *p } -> std::convertible_to<const model_type&>; })
   result<reference> add_tensors(Pointer pointer, publish_options options = {}) {
     const model_type& model = *pointer;
-    detail::kept_source keep;
+    unique_any keep;
     if (keep.keep(std::move(pointer)) == nullptr) return failure(errc::out_of_memory);
     return publish(tensors::source(model), options, std::move(keep));
   }
@@ -55,7 +55,7 @@ class publisher {
   /// Publishes any image; the memory behind the view is the caller's.
   result<reference> add_image(const source_view& image, publish_options options = {}) noexcept { return publish(image, options, {}); }
   /// The same, and `keep` (its table, its model, or both) is released when the reference is settled or withdrawn.
-  result<reference> add_image(const source_view& image, publish_options options, detail::kept_source keep) noexcept { return publish(image, options, std::move(keep)); }
+  result<reference> add_image(const source_view& image, publish_options options, unique_any keep) noexcept { return publish(image, options, std::move(keep)); }
 
   /// References that settle together: publish each with `{.transaction = id}`, then seal it. table_full.
   result<transaction_id> open_transaction(const transaction_options& options) noexcept {
@@ -73,12 +73,12 @@ class publisher {
 
   result<publication_status> status_of(const reference& ref) const noexcept { return owner_.status_of(ref.id); }
   bool settled(const reference& ref) const noexcept { return owner_.settled(ref.id); }
-  result<settlement> outcome_of(const reference& ref) noexcept { return owner_.outcome_of(ref.id); }
+  result<settlement> settlement_of(const reference& ref) noexcept { return owner_.settlement_of(ref.id); }
   result<recipient_record> recipient_of(const reference& ref, recipient_id who) noexcept { return owner_.recipient_of(ref.id, who); }
   std::size_t recipients_of(const reference& ref, std::span<recipient_record> out) noexcept { return owner_.recipients_of(ref.id, out); }
   /// Callbacks of transactions that threw; what they threw is dropped.
   std::uint64_t callback_failures() const noexcept {
-    const hold_lock hold(lock_);
+    const lock_guard hold(lock_);
     return callback_failures_;
   }
 
@@ -105,7 +105,7 @@ class publisher {
  private:
   struct kept_model {
     transaction_id transaction{};
-    detail::kept_source source;
+    unique_any source;
   };
 
   /// Budgets start when something is published, whenever a driver let time pass before.
@@ -119,7 +119,7 @@ class publisher {
     try {
       call(value);
     } catch (...) {
-      const hold_lock hold(lock_);
+      const lock_guard hold(lock_);
       ++callback_failures_;
     }
 #else
@@ -127,7 +127,7 @@ class publisher {
 #endif
   }
 
-  result<reference> publish(const source_view& image, const publish_options& options, detail::kept_source keep) noexcept {
+  result<reference> publish(const source_view& image, const publish_options& options, unique_any keep) noexcept {
     const system_entropy random;
     std::uint64_t version = 0;
     if constexpr (Parts::integrity::whole) {
@@ -153,20 +153,20 @@ class publisher {
     return reference{id, version, image.schema->fingerprint};
   }
   /// nullptr, and `keep` as it was: no room.
-  kept_model* put_away(transaction_id id, detail::kept_source& keep) noexcept {
-    const hold_lock hold(lock_);
+  kept_model* put_away(transaction_id id, unique_any& keep) noexcept {
+    const lock_guard hold(lock_);
     for (auto& k : kept_)
       if (!k.source) return k = {id, std::move(keep)}, &k;
     return nullptr;
   }
-  void take_back(kept_model& k, detail::kept_source& keep) noexcept {
-    const hold_lock hold(lock_);
+  void take_back(kept_model& k, unique_any& keep) noexcept {
+    const lock_guard hold(lock_);
     keep = std::move(k.source);
   }
   void release(transaction_id id) noexcept {
     for (auto& k : kept_) {
-      detail::kept_source gone;  // destroyed without the lock: a model's destructor is the application's
-      const hold_lock hold(lock_);
+      unique_any gone;  // destroyed without the lock: a model's destructor is the application's
+      const lock_guard hold(lock_);
       if (k.source && k.transaction == id) gone = std::move(k.source);
     }
   }

@@ -24,7 +24,7 @@ struct pull_options {
   /// Requests in flight; the owner may allow fewer.
   std::uint32_t window = 4;
   /// Heard within 0.1 s wherever the transfer waits, in back-off too.
-  any_stop_token stop{};
+  stop_token stop{};
   /// A number of the application's own that the owner hears when `stop` ends the transfer; read at that moment.
   const std::uint32_t* stop_reason = nullptr;
   /// After a time-out, a lost connection or a busy owner; what has landed stays.

@@ -49,7 +49,7 @@ class perseverance {
       : schedule_(policy), busy_budget_ms_(busy_budget_ms), landed_(landed) {}
 
   /// How many milliseconds to wait before another try; nothing: this was the last. `asked_ms`: what the owner's `busy` asks for.
-  constexpr plain_optional<std::uint64_t> after(errc why, std::uint64_t landed, std::uint64_t asked_ms, std::uint64_t random) noexcept {
+  constexpr optional<std::uint64_t> after(errc why, std::uint64_t landed, std::uint64_t asked_ms, std::uint64_t random) noexcept {
     if (landed > landed_) schedule_.succeeded(), busy_ms_ = 0, landed_ = landed;  // a chunk that is fetched again is none
     if (!is_passing(why) || (why != errc::busy && !schedule_.failed())) return {};
     const std::uint64_t wait = std::max(asked_ms, schedule_.delay_ms(random));

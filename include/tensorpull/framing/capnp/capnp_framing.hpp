@@ -24,26 +24,26 @@ struct basic_capnp_framing {
   using is_framing_policy = void;
   using decode_storage = detail::list_storage<Limits>;
 
-  static result<std::size_t> encode(const message& m, std::span<std::byte> out) noexcept { return detail::write_control_frame(m, out); }
+  static result<std::size_t> encode(const frame& m, std::span<std::byte> out) noexcept { return detail::write_control_frame(m, out); }
 
   /// bad_frame: not valid Cap'n Proto, or above the limits of traversal and nesting; unsupported_layout: a chunk that is not in the
-  /// constant layout; unexpected_message: a kind that this version of the protocol does not know.
-  static result<void> decode(std::span<const std::byte> frame, message& m, decode_storage& lists) noexcept {
-    const auto measured = detail::measure_frame(frame, std::numeric_limits<std::size_t>::max(), Limits::control_frame_segments);
+  /// constant layout; unexpected_frame: a kind that this version of the protocol does not know.
+  static result<void> decode(std::span<const std::byte> bytes, frame& m, decode_storage& lists) noexcept {
+    const auto measured = detail::measure_frame(bytes, std::numeric_limits<std::size_t>::max(), Limits::control_frame_segments);
     if (!measured) return failure(measured.error());
-    if (!*measured || **measured != frame.size()) return failure(errc::bad_frame, frame.size());
+    if (!*measured || **measured != bytes.size()) return failure(errc::bad_frame, bytes.size());
     std::array<kj::ArrayPtr<const capnp::word>, Limits::control_frame_segments> segments;
-    const std::size_t count = static_cast<std::size_t>((detail::load_le64(frame.data()) & 0xffffffffu) + 1);
+    const std::size_t count = static_cast<std::size_t>((detail::load_le64(bytes.data()) & 0xffffffffu) + 1);
     std::size_t at = (count / 2 + 1) * 8;
     for (std::size_t i = 0; i < count; ++i) {
-      const std::size_t words = static_cast<std::size_t>(detail::load_le64(frame.data() + 8 * ((i + 1) / 2)) >> (32 * ((i + 1) % 2)) & 0xffffffffu);
-      segments[i] = kj::arrayPtr(reinterpret_cast<const capnp::word*>(frame.data() + at), words);
+      const std::size_t words = static_cast<std::size_t>(detail::load_le64(bytes.data() + 8 * ((i + 1) / 2)) >> (32 * ((i + 1) % 2)) & 0xffffffffu);
+      segments[i] = kj::arrayPtr(reinterpret_cast<const capnp::word*>(bytes.data() + at), words);
       at += 8 * words;
     }
     result<void> read{};
     const bool ok = detail::quietly([&] {
       capnp::ReaderOptions options;
-      options.traversalLimitInWords = Limits::traversal_words + frame.size() / 8;
+      options.traversalLimitInWords = Limits::traversal_words + bytes.size() / 8;
       options.nestingLimit = Limits::nesting_levels;
       capnp::SegmentArrayMessageReader reader(kj::arrayPtr(segments.data(), count), options);
       read = detail::read_frame(reader.getRoot<capnp::AnyStruct>(), m, lists);

@@ -17,30 +17,30 @@ namespace tensorpull::detail {
 template <class Storage>
 class control_reader {
  public:
-  control_reader(segment_reader& from, message& to, Storage& lists) noexcept : from_(from), m_(to), lists_(lists) {}
+  control_reader(segment_reader& from, frame& to, Storage& lists) noexcept : from_(from), m_(to), lists_(lists) {}
 
   /// `m` is left with what was read so far on an error.
   result<void> read(int depth) noexcept {
     m_ = {};
     segment_reader::pointer root;
-    object frame, body;
-    if (!from_.root(depth, root) || !from_.follow(root, frame)) return bad();
+    object outer, body;
+    if (!from_.root(depth, root) || !from_.follow(root, outer)) return bad();
     std::uint64_t words[1 + most_body_words]{};
-    from_.copy_words(frame, words, size_of_frame.data);
+    from_.copy_words(outer, words, size_of_frame.data);
     take_first_word(words[0], m_);
-    if (m_.kind == message_kind::chunk) return failure(errc::unsupported_layout);
-    if (m_.kind > message_kind::application) return failure(errc::unexpected_message, static_cast<std::uint64_t>(m_.kind));
+    if (m_.kind == frame_kind::chunk) return failure(errc::unsupported_layout);
+    if (m_.kind > frame_kind::application) return failure(errc::unexpected_frame, static_cast<std::uint64_t>(m_.kind));
     const std::size_t body_words = body_size(m_.kind).data;
     if (body_words > 0) {
-      if (!from_.follow(from_.pointer_of(frame, 0), body)) return bad();
+      if (!from_.follow(from_.pointer_of(outer, 0), body)) return bad();
       from_.copy_words(body, words + 1, body_words);
     }
     take_words(words + 1, m_);
     switch (m_.kind) {
-      case message_kind::schema_page: return read_rows(body);
-      case message_kind::locate: return read_names(body);
-      case message_kind::located: return read_ranges(body);
-      case message_kind::application: return read_application(body);
+      case frame_kind::schema_page: return read_rows(body);
+      case frame_kind::locate: return read_names(body);
+      case frame_kind::located: return read_ranges(body);
+      case frame_kind::application: return read_application(body);
       default: return {};
     }
   }
@@ -126,7 +126,7 @@ class control_reader {
   }
 
   segment_reader& from_;
-  message& m_;
+  frame& m_;
   Storage& lists_;
 };
 

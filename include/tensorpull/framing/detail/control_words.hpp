@@ -20,13 +20,13 @@ struct struct_size {
 inline constexpr struct_size size_of_frame{7, 1}, size_of_tensor{0, 3}, size_of_range{2, 0}, size_of_reference{4, 0};
 
 /// The struct that the frame's pointer leads to; no size for the kinds that are groups.
-constexpr struct_size body_size(message_kind kind) noexcept {
+constexpr struct_size body_size(frame_kind kind) noexcept {
   switch (kind) {
-    case message_kind::description: return {9, 0};
-    case message_kind::schema_page: return {5, 1};
-    case message_kind::locate: return {3, 1};
-    case message_kind::located: return {6, 1};
-    case message_kind::application: return {1, 2};
+    case frame_kind::description: return {9, 0};
+    case frame_kind::schema_page: return {5, 1};
+    case frame_kind::locate: return {3, 1};
+    case frame_kind::located: return {6, 1};
+    case frame_kind::application: return {1, 2};
     default: return {};
   }
 }
@@ -35,61 +35,61 @@ constexpr struct_size body_size(message_kind kind) noexcept {
 inline constexpr std::size_t most_body_words = 9;
 
 /// The Frame's first word: who asked, what it is, and a bit of `confirm` that found room there.
-constexpr std::uint64_t first_word(const message& m) noexcept {
-  const std::uint64_t tag = m.kind == message_kind::chunk ? 0 : static_cast<std::uint64_t>(m.kind);
-  return m.id | tag << 32 | std::uint64_t{m.kind == message_kind::confirm && m.flag} << 48;
+constexpr std::uint64_t first_word(const frame& m) noexcept {
+  const std::uint64_t tag = m.kind == frame_kind::chunk ? 0 : static_cast<std::uint64_t>(m.kind);
+  return m.id | tag << 32 | std::uint64_t{m.kind == frame_kind::confirm && m.flag} << 48;
 }
-constexpr void take_first_word(std::uint64_t w, message& m) noexcept {
+constexpr void take_first_word(std::uint64_t w, frame& m) noexcept {
   m.id = static_cast<std::uint32_t>(w);
-  m.kind = static_cast<message_kind>(static_cast<std::uint16_t>(w >> 32));
-  m.flag = m.kind == message_kind::confirm && (w >> 48 & 1) != 0;
+  m.kind = static_cast<frame_kind>(static_cast<std::uint16_t>(w >> 32));
+  m.flag = m.kind == frame_kind::confirm && (w >> 48 & 1) != 0;
 }
 
 /// The data words of a kind other than chunk; `w` is most_body_words, zero before.
-constexpr void put_words(const message& m, std::uint64_t* w) noexcept {
-  if (m.kind == message_kind::nothing || m.kind == message_kind::chunk) return;
-  if (m.kind == message_kind::application) {
+constexpr void put_words(const frame& m, std::uint64_t* w) noexcept {
+  if (m.kind == frame_kind::nothing || m.kind == frame_kind::chunk) return;
+  if (m.kind == frame_kind::application) {
     w[0] = m.application;
     return;
   }
   w[0] = m.ref.high;
   w[1] = m.ref.low;
-  if (m.kind == message_kind::describe) {
+  if (m.kind == frame_kind::describe) {
     w[2] = m.recipient.value;
     return;
   }
   w[2] = m.version;
   const std::uint64_t flag = m.flag ? 1 : 0;
   switch (m.kind) {
-    case message_kind::pull:
+    case frame_kind::pull:
       w[3] = m.offset;
       w[4] = m.fingerprint;
       w[5] = m.length | std::uint64_t{static_cast<std::uint8_t>(m.chunk_digest)} << 32;
       break;
-    case message_kind::end:
+    case frame_kind::end:
       w[3] = m.image_bytes;
       w[4] = m.nonce;
       break;
-    case message_kind::confirm:
+    case frame_kind::confirm:
       w[3] = m.nonce;
       w[4] = m.digest;
       w[5] = m.recipient.value;
       break;
-    case message_kind::confirmed:
+    case frame_kind::confirmed:
       w[3] = m.nonce;
       w[4] = static_cast<std::uint16_t>(m.status);
       break;
-    case message_kind::cancel:
+    case frame_kind::cancel:
       w[3] = m.nonce;
       w[4] = m.recipient.value;
       w[5] = m.reason | std::uint64_t{static_cast<std::uint16_t>(m.status)} << 32;
       break;
-    case message_kind::refused:
+    case frame_kind::refused:
       w[3] = m.offset;
       w[4] = static_cast<std::uint16_t>(m.status) | std::uint64_t{m.delay_ms} << 32;
       break;
-    case message_kind::schema: w[3] = m.offset; break;
-    case message_kind::description:
+    case frame_kind::schema: w[3] = m.offset; break;
+    case frame_kind::description:
       w[3] = m.fingerprint;
       w[4] = m.image_bytes;
       w[5] = m.data_start;
@@ -97,11 +97,11 @@ constexpr void put_words(const message& m, std::uint64_t* w) noexcept {
       w[7] = m.length | m.tensors << 32;
       w[8] = m.window | flag << 16;
       break;
-    case message_kind::schema_page:
+    case frame_kind::schema_page:
       w[3] = m.offset;
       w[4] = m.tensors;
       break;
-    case message_kind::located:
+    case frame_kind::located:
       w[3] = m.nonce;
       w[4] = m.digest;
       w[5] = m.fingerprint;
@@ -116,51 +116,51 @@ constexpr status to_status(std::uint64_t word) noexcept {
 }
 
 /// The reverse, for the kind that `m` has already; words that an older peer did not send are zero.
-constexpr void take_words(const std::uint64_t* w, message& m) noexcept {
-  if (m.kind == message_kind::nothing) return;
-  if (m.kind == message_kind::application) {
+constexpr void take_words(const std::uint64_t* w, frame& m) noexcept {
+  if (m.kind == frame_kind::nothing) return;
+  if (m.kind == frame_kind::application) {
     m.application = static_cast<std::uint32_t>(w[0]);
     return;
   }
   m.ref = {w[0], w[1]};
-  if (m.kind == message_kind::describe) {
+  if (m.kind == frame_kind::describe) {
     m.recipient = {w[2]};
     return;
   }
   m.version = w[2];
   switch (m.kind) {
-    case message_kind::pull:
+    case frame_kind::pull:
       m.offset = w[3];
       m.fingerprint = w[4];
       m.length = static_cast<std::uint32_t>(w[5]);
       m.chunk_digest = static_cast<digest_kind>(static_cast<std::uint8_t>(w[5] >> 32));
       break;
-    case message_kind::end:
+    case frame_kind::end:
       m.image_bytes = w[3];
       m.nonce = w[4];
       break;
-    case message_kind::confirm:
+    case frame_kind::confirm:
       m.nonce = w[3];
       m.digest = w[4];
       m.recipient = {w[5]};
       break;
-    case message_kind::confirmed:
+    case frame_kind::confirmed:
       m.nonce = w[3];
       m.status = to_status(w[4]);
       break;
-    case message_kind::cancel:
+    case frame_kind::cancel:
       m.nonce = w[3];
       m.recipient = {w[4]};
       m.reason = static_cast<std::uint32_t>(w[5]);
       m.status = to_status(w[5] >> 32);
       break;
-    case message_kind::refused:
+    case frame_kind::refused:
       m.offset = w[3];
       m.status = to_status(w[4]);
       m.delay_ms = static_cast<std::uint32_t>(w[4] >> 32);
       break;
-    case message_kind::schema: m.offset = w[3]; break;
-    case message_kind::description:
+    case frame_kind::schema: m.offset = w[3]; break;
+    case frame_kind::description:
       m.fingerprint = w[3];
       m.image_bytes = w[4];
       m.data_start = w[5];
@@ -170,11 +170,11 @@ constexpr void take_words(const std::uint64_t* w, message& m) noexcept {
       m.window = static_cast<std::uint16_t>(w[8]);
       m.flag = (w[8] >> 16 & 1) != 0;
       break;
-    case message_kind::schema_page:
+    case frame_kind::schema_page:
       m.offset = w[3];
       m.tensors = w[4];
       break;
-    case message_kind::located:
+    case frame_kind::located:
       m.nonce = w[3];
       m.digest = w[4];
       m.fingerprint = w[5];

@@ -76,8 +76,8 @@ class segment_writer {
 };
 
 /// The lists of the kinds that have any; `pointers` is the index of the struct's first pointer.
-inline void write_lists(const message& m, segment_writer& out, std::size_t pointers) noexcept {
-  if (m.kind == message_kind::schema_page) {
+inline void write_lists(const frame& m, segment_writer& out, std::size_t pointers) noexcept {
+  if (m.kind == frame_kind::schema_page) {
     std::size_t row = out.add_structs(pointers, m.rows.size(), size_of_tensor);
     for (std::size_t i = 0; i < m.rows.size() && out.fits(); ++i, row += 3) {
       const schema_row& r = m.rows[i];
@@ -86,16 +86,16 @@ inline void write_lists(const message& m, segment_writer& out, std::size_t point
       const std::size_t shape = out.add_words(row + 2, r.shape.size(), 5);
       for (std::size_t k = 0; k < r.shape.size() && out.fits(); ++k) out.set(shape + k, r.shape[k]);
     }
-  } else if (m.kind == message_kind::locate) {
+  } else if (m.kind == frame_kind::locate) {
     const std::size_t names = out.add_words(pointers, m.names.size(), 6);
     for (std::size_t i = 0; i < m.names.size() && out.fits(); ++i) out.add_text(names + i, m.names[i]);
-  } else if (m.kind == message_kind::located) {
+  } else if (m.kind == frame_kind::located) {
     std::size_t range = out.add_structs(pointers, m.ranges.size(), size_of_range);
     for (std::size_t i = 0; i < m.ranges.size() && out.fits(); ++i, range += 2) {
       out.set(range, m.ranges[i].begin);
       out.set(range + 1, m.ranges[i].end);
     }
-  } else if (m.kind == message_kind::application) {
+  } else if (m.kind == frame_kind::application) {
     std::size_t ref = out.add_structs(pointers, m.references.size(), size_of_reference);
     for (std::size_t i = 0; i < m.references.size() && out.fits(); ++i, ref += 4) {
       const reference& r = m.references[i];
@@ -109,17 +109,17 @@ inline void write_lists(const message& m, segment_writer& out, std::size_t point
 }
 
 /// One control frame; its length in bytes. Writes within `out` alone. does_not_fit: `out` is too small.
-inline result<std::size_t> write_control_frame(const message& m, std::span<std::byte> out) noexcept {
+inline result<std::size_t> write_control_frame(const frame& m, std::span<std::byte> out) noexcept {
   if (out.size() < 16) return failure(errc::does_not_fit, out.size());
   segment_writer to(out);
-  const std::size_t frame = to.add_struct(1, size_of_frame);
-  to.set(frame, first_word(m));
+  const std::size_t outer = to.add_struct(1, size_of_frame);
+  to.set(outer, first_word(m));
   const struct_size body = body_size(m.kind);
   std::uint64_t words[most_body_words]{};
   put_words(m, words);
-  std::size_t at = frame + 1, count = size_of_frame.data - 1u;
+  std::size_t at = outer + 1, count = size_of_frame.data - 1u;
   if (body.data > 0) {
-    at = to.add_struct(frame + size_of_frame.data, body);
+    at = to.add_struct(outer + size_of_frame.data, body);
     count = body.data;
   }
   for (std::size_t i = 0; i < count; ++i) to.set(at + i, words[i]);

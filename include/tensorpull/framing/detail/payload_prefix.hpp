@@ -33,14 +33,14 @@ struct payload_prefix {
   static constexpr std::uint64_t fixed_words = 1 + frame_data_words + frame_pointers;
   /// struct pointer with offset 0
   static constexpr std::uint64_t root_pointer = frame_data_words << 32 | frame_pointers << 48;
-  static constexpr std::uint64_t chunk_tag = static_cast<std::uint64_t>(message_kind::chunk);
+  static constexpr std::uint64_t chunk_tag = static_cast<std::uint64_t>(frame_kind::chunk);
 
   static constexpr std::uint64_t padded(std::uint64_t payload) noexcept { return (payload + 7) & ~std::uint64_t{7}; }
   /// the whole frame: prefix, payload, padding
   static constexpr std::uint64_t frame_bytes(std::uint64_t payload) noexcept { return bytes + padded(payload); }
 
   /// `m` is a chunk with length at most max_payload_bytes.
-  static constexpr void write(const message& m, std::span<std::byte, bytes> out) noexcept {
+  static constexpr void write(const frame& m, std::span<std::byte, bytes> out) noexcept {
     const std::uint64_t payload_words = padded(m.length) / 8;
     const std::array<std::uint64_t, words> w{
         (fixed_words + payload_words) << 32,                  // segment table: one segment
@@ -59,12 +59,12 @@ struct payload_prefix {
   }
 
   /// Reads and checks the ten words. bad_frame: segment size and payload length disagree, or the payload is not the last object.
-  static constexpr result<message> read(std::span<const std::byte, bytes> in) noexcept {
+  static constexpr result<frame> read(std::span<const std::byte, bytes> in) noexcept {
     const auto word = [&](std::size_t i) { return load_le64(in.data() + 8 * i); };
     const std::uint64_t list = word(9);
     if ((list & 0xffffffffu) != 1 || ((list >> 32) & 7) != 2) return failure(errc::unsupported_layout, 72);
-    message m;
-    m.kind = message_kind::chunk;
+    frame m;
+    m.kind = frame_kind::chunk;
     m.length = static_cast<std::uint32_t>(list >> 35);
     if (m.length > max_payload_bytes) return failure(errc::too_large, m.length);
     if (word(0) >> 32 != fixed_words + padded(m.length) / 8) return failure(errc::bad_frame, 4);

@@ -40,8 +40,8 @@ class segment_reader {
   /// What a list's elements have to hold; an older version's smaller ones do as structs, but not single bits.
   enum class element : std::uint8_t { structs, words, pointers };
 
-  segment_reader(const std::byte* frame, const segment_place* segments, std::size_t count, std::uint64_t most_words) noexcept
-      : frame_(frame), segments_(segments), segment_count_(count), words_left_(most_words) {}
+  segment_reader(const std::byte* bytes, const segment_place* segments, std::size_t count, std::uint64_t most_words) noexcept
+      : frame_(bytes), segments_(segments), segment_count_(count), words_left_(most_words) {}
 
   /// The first word of the message. False, here and below: not valid.
   bool root(int depth, pointer& out) noexcept {

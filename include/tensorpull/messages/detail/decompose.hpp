@@ -183,7 +183,7 @@ struct body_writer {
       Kept model;
     };
     const source_view view = rest->source(whole);
-    kept_source keep;
+    unique_any keep;
     if (keep.keep(source{std::move(*rest), kept}) == nullptr) return failure(errc::out_of_memory);
     const auto ref = owner.add_image(view, options, std::move(keep));
     if (!ref) return failure(ref.error());

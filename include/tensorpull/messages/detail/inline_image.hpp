@@ -1,8 +1,7 @@
 // A small image inside a message: copied out of its tensors, and back into them after everything about it was checked.
 #pragma once
 
-#include <tensorpull/image/gather.hpp>
-#include <tensorpull/image/scatter.hpp>
+#include <tensorpull/image/gather_scatter.hpp>
 #include <tensorpull/integrity/xxhash/xxhash_digest.hpp>
 
 #include <algorithm>

@@ -13,7 +13,7 @@
 
 namespace tensorpull {
 
-/// `Handler` has on_application(const message&), called from received(), and ready(): whether it can take one now. Size: under 2 KiB.
+/// `Handler` has on_message(const frame&), called from received(), and ready(): whether it can take one now. Size: under 2 KiB.
 template <framing Framing, class Limits, class Owner, class Handler>
 class endpoint {
  public:
@@ -42,10 +42,10 @@ class endpoint {
   std::uint32_t next_id() const noexcept { return next_id_; }
 
   /// busy: the message before has not been sent yet, or the pool is empty. does_not_fit: too long.
-  result<void> send_application(std::uint32_t kind, std::span<const reference> references, std::span<const std::byte> body) noexcept {
-    return answers_.output.push_application(kind, references, body, pool_);
+  result<void> send_message(std::uint32_t kind, std::span<const reference> references, std::span<const std::byte> body) noexcept {
+    return answers_.output.push_message(kind, references, body, pool_);
   }
-  bool send_control(const message& m) noexcept { return answers_.output.push_control(m); }
+  bool send_control(const frame& m) noexcept { return answers_.output.push_control(m); }
 
   /// What has arrived waits in the buffer for memory: call parse() when some became free.
   bool stalled() const noexcept { return blocked_; }
@@ -60,9 +60,9 @@ class endpoint {
   result<void> plan_write(Transfer& t, write_plan& plan, std::span<std::byte> scratch, std::size_t most) noexcept {
     if (blocked_)
       if (const auto ok = parse(t); !ok) return ok;
-    message m;
+    frame m;
     while (!answers_.output.control_full() && (!t.next_is_long() || (answers_.output.parcel_free() && pool_.available() > 0)) && t.next(m)) {
-      if (m.kind == message_kind::locate) {
+      if (m.kind == frame_kind::locate) {
         // more names than one control frame carries: the transfer fails, the connection goes on
         if (const auto ok = answers_.output.push_parcel(m, pool_, Limits::control_frame_bytes); !ok) t.fail(ok.error());
       } else {
@@ -132,7 +132,7 @@ class endpoint {
       const auto have = input_.filled();
       if (landing_ > 0) {
         if (have.empty()) return {};
-        return failure(errc::unexpected_message, static_cast<std::uint64_t>(message_kind::chunk));  // sent before it was asked for
+        return failure(errc::unexpected_frame, static_cast<std::uint64_t>(frame_kind::chunk));  // sent before it was asked for
       } else if (discard_ > 0 || padding_ > 0) {
         if (!skip(discard_ > 0 ? discard_ : padding_)) return {};
       } else {
@@ -173,7 +173,7 @@ class endpoint {
       if (!size) return failure(size.error());
       if (!*size || have.size() < **size) return false;
     } else if (prefix::announces_payload(have)) {
-      if (!pulls_) return failure(errc::unexpected_message, static_cast<std::uint64_t>(message_kind::chunk));
+      if (!pulls_) return failure(errc::unexpected_frame, static_cast<std::uint64_t>(frame_kind::chunk));
       if (have.size() < prefix::bytes) return false;
       const auto m = prefix::read(have.template first<prefix::bytes>());
       if (!m) return failure(m.error());
@@ -205,20 +205,20 @@ class endpoint {
 
   /// One whole control frame. Sets blocked_ where its answer has no room yet; the frame then stays where it is.
   template <class Transfer>
-  result<void> accept(Transfer& t, std::span<const std::byte> frame) noexcept {
+  result<void> accept(Transfer& t, std::span<const std::byte> bytes) noexcept {
     typename Framing::decode_storage lists;
-    message m;
-    if (const auto ok = Framing::decode(frame, m, lists); !ok) return ok;
-    if (m.kind != message_kind::application && frame.size() > Limits::control_frame_bytes) return failure(errc::too_large, frame.size());
-    if (m.kind == message_kind::application) {
+    frame m;
+    if (const auto ok = Framing::decode(bytes, m, lists); !ok) return ok;
+    if (m.kind != frame_kind::application && bytes.size() > Limits::control_frame_bytes) return failure(errc::too_large, bytes.size());
+    if (m.kind == frame_kind::application) {
       if (!handler_.ready()) return blocked_ = true, result<void>{};
-      handler_.on_application(m);
+      handler_.on_message(m);
     } else if (is_request(m.kind)) {
       const auto answered = answers_.take(m);
       if (!answered) return failure(answered.error());
       blocked_ = !*answered;
-    } else if (m.kind == message_kind::nothing || !pulls_) {
-      return failure(errc::unexpected_message, static_cast<std::uint64_t>(m.kind));
+    } else if (m.kind == frame_kind::nothing || !pulls_) {
+      return failure(errc::unexpected_frame, static_cast<std::uint64_t>(m.kind));
     } else {
       t.on(m);
     }

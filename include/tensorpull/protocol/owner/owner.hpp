@@ -6,7 +6,7 @@
 #include <tensorpull/core/limits.hpp>
 #include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/core/result.hpp>
-#include <tensorpull/image/gather.hpp>
+#include <tensorpull/image/gather_scatter.hpp>
 #include <tensorpull/integrity/concept.hpp>
 #include <tensorpull/std/mutex.hpp>
 #include <tensorpull/framing/frame.hpp>
@@ -43,10 +43,10 @@ class owner : public publication_table<Lock> {
   owner(const owner_memory& memory, Random random) noexcept : table(memory), nonce_{random(), random()} {}
 
   /// Answers one request. False: nothing is to be sent (a cancellation). Locate requests are answered by locate().
-  bool handle(link& peer, const message& m, pending_reply& out) noexcept {
-    const hold_lock hold(lock_);
-    out = {message_kind::refused, status::bad_request, m.id, 0, 0, 0, 0, m.ref, m.version, m.offset, 0, 0};
-    if (m.kind == message_kind::confirm || m.kind == message_kind::cancel) return settle(peer, m, out);
+  bool handle(link& peer, const frame& m, pending_reply& out) noexcept {
+    const lock_guard hold(lock_);
+    out = {frame_kind::refused, status::bad_request, m.id, 0, 0, 0, 0, m.ref, m.version, m.offset, 0, 0};
+    if (m.kind == frame_kind::confirm || m.kind == frame_kind::cancel) return settle(peer, m, out);
     publication* const slot = find(m.ref);
     if (slot == nullptr || slot->now == publication::state::withdrawn) return refuse(out, over(slot, m));
     const std::uint64_t expected = m.version;
@@ -54,24 +54,24 @@ class owner : public publication_table<Lock> {
     if (expected != 0 && expected != slot->version) return refuse(out, status::stale);
     out.slot = static_cast<std::uint32_t>(slot - slots_.data());
     out.generation = slot->generation;
-    if (m.kind == message_kind::describe) greet(peer, m.recipient);
+    if (m.kind == frame_kind::describe) greet(peer, m.recipient);
     recipient_record* const r = use(peer, *slot);
     if (r == nullptr) return refuse(out, status::busy);
     out.record = book_.records.index(*r);
     out.nonce = r->nonce;
     switch (m.kind) {
-      case message_kind::describe: r->subset = false, out.kind = message_kind::description; return true;  // the whole, unless a locate follows
-      case message_kind::schema: out.kind = message_kind::schema_page; return true;
-      case message_kind::pull: return answer_pull(*slot, *r, m, out);
+      case frame_kind::describe: r->subset = false, out.kind = frame_kind::description; return true;  // the whole, unless a locate follows
+      case frame_kind::schema: out.kind = frame_kind::schema_page; return true;
+      case frame_kind::pull: return answer_pull(*slot, *r, m, out);
       default: return refuse(out, status::unsupported);
     }
   }
 
   /// Answers a request for named tensors into `answer`, whose ranges lie in `ranges` (at least as many as there are names).
-  void locate(link& peer, const message& m, std::span<byte_range> ranges, message& answer) noexcept {
-    const hold_lock hold(lock_);
+  void locate(link& peer, const frame& m, std::span<byte_range> ranges, frame& answer) noexcept {
+    const lock_guard hold(lock_);
     answer = {};
-    answer.kind = message_kind::refused;
+    answer.kind = frame_kind::refused;
     answer.id = m.id;
     answer.ref = m.ref;
     publication* const slot = find(m.ref);
@@ -99,7 +99,7 @@ class owner : public publication_table<Lock> {
       if (answer.status == status::withdrawn) book_.take(*slot);
       return;
     }
-    answer.kind = message_kind::located;
+    answer.kind = frame_kind::located;
     answer.nonce = r->nonce;
     answer.digest = r->subset_digest = *of_subset;
     answer.fingerprint = found->fingerprint;
@@ -112,14 +112,14 @@ class owner : public publication_table<Lock> {
 
   /// The connection is gone: what it had not finished is counted as lost. Who has a name may come back.
   void forget(link& peer) noexcept {
-    const hold_lock hold(lock_);
+    const lock_guard hold(lock_);
     for (serve& s : peer) leave(peer, s);
     peer = {};
   }
 
   /// The message behind a control answer. `rows` is memory for a schema page.
-  message expand(const pending_reply& r, std::span<schema_row> rows) const noexcept {
-    const hold_lock hold(lock_);
+  frame expand(const pending_reply& r, std::span<schema_row> rows) const noexcept {
+    const lock_guard hold(lock_);
     const publication& p = slots_[r.slot];
     const bool there = p.generation == r.generation && p.now == publication::state::published;
     return expand_reply<Limits>(r, there ? &p : nullptr, rows);
@@ -127,7 +127,7 @@ class owner : public publication_table<Lock> {
 
   /// Turns an answer that cannot be given any more into the refusal that says why.
   void refuse_gone(pending_reply& r) const noexcept {
-    const hold_lock hold(lock_);
+    const lock_guard hold(lock_);
     const publication& p = slots_[r.slot];
     const bool again = p.now == publication::state::published && p.id == r.ref;
     refuse(r, again ? status::stale : status::withdrawn);
@@ -136,8 +136,8 @@ class owner : public publication_table<Lock> {
 
  private:
   /// What is said of a reference that is not published: those who completed it are told so.
-  status over(const publication* slot, const message& m) noexcept {
-    const recipient_record* const r = m.kind == message_kind::describe && m.recipient ? book_.records.find(m.ref, m.recipient) : nullptr;
+  status over(const publication* slot, const frame& m) noexcept {
+    const recipient_record* const r = m.kind == frame_kind::describe && m.recipient ? book_.records.find(m.ref, m.recipient) : nullptr;
     if (r != nullptr && (slot == nullptr || is_of(*r, *slot, slots_)) && (r->state == recipient_state::completed || r->state == recipient_state::completed_unverified)) return status::already_final;
     return slot == nullptr ? status::unknown_reference : status::withdrawn;
   }
@@ -183,14 +183,14 @@ class owner : public publication_table<Lock> {
     return r;
   }
 
-  bool answer_pull(publication& slot, recipient_record& r, const message& m, pending_reply& out) noexcept {
+  bool answer_pull(publication& slot, recipient_record& r, const frame& m, pending_reply& out) noexcept {
     const image_schema& schema = *slot.image.schema;
     if (m.fingerprint != 0 && m.fingerprint != schema.fingerprint) return refuse(out, status::schema_mismatch);
     if (m.offset > schema.image_bytes) return refuse(out, status::out_of_range);
     const std::uint64_t left = schema.image_bytes - m.offset;
-    if (left == 0) return out.kind = message_kind::end, true;
+    if (left == 0) return out.kind = frame_kind::end, true;
     if (m.length == 0) return refuse(out, status::bad_request);
-    out.kind = message_kind::chunk;
+    out.kind = frame_kind::chunk;
     out.length = static_cast<std::uint32_t>(std::min(std::min<std::uint64_t>(m.length, left), std::min(Limits::chunk_cap_bytes, max_payload_bytes)));
     const std::uint64_t end = m.offset + out.length;
     const bool last = end == schema.image_bytes || (r.subset && end >= r.subset_end);
@@ -207,13 +207,13 @@ class owner : public publication_table<Lock> {
 
   /// A confirmation counts once, for the serve whose nonce it repeats, after that serve reached the end; said again, it gets the same
   /// answer. Anything else changes nothing.
-  bool settle(link& peer, const message& m, pending_reply& out) noexcept {
-    const bool confirms = m.kind == message_kind::confirm;
+  bool settle(link& peer, const frame& m, pending_reply& out) noexcept {
+    const bool confirms = m.kind == frame_kind::confirm;
     const publication* const there = find(m.ref);
     recipient_record* const r = book_.records.find(m.ref, m.recipient ? m.recipient : peer.who ? peer.who : peer.anonymous);
     if (r == nullptr || m.nonce == 0 || r->nonce != m.nonce || (r->anonymous && r->link != peer.number))
       return confirms && refuse(out, there == nullptr ? status::unknown_reference : there->now == publication::state::withdrawn ? status::withdrawn : status::bad_request);
-    out.kind = message_kind::confirmed;
+    out.kind = frame_kind::confirmed;
     out.nonce = m.nonce;
     out.version = r->version;
     publication* const slot = book_.publication_of(*r);
@@ -234,7 +234,7 @@ class owner : public publication_table<Lock> {
     return true;
   }
   /// What a recipient that ended before is told when it confirms (again).
-  static status verdict_on(const recipient_record& r, const message& m) noexcept {
+  static status verdict_on(const recipient_record& r, const frame& m) noexcept {
     switch (r.state) {
       case recipient_state::completed: return !m.flag || m.digest == (r.subset ? r.subset_digest : r.version) ? status::ok : status::digest_mismatch;
       case recipient_state::completed_unverified: return status::ok;

@@ -3,7 +3,7 @@
 
 #include <tensorpull/image/view.hpp>
 #include <tensorpull/protocol/owner/recipient_state.hpp>
-#include <tensorpull/core/ref_id.hpp>
+#include <tensorpull/core/ids.hpp>
 #include <tensorpull/protocol/owner/verdict.hpp>
 
 #include <cstdint>

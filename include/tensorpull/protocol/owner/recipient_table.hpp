@@ -1,9 +1,8 @@
 // What an owner remembers of its recipients: one record for each recipient of each reference, in memory of fixed size.
 #pragma once
 
-#include <tensorpull/core/recipient_id.hpp>
+#include <tensorpull/core/ids.hpp>
 #include <tensorpull/protocol/owner/recipient_state.hpp>
-#include <tensorpull/core/ref_id.hpp>
 
 #include <cstddef>
 #include <cstdint>

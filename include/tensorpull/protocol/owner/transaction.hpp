@@ -4,7 +4,7 @@
 #include <tensorpull/std/functional.hpp>
 #include <tensorpull/protocol/progress.hpp>
 #include <tensorpull/protocol/owner/publication.hpp>
-#include <tensorpull/core/recipient_id.hpp>
+#include <tensorpull/core/ids.hpp>
 
 #include <cstdint>
 #include <span>
@@ -12,7 +12,7 @@
 namespace tensorpull {
 
 /// Budgets on the owner's clock, in milliseconds; 0: none.
-struct owner_budgets {
+struct transaction_budgets {
   std::uint64_t acquire_ms = 0;                  ///< from publishing to a recipient's first request
   std::uint64_t recipient_idle_ms = 600'000;     ///< in which a recipient takes less than the least rate
   std::uint64_t transaction_idle_ms = 0;         ///< in which nothing happens at all
@@ -34,7 +34,7 @@ struct transaction_options {
   std::uint32_t recipients = 0;                         ///< how many are expected; 0: not known
   std::span<const recipient_id> named{};                ///< or who
   std::uint32_t least = 0;                              ///< completed recipients that are enough when it ends; 0: all
-  owner_budgets budgets{};
+  transaction_budgets budgets{};
   callback<const settlement&> settled{};                ///< called once, before the sources are released
   callback<const progress_event&> progress{};
   std::uint64_t progress_interval_ms = 30'000;

@@ -2,9 +2,8 @@
 #pragma once
 
 #include <tensorpull/image/schema.hpp>
-#include <tensorpull/integrity/digest_kind.hpp>
-#include <tensorpull/core/recipient_id.hpp>
-#include <tensorpull/core/ref_id.hpp>
+#include <tensorpull/integrity/concept.hpp>
+#include <tensorpull/core/ids.hpp>
 
 #include <cstdint>
 #include <span>

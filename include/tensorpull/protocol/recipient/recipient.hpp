@@ -25,20 +25,20 @@ class recipient {
       : request_(request), chunking_(chunking), first_id_(first_id), next_id_(first_id), expected_id_(first_id) {}
 
   /// The next message to send, if there is one to send now.
-  bool next(message& out) noexcept {
+  bool next(frame& out) noexcept {
     out = {};
     out.ref = request_.ref;
     out.version = version_ != 0 ? version_ : request_.version;
     switch (phase_) {
       case phase::start:
-        out.kind = message_kind::describe;
+        out.kind = frame_kind::describe;
         out.recipient = request_.recipient;
         phase_ = phase::describing;
         break;
       case phase::describing:
         if (std::exchange(asked_ahead_, true)) return false;
         if (!request_.subset.empty()) {
-          out.kind = message_kind::locate;
+          out.kind = frame_kind::locate;
           out.names = request_.subset;
         } else if (!Chunking::needs_layout) {
           if (!described_.ref) context_.image_bytes = ~std::uint64_t{0};  // not known yet: the owner ends the chunk where the image ends
@@ -53,7 +53,7 @@ class recipient {
         break;
       case phase::confirming:
         if (std::exchange(confirm_sent_, true)) return false;
-        out.kind = message_kind::confirm;
+        out.kind = frame_kind::confirm;
         out.recipient = request_.recipient;
         out.nonce = nonce_;
         out.digest = own_digest_;
@@ -61,7 +61,7 @@ class recipient {
         break;
       case phase::comparing:
         if (std::exchange(page_asked_, true)) return false;
-        out.kind = message_kind::schema;
+        out.kind = frame_kind::schema;
         out.offset = comparison_.position();
         break;
       case phase::settled: return false;
@@ -71,18 +71,18 @@ class recipient {
   }
 
   /// Checks an answer. An error ends the transfer; `refusal` errors carry the owner's reason.
-  result<recipient_event> on(const message& m) noexcept {
+  result<recipient_event> on(const frame& m) noexcept {
     // an answer to a transfer that ended before; ids may wrap
     if (m.ref != request_.ref || static_cast<std::int32_t>(m.id - first_id_) < 0) return recipient_event::nothing;
     switch (m.kind) {
-      case message_kind::description: return on_description(m);
-      case message_kind::located: return on_located(m);
-      case message_kind::chunk: return on_chunk(m);
-      case message_kind::schema_page: return on_page(m);
-      case message_kind::confirmed: return on_confirmed(m);
-      case message_kind::refused: return on_refused(m);
-      case message_kind::end: return failure(errc::wrong_payload, received_);  // we never ask at the end
-      default: return failure(errc::unexpected_message, static_cast<std::uint64_t>(m.kind));
+      case frame_kind::description: return on_description(m);
+      case frame_kind::located: return on_located(m);
+      case frame_kind::chunk: return on_chunk(m);
+      case frame_kind::schema_page: return on_page(m);
+      case frame_kind::confirmed: return on_confirmed(m);
+      case frame_kind::refused: return on_refused(m);
+      case frame_kind::end: return failure(errc::wrong_payload, received_);  // we never ask at the end
+      default: return failure(errc::unexpected_frame, static_cast<std::uint64_t>(m.kind));
     }
   }
 
@@ -124,8 +124,8 @@ class recipient {
  private:
   enum class phase : std::uint8_t { start, describing, pulling, confirming, comparing, settled };
 
-  void fill_pull(message& out, std::uint64_t length) noexcept {
-    out.kind = message_kind::pull;
+  void fill_pull(frame& out, std::uint64_t length) noexcept {
+    out.kind = frame_kind::pull;
     out.offset = ask_.offset;
     out.length = static_cast<std::uint32_t>(std::min(length, max_payload_bytes));
     out.fingerprint = request_.subset.empty() ? request_.fingerprint : 0;
@@ -137,8 +137,8 @@ class recipient {
     return std::min(chunking_.next(p.offset, context_), std::min(wanted_.end(p) - p.offset, chunk_cap_));
   }
 
-  result<recipient_event> on_description(const message& m) noexcept {
-    if (phase_ != phase::describing || described_id_ == first_id_) return failure(errc::unexpected_message);
+  result<recipient_event> on_description(const frame& m) noexcept {
+    if (phase_ != phase::describing || described_id_ == first_id_) return failure(errc::unexpected_frame);
     if (m.data_start < 8 || m.data_start > m.image_bytes || m.length == 0 || m.version == 0) return failure(errc::bad_frame);
     if (version_ != 0 ? m.version != version_ : request_.version != 0 && m.version != request_.version) return failure(errc::stale_version, received_);
     if (m.tensors > Limits::tensors) return failure(errc::too_large, m.tensors);
@@ -162,8 +162,8 @@ class recipient {
     return start_pulling(again);
   }
 
-  result<recipient_event> on_located(const message& m) noexcept {
-    if (phase_ != phase::describing || request_.subset.empty() || described_id_ != first_id_) return failure(errc::unexpected_message);
+  result<recipient_event> on_located(const frame& m) noexcept {
+    if (phase_ != phase::describing || request_.subset.empty() || described_id_ != first_id_) return failure(errc::unexpected_frame);
     if (m.version != version_) return failure(errc::stale_version, received_);
     if (m.ranges.size() != request_.subset.size()) return failure(errc::bad_frame);
     if (request_.fingerprint != 0 && m.fingerprint != request_.fingerprint) return compare();
@@ -179,10 +179,10 @@ class recipient {
     return start_pulling(again);
   }
 
-  result<recipient_event> on_chunk(const message& m) noexcept {
+  result<recipient_event> on_chunk(const frame& m) noexcept {
     if (phase_ == phase::comparing || phase_ == phase::settled || in_flight_ == 0) return recipient_event::ignored_chunk;
     if (m.id != expected_id_) return m.id < expected_id_ ? result<recipient_event>(recipient_event::ignored_chunk) : failure(errc::wrong_payload, received_);
-    if (phase_ != phase::pulling) return failure(errc::unexpected_message, received_);
+    if (phase_ != phase::pulling) return failure(errc::unexpected_frame, received_);
     if (m.version != version_) return failure(errc::stale_version, received_);
     const std::uint64_t wanted = length_at(expected_);
     if (m.offset != expected_.offset || m.nonce != nonce_ || m.length != wanted) return failure(errc::wrong_payload, received_);
@@ -193,13 +193,13 @@ class recipient {
     return recipient_event::chunk;
   }
 
-  result<recipient_event> on_confirmed(const message& m) noexcept {
-    if (phase_ != phase::confirming || !confirm_sent_ || m.nonce != nonce_ || m.version != version_) return failure(errc::unexpected_message);
+  result<recipient_event> on_confirmed(const frame& m) noexcept {
+    if (phase_ != phase::confirming || !confirm_sent_ || m.nonce != nonce_ || m.version != version_) return failure(errc::unexpected_frame);
     phase_ = phase::settled;
     return m.status == status::ok ? result<recipient_event>(recipient_event::confirmed) : failure(to_errc(m.status), received_);
   }
 
-  result<recipient_event> on_refused(const message& m) noexcept {
+  result<recipient_event> on_refused(const frame& m) noexcept {
     if (phase_ == phase::comparing || phase_ == phase::settled) return recipient_event::nothing;
     if (m.status == status::schema_mismatch && described_.ref) return compare();
     if (m.status == status::busy) {
@@ -216,8 +216,8 @@ class recipient {
     return request_.schema != nullptr ? result<recipient_event>(recipient_event::nothing) : failure(errc::schema_mismatch);
   }
 
-  result<recipient_event> on_page(const message& m) noexcept {
-    if (phase_ != phase::comparing || !page_asked_) return failure(errc::unexpected_message);
+  result<recipient_event> on_page(const frame& m) noexcept {
+    if (phase_ != phase::comparing || !page_asked_) return failure(errc::unexpected_frame);
     if (const auto more = comparison_.take(m, *request_.schema, described_.tensors, !request_.subset.empty()); !more) return failure(more.error());
     page_asked_ = false;
     return recipient_event::nothing;

@@ -63,12 +63,12 @@ class transfer {
   }
 
   /// The next request to send, if there is one now.
-  bool next(message& out) noexcept { return !ended_ && pause_ms_ == 0 && machine_.next(out); }
+  bool next(frame& out) noexcept { return !ended_ && pause_ms_ == 0 && machine_.next(out); }
 
   bool next_is_long() const noexcept { return !ended_ && machine_.next_is_long(); }
 
   /// A control message arrived. Errors are kept: see ended().
-  void on(const message& m) noexcept {
+  void on(const frame& m) noexcept {
     if (ended_) return;
     ++answers_;
     const auto event = machine_.on(m);
@@ -85,7 +85,7 @@ class transfer {
   }
 
   /// A chunk's prefix arrived. True: land its payload through prepare() and landed(); false: throw the payload away.
-  bool on_chunk(const message& m) noexcept {
+  bool on_chunk(const frame& m) noexcept {
     if (ended_) return false;
     const auto event = machine_.on(m);
     if (!event) return fail(event.error()), false;
@@ -157,10 +157,10 @@ class transfer {
   }
 
   /// The message that tells the owner that we gave up, where it should hear of it, and whether the bytes were to blame.
-  plain_optional<message> farewell() const noexcept {
+  optional<frame> farewell() const noexcept {
     if (!error_ || machine_.nonce() == 0 || error_->code == errc::withdrawn || error_->code == errc::stale_version) return {};
-    message m;
-    m.kind = message_kind::cancel;
+    frame m;
+    m.kind = frame_kind::cancel;
     m.ref = machine_.request().ref;
     m.version = machine_.description().version;
     m.nonce = machine_.nonce();
@@ -238,7 +238,7 @@ class transfer {
   [[no_unique_address]] std::conditional_t<can_rewind && Integrity::whole, typename Integrity::hash_type, unchecked> good_hash_{};  // before the chunk
   std::uint64_t landed_ = 0, chunk_offset_ = 0, chunk_left_ = 0, chunk_digest_ = 0;
   receipt receipt_{};
-  plain_optional<error> error_;
+  optional<error> error_;
   std::uint32_t answers_ = 0, pause_ms_ = 0, reason_ = 0, damaged_ = 0;
   bool begun_ = false, finished_ = false, ended_ = false;
 };

@@ -74,16 +74,16 @@ class relay_machine {
   // Towards the origin: what an endpoint wants of a transfer.
 
   /// The recipient's next request, if there is one and its answer will have room.
-  bool next(message& out) noexcept {
-    for (message m; !ended_ && head(m); requests_.take()) {
+  bool next(frame& out) noexcept {
+    for (frame m; !ended_ && head(m); requests_.take()) {
       if (m.ref != ref_) {
         if (free_bytes() < short_answer) return false;
-        m.kind = message_kind::refused;
+        m.kind = frame_kind::refused;
         m.status = status::unknown_reference;
         answer(m);
         continue;
       }
-      if (m.kind != message_kind::cancel) {
+      if (m.kind != frame_kind::cancel) {
         const std::size_t need = is_long(m.kind) ? Limits::control_frame_bytes : short_answer;
         if (asked_count_ == asked_.size() || free_bytes() < need) return false;
         asked_[asked_count_++] = {next_id_, m.id, m.kind, m.flag};
@@ -91,7 +91,7 @@ class relay_machine {
       } else if (m.nonce == nonce_) {
         nonce_ = 0;
       }
-      if (m.kind == message_kind::pull) {
+      if (m.kind == frame_kind::pull) {
         m.length = static_cast<std::uint32_t>(std::min<std::uint64_t>(m.length, chunk_.size()));
         ++pulls_;
       }
@@ -103,26 +103,26 @@ class relay_machine {
     return false;
   }
   bool next_is_long() noexcept {
-    message m;
-    return !ended_ && head(m) && m.kind == message_kind::locate;
+    frame m;
+    return !ended_ && head(m) && m.kind == frame_kind::locate;
   }
 
   /// The origin's answer. An error ends the relay: an answer to nothing, or one that is longer than any control frame.
-  void on(const message& m) noexcept {
+  void on(const frame& m) noexcept {
     if (ended_) return;
     asking* const a = find(m);
     if (a == nullptr) return;
-    message back = m;
+    frame back = m;
     back.id = a->recipients_id;
-    if (a->kind == message_kind::pull) --pulls_;
-    if (m.kind == message_kind::description) {
+    if (a->kind == frame_kind::pull) --pulls_;
+    if (m.kind == frame_kind::description) {
       nonce_ = m.nonce;
       version_ = m.version;
       described_ = true;
       back.length = static_cast<std::uint32_t>(std::min<std::uint64_t>(m.length, chunk_.size()));
-    } else if (m.kind == message_kind::located) {
+    } else if (m.kind == frame_kind::located) {
       nonce_ = m.nonce;
-    } else if (m.kind == message_kind::confirmed) {
+    } else if (m.kind == frame_kind::confirmed) {
       nonce_ = 0;
       if (m.status == status::ok) ++(a->flag ? report_.completed : report_.completed_unverified);
     }
@@ -130,11 +130,11 @@ class relay_machine {
     answer(back);
   }
   /// A chunk's prefix. It waits until the chunk before has left the buffer; its payload is not read until then.
-  bool on_chunk(const message& m) noexcept {
+  bool on_chunk(const frame& m) noexcept {
     if (ended_) return false;
     asking* const a = find(m);
     if (a == nullptr) return false;
-    if (a->kind != message_kind::pull || m.length == 0 || m.length > chunk_.size()) return fail({errc::wrong_payload, 0, 0, {}}), false;
+    if (a->kind != frame_kind::pull || m.length == 0 || m.length > chunk_.size()) return fail({errc::wrong_payload, 0, 0, {}}), false;
     waiting_ = m;
     waiting_.id = a->recipients_id;
     waits_ = true;
@@ -169,10 +169,10 @@ class relay_machine {
     ended_ = true;
   }
   /// A recipient that vanished has given up: the message that tells the origin so.
-  std::optional<message> farewell() const noexcept {
+  std::optional<frame> farewell() const noexcept {
     if (nonce_ == 0) return std::nullopt;
-    message m;
-    m.kind = message_kind::cancel;
+    frame m;
+    m.kind = frame_kind::cancel;
     m.ref = ref_;
     m.version = version_;
     m.nonce = nonce_;
@@ -193,29 +193,29 @@ class relay_machine {
   /// A request that the origin has not answered yet.
   struct asking {
     std::uint32_t id, recipients_id;
-    message_kind kind;
+    frame_kind kind;
     bool flag;
   };
 
-  static constexpr bool is_long(message_kind k) noexcept { return k == message_kind::schema || k == message_kind::locate; }
+  static constexpr bool is_long(frame_kind k) noexcept { return k == frame_kind::schema || k == frame_kind::locate; }
   bool chunk_sent() const noexcept { return sent_ == (length_ == 0 ? 0 : static_cast<std::size_t>(prefix::frame_bytes(length_))); }
   std::size_t free_bytes() const noexcept { return answers_.size() - answer_bytes_ - reserved_; }
 
-  bool head(message& m) noexcept {
+  bool head(frame& m) noexcept {
     const auto there = requests_.head(m);
     if (!there) fail(there.error());
     return there && *there;
   }
-  void answer(const message& m) noexcept {
+  void answer(const frame& m) noexcept {
     const auto n = Framing::encode(m, std::span(answers_).subspan(answer_bytes_));
     if (!n) return fail(n.error());
     answer_bytes_ += *n;
   }
   /// The request that `m` answers. nullptr: none; an answer to an earlier transfer of the same connection is no fault.
-  asking* find(const message& m) noexcept {
+  asking* find(const frame& m) noexcept {
     for (std::size_t i = 0; i < asked_count_; ++i)
       if (asked_[i].id == m.id && m.ref == ref_) return &asked_[i];
-    if (m.ref == ref_ && static_cast<std::int32_t>(m.id - first_id_) >= 0) fail({errc::unexpected_message, 0, 0, {}});
+    if (m.ref == ref_ && static_cast<std::int32_t>(m.id - first_id_) >= 0) fail({errc::unexpected_frame, 0, 0, {}});
     return nullptr;
   }
   void release(asking& a) noexcept {
@@ -229,7 +229,7 @@ class relay_machine {
   alignas(8) std::array<std::byte, Limits::control_frame_bytes + most_asked * short_answer> answers_;
   alignas(8) std::array<std::byte, prefix::bytes> prefix_;
   std::array<asking, most_asked> asked_;
-  message waiting_{};
+  frame waiting_{};
   std::size_t answer_bytes_ = 0, answers_sent_ = 0, reserved_ = 0, asked_count_ = 0, pulls_ = 0;
   std::size_t length_ = 0, landed_ = 0, sent_ = 0;  // of the chunk in the buffer; `sent_` counts its frame
   std::uint64_t nonce_ = 0, version_ = 0;           // of a serve that the recipient has not ended

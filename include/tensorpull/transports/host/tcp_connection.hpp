@@ -55,7 +55,7 @@ class tcp_connection : public std::enable_shared_from_this<tcp_connection<Host>>
 
   /// Sends an application message. busy: the one before has not left yet; does_not_fit.
   result<void> send(std::uint32_t kind, std::span<const reference> references, std::span<const std::byte> body) noexcept {
-    const auto ok = end_.send_application(kind, references, body);
+    const auto ok = end_.send_message(kind, references, body);
     if (ok) again();
     return ok;
   }
@@ -79,7 +79,7 @@ class tcp_connection : public std::enable_shared_from_this<tcp_connection<Host>>
   void close() noexcept { again(error{errc::cancelled, 0, 0, {}}); }
 
   bool ready() const noexcept { return true; }
-  void on_application(const message& m) noexcept { host_.handler().message(*this, m); }
+  void on_message(const frame& m) noexcept { host_.handler().message(*this, m); }
 
  private:
   friend Host;

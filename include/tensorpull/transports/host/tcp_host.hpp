@@ -35,13 +35,13 @@ struct thread_lock {
 /// What a host's handler may leave out.
 struct silent_handler {
   template <class C> void connected(C&) noexcept {}
-  template <class C> void message(C&, const tensorpull::message&) noexcept {}
+  template <class C> void message(C&, const tensorpull::frame&) noexcept {}
   template <class C> void pulled(C&, const result<receipt>&) noexcept {}
   template <class C> void closed(C&, const error&) noexcept {}
 };
 }  // namespace detail
 
-/// `Handler`: connected(connection&), message(connection&, const message&), pulled(connection&, const result<receipt>&),
+/// `Handler`: connected(connection&), message(connection&, const frame&), pulled(connection&, const result<receipt>&),
 /// closed(connection&, const error&). What it throws is caught and dropped. `Consumer`: what connections pull into, or no_consumer.
 /// With `Threads` several threads may run the io_context; a connection's callbacks never overlap.
 template <class Parts, class Handler = detail::silent_handler, class Consumer = no_consumer, bool Threads = false>
@@ -108,7 +108,7 @@ class tcp_host {
   struct guarded {
     Handler& handler;
     template <class C> void connected(C& c) noexcept { contain([&] { handler.connected(c); }); }
-    template <class C> void message(C& c, const tensorpull::message& m) noexcept { contain([&] { handler.message(c, m); }); }
+    template <class C> void message(C& c, const tensorpull::frame& m) noexcept { contain([&] { handler.message(c, m); }); }
     template <class C> void pulled(C& c, const result<receipt>& r) noexcept { contain([&] { handler.pulled(c, r); }); }
     template <class C> void closed(C& c, const error& e) noexcept { contain([&] { handler.closed(c, e); }); }
     template <class F>
@@ -135,7 +135,7 @@ class tcp_host {
     stopping_ = true;
     at_door(looked);
     at_clock(stopped);
-    const hold_lock hold(lock_);
+    const lock_guard hold(lock_);
     for (connection* c = first_; c != nullptr; c = c->next_) c->end_later(errc::cancelled);
   }
   void reserve(std::size_t count);

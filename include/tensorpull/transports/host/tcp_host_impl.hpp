@@ -45,7 +45,7 @@ auto tcp_host<P, H, C, T>::make(int fd, bool connecting, std::uint64_t tag) noex
     const auto shared = std::make_shared<connection>(*this, io_.get_executor(), fd, connecting);
     connection* const c = shared.get();
     c->tag = tag;
-    const hold_lock hold(lock_);
+    const lock_guard hold(lock_);
     c->self_ = shared;
     c->next_ = first_;
     if (first_ != nullptr) first_->previous_ = c;
@@ -131,7 +131,7 @@ void tcp_host<P, H, C, T>::at_clock(std::uint32_t what) noexcept {
 template <class P, class H, class C, bool T>
 void tcp_host<P, H, C, T>::ticked() noexcept {
   {
-    const hold_lock hold(lock_);
+    const lock_guard hold(lock_);
     const auto now = std::chrono::steady_clock::now();
     constexpr auto relaxed = std::memory_order_relaxed;
     for (connection* c = first_; c != nullptr; c = c->next_)
@@ -149,7 +149,7 @@ void tcp_host<P, H, C, T>::release(connection& c) noexcept {
   std::shared_ptr<connection> share;
   bool was_full = false;
   {
-    const hold_lock hold(lock_);
+    const lock_guard hold(lock_);
     was_full = count_ >= options_.max_connections;
     (c.previous_ != nullptr ? c.previous_->next_ : first_) = c.next_;
     if (c.next_ != nullptr) c.next_->previous_ = c.previous_;
@@ -167,7 +167,7 @@ void tcp_host<P, H, C, T>::release(connection& c) noexcept {
 
 template <class P, class H, class C, bool T>
 void tcp_host<P, H, C, T>::starving(connection& c) noexcept {
-  const hold_lock hold(lock_);
+  const lock_guard hold(lock_);
   if (c.starving_) return;
   c.starving_ = true;
   c.next_starving_ = nullptr;
@@ -178,7 +178,7 @@ void tcp_host<P, H, C, T>::starving(connection& c) noexcept {
 /// Memory became free: the connection that has waited longest may try again.
 template <class P, class H, class C, bool T>
 void tcp_host<P, H, C, T>::feed() noexcept {
-  const hold_lock hold(lock_);
+  const lock_guard hold(lock_);
   connection* const c = starving_first_;
   if (c == nullptr) return;
   starving_first_ = c->next_starving_;

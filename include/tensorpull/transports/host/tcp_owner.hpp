@@ -46,7 +46,7 @@ class tcp_owner {
     return s_->host.published().add_tensors(std::forward<Model>(model), options);
   }
   /// The memory behind the view is the caller's, or what `keep` holds.
-  result<reference> add_image(const source_view& image, const publish_options& options = {}, detail::kept_source keep = {}) noexcept {
+  result<reference> add_image(const source_view& image, const publish_options& options = {}, unique_any keep = {}) noexcept {
     return s_->host.published().add_image(image, options, std::move(keep));
   }
   result<void> withdraw(const reference& ref) noexcept { return s_->host.published().withdraw(ref); }
@@ -55,7 +55,7 @@ class tcp_owner {
   /// References that settle together: publish each with `{.transaction = id}`, then seal it. table_full.
   result<transaction_id> open_transaction(const transaction_options& options) noexcept { return s_->host.published().open_transaction(options); }
   void seal(transaction_id id) noexcept { s_->host.published().seal(id); }
-  result<settlement> outcome_of(const reference& ref) noexcept { return s_->host.published().outcome_of(ref); }
+  result<settlement> settlement_of(const reference& ref) noexcept { return s_->host.published().settlement_of(ref); }
   result<recipient_record> recipient_of(const reference& ref, recipient_id who) noexcept { return s_->host.published().recipient_of(ref, who); }
   std::size_t recipients_of(const reference& ref, std::span<recipient_record> out) noexcept { return s_->host.published().recipients_of(ref, out); }
   std::uint64_t callback_failures() const noexcept { return s_->host.published().callback_failures(); }

@@ -86,7 +86,7 @@ struct loopback {
   static result<receipt> pull(Owner& from, const reference& ref, Consumer& to, const pull_options& options, typename Parts::chunking chunking) noexcept {
     struct deaf {
       static constexpr bool ready() noexcept { return true; }
-      static constexpr void on_application(const message&) noexcept {}
+      static constexpr void on_message(const frame&) noexcept {}
     } handler;
     using limits = typename Parts::limits;
     no_transfer nothing;

@@ -67,9 +67,9 @@ class persistence {
   }
 
   /// How long to wait before another try; nothing: the transfer has ended because of `why`.
-  plain_optional<std::chrono::milliseconds> try_again(const error& why) noexcept {
+  optional<std::chrono::milliseconds> try_again(const error& why) noexcept {
     const auto wait = tries_.after(why.code, t_.landed_bytes(), t_.pause_ms(), system_entropy{}());
-    if (!wait) return t_.fail(why), plain_optional<std::chrono::milliseconds>{};
+    if (!wait) return t_.fail(why), optional<std::chrono::milliseconds>{};
     return std::chrono::milliseconds(static_cast<std::int64_t>(*wait));
   }
 
@@ -107,9 +107,9 @@ struct nothing_else {
 /// Moves bytes until `t` has ended (no value), or until something is in the way that another try may get past.
 /// `broken`: set where the connection cannot be used any more. `besides()`: called after every step.
 template <class Endpoint, class Transfer, byte_stream Stream, class Besides = nothing_else>
-plain_optional<error> drive(Endpoint& end, Transfer& t, Stream& stream, std::span<std::byte> scratch, const pull_options& options,
-                            std::uint64_t chunk_bytes, persistence<Transfer>& all, plain_optional<error>& broken, Besides besides = {}) noexcept {
-  plain_optional<error> why;
+optional<error> drive(Endpoint& end, Transfer& t, Stream& stream, std::span<std::byte> scratch, const pull_options& options,
+                            std::uint64_t chunk_bytes, persistence<Transfer>& all, optional<error>& broken, Besides besides = {}) noexcept {
+  optional<error> why;
   end.begin_pull();
   progress_deadline deadline(options.per_request_timeout, chunk_bytes / 64 + 1);
   while (!t.ended() && !why) {
@@ -142,7 +142,7 @@ plain_optional<error> drive(Endpoint& end, Transfer& t, Stream& stream, std::spa
 
 /// Waits for `time` with `step(left)`, which waits at most that long and returns. False: `stop` was requested.
 template <class Step>
-bool wait_out(std::chrono::milliseconds time, const any_stop_token& stop, Step step) noexcept {
+bool wait_out(std::chrono::milliseconds time, const stop_token& stop, Step step) noexcept {
   const auto end = std::chrono::steady_clock::now() + time;
   for (;;) {
     if (stop.stop_requested()) return false;

@@ -11,7 +11,7 @@
 namespace tensorpull {
 
 /// What the two programs say to each other. Views into the connection's memory.
-struct application_message {
+struct message {
   std::uint32_t kind = 0;
   std::span<const reference> references{};
   std::span<const std::byte> body{};
@@ -26,7 +26,7 @@ class inbox {
   bool unread() const noexcept { return full_ && !read_; }
   void clear() noexcept { full_ = read_ = false; }
 
-  void on_application(const message& m) noexcept {
+  void on_message(const frame& m) noexcept {
     kind_ = m.application;
     reference_count_ = std::min(m.references.size(), references_.size());
     for (std::size_t i = 0; i < reference_count_; ++i) references_[i] = m.references[i];
@@ -34,7 +34,7 @@ class inbox {
     if (body_bytes_ > 0) std::memcpy(body_.data(), m.body.data(), body_bytes_);
     full_ = true;
   }
-  application_message read() noexcept {
+  message read() noexcept {
     read_ = true;
     return {kind_, {references_.data(), reference_count_}, {body_.data(), body_bytes_}};
   }

@@ -17,7 +17,7 @@ result<receipt> pull_persistently(Connect connect, Pause pause, const reference&
                                   typename Parts::chunking chunking = {}) noexcept {
   struct deaf {
     static constexpr bool ready() noexcept { return true; }
-    static constexpr void on_application(const message&) noexcept {}
+    static constexpr void on_message(const frame&) noexcept {}
   } handler;
   using limits = typename Parts::limits;
   pull_request request = make_request(ref, options);
@@ -34,7 +34,7 @@ result<receipt> pull_persistently(Connect connect, Pause pause, const reference&
     return !t.ended();
   };
   for (bool connected = false; !t.ended();) {
-    plain_optional<error> why, broken;
+    optional<error> why, broken;
     if (auto stream = connect(); !stream) {
       why = stream.error();
       if (!connected || (why->code != errc::connection_failed && !is_passing(why->code))) t.fail(*why);

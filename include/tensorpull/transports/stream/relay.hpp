@@ -16,7 +16,7 @@ struct relay_options {
   /// How long nothing may move in either direction.
   std::chrono::milliseconds idle_timeout = std::chrono::seconds(600);
   /// Heard within 0.1 s.
-  any_stop_token stop{};
+  stop_token stop{};
 };
 
 /// The connection to an owner that can be reached, for a relay alone: no owner role, no application messages, nothing on the heap, about
@@ -43,7 +43,7 @@ class relay_link {
   using limits = typename Parts::limits;
   struct deaf {
     static constexpr bool ready() noexcept { return true; }
-    static constexpr void on_application(const message&) noexcept {}
+    static constexpr void on_message(const frame&) noexcept {}
   };
   Stream stream_;
   deaf handler_;

@@ -27,12 +27,12 @@ class session {
 
   /// Takes over a connected stream. out_of_memory is the only error.
   static result<session> over(Stream stream) noexcept {
-    detail::owned<state> s(new (std::nothrow) state(std::move(stream)));
+    detail::unique_ptr<state> s(new (std::nothrow) state(std::move(stream)));
     if (!s) return failure(errc::out_of_memory);
     return session(std::move(s));
   }
   /// Connects with the pipeline's transport. Errors: bad_address, connection_failed, timed_out, cancelled, out_of_memory.
-  static result<session> connect(std::string_view address, std::chrono::milliseconds timeout = std::chrono::seconds(10), const any_stop_token& stop = {}) noexcept {
+  static result<session> connect(std::string_view address, std::chrono::milliseconds timeout = std::chrono::seconds(10), const stop_token& stop = {}) noexcept {
     auto stream = Parts::transport::connect(address, timeout, stop);
     if (!stream) return failure(stream.error());
     return over(std::move(*stream));
@@ -79,7 +79,7 @@ class session {
     return s_->published.add_tensors(std::forward<Model>(model), options);
   }
   /// As publisher's: the memory behind the view is the caller's, or what `keep` holds.
-  result<reference> add_image(const source_view& image, const publish_options& options, detail::kept_source keep = {}) noexcept {
+  result<reference> add_image(const source_view& image, const publish_options& options, unique_any keep = {}) noexcept {
     return s_->published.add_image(image, options, std::move(keep));
   }
   result<void> withdraw(const reference& ref) noexcept { return s_->published.withdraw(ref); }
@@ -88,10 +88,10 @@ class session {
 
   /// Sends an application message and returns when it was handed to the system. does_not_fit: body or references above the limits.
   result<void> send(std::uint32_t kind, std::span<const reference> references, std::span<const std::byte> body,
-                    std::chrono::milliseconds timeout = std::chrono::seconds(600), const any_stop_token& stop = {}) noexcept {
+                    std::chrono::milliseconds timeout = std::chrono::seconds(600), const stop_token& stop = {}) noexcept {
     for (;;) {
       if (s_->broken) return failure(*s_->broken);
-      const auto queued = s_->end.send_application(kind, references, body);
+      const auto queued = s_->end.send_message(kind, references, body);
       if (queued) break;
       if (queued.error().code != errc::busy) return queued;
       if (const auto ok = run_until([&] { return s_->end.output_idle(); }, timeout, stop); !ok) return ok;
@@ -101,7 +101,7 @@ class session {
 
   /// The next application message, also one that came while something was sent, pulled or served; valid until the next receive().
   /// Serves while it waits.
-  result<application_message> receive(std::chrono::milliseconds timeout = std::chrono::seconds(600), const any_stop_token& stop = {}) noexcept {
+  result<message> receive(std::chrono::milliseconds timeout = std::chrono::seconds(600), const stop_token& stop = {}) noexcept {
     if (s_->box.unread()) return s_->box.read();
     s_->box.clear();
     no_transfer none;
@@ -113,7 +113,7 @@ class session {
 
   /// Answers the other end until `until(session)` is true.
   template <class Until>
-  result<void> serve(Until until, std::chrono::milliseconds timeout = std::chrono::seconds(600), const any_stop_token& stop = {}) {
+  result<void> serve(Until until, std::chrono::milliseconds timeout = std::chrono::seconds(600), const stop_token& stop = {}) {
     const auto held = run_until([&] { return until(std::as_const(*this)); }, timeout, stop);
     // the answer to what made it true has not left yet, and the caller may close now
     if (held) (void)run_until([&] { return s_->end.output_idle(); }, timeout, stop);
@@ -160,12 +160,12 @@ class session {
     buffer_pool<> pool{memory, frame_bytes};
     alignas(64) std::array<std::byte, 64 * 1024> scratch;
     endpoint<typename Parts::framing, typename Parts::limits, typename published_type::owner_type, inbox_type> end{published.machine(), pool, box};
-    plain_optional<error> broken;
+    optional<error> broken;
     std::chrono::steady_clock::time_point ticked{};
     recipient_id me{system_entropy{}() | 1};  // one session is one recipient, however often it pulls
   };
 
-  explicit session(detail::owned<state> s) noexcept : s_(std::move(s)) {}
+  explicit session(detail::unique_ptr<state> s) noexcept : s_(std::move(s)) {}
 
   unexpected broke(const error& e) noexcept {
     s_->broken = e;
@@ -173,7 +173,7 @@ class session {
   }
 
   template <class Done>
-  result<void> run_until(Done done, std::chrono::milliseconds timeout, const any_stop_token& stop) {
+  result<void> run_until(Done done, std::chrono::milliseconds timeout, const stop_token& stop) {
     if (s_->broken) return failure(*s_->broken);
     const auto start = std::chrono::steady_clock::now();
     no_transfer none;
@@ -193,7 +193,7 @@ class session {
     return {};
   }
 
-  detail::owned<state> s_;
+  detail::unique_ptr<state> s_;
 };
 
 /// For serve(): until every expected recipient of `ref` has confirmed or given up.

@@ -31,7 +31,7 @@ struct basic_tcp {
   template <class Parts>
   using session = tensorpull::session<Parts, posix_stream>;
 
-  static result<posix_stream> connect(std::string_view address, std::chrono::milliseconds timeout, const any_stop_token& stop) noexcept {
+  static result<posix_stream> connect(std::string_view address, std::chrono::milliseconds timeout, const stop_token& stop) noexcept {
     const auto now = std::chrono::steady_clock::now();
     const auto most = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::time_point::max() - now);
     return tcp_connect(address, timeout < most ? now + timeout : std::chrono::steady_clock::time_point::max(), stop);

@@ -54,7 +54,7 @@ inline int connect_outcome(int fd) noexcept {
 }
 
 /// Tries the addresses in turn, each for its share of the time that is left: one that does not answer leaves the others theirs.
-inline result<posix_stream> connect_any(const addrinfo* first, std::string_view address, std::chrono::steady_clock::time_point deadline, const any_stop_token& stop) noexcept {
+inline result<posix_stream> connect_any(const addrinfo* first, std::string_view address, std::chrono::steady_clock::time_point deadline, const stop_token& stop) noexcept {
   int last = ECONNREFUSED;
   std::int64_t addresses = 0;
   for (const addrinfo* a = first; a != nullptr; a = a->ai_next) ++addresses;
@@ -89,7 +89,7 @@ inline result<posix_stream> connect_any(const addrinfo* first, std::string_view 
 }  // namespace detail
 
 /// Tries the host's addresses in turn until `deadline`, each for its share of the time that is left. Errors: bad_address, connection_failed (with errno), timed_out, cancelled.
-inline result<posix_stream> tcp_connect(std::string_view address, std::chrono::steady_clock::time_point deadline, const any_stop_token& stop = {}) noexcept {
+inline result<posix_stream> tcp_connect(std::string_view address, std::chrono::steady_clock::time_point deadline, const stop_token& stop = {}) noexcept {
   const auto parsed = parse_address(address);
   if (!parsed) return failure(parsed.error());
   if (stop.stop_requested()) return failure(errc::cancelled);

@@ -32,7 +32,7 @@ class tcp_listener {
   posix_stream release() noexcept { return std::move(socket_); }
 
   /// The next connection. Errors: timed_out, cancelled (heard within 0.1 s), io with errno.
-  result<posix_stream> accept(std::chrono::milliseconds timeout = std::chrono::seconds(600), const any_stop_token& stop = {}) noexcept {
+  result<posix_stream> accept(std::chrono::milliseconds timeout = std::chrono::seconds(600), const stop_token& stop = {}) noexcept {
     const auto start = std::chrono::steady_clock::now();
     for (;;) {
       posix_stream s(::accept4(socket_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));

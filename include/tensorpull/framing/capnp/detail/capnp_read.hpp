@@ -40,7 +40,7 @@ inline bool read_structs(capnp::AnyPointer::Reader p, struct_list::Reader& to) {
 }
 
 template <class Storage>
-result<void> read_rows(struct_list::Reader tensors, message& m, Storage& lists) {
+result<void> read_rows(struct_list::Reader tensors, frame& m, Storage& lists) {
   if (tensors.size() > lists.rows.size()) return failure(errc::too_large, tensors.size());
   std::size_t dims = 0;
   for (unsigned i = 0; i < tensors.size(); ++i) {
@@ -55,7 +55,7 @@ result<void> read_rows(struct_list::Reader tensors, message& m, Storage& lists) 
 }
 
 template <class Storage>
-result<void> read_names(capnp::List<capnp::Text>::Reader names, message& m, Storage& lists) {
+result<void> read_names(capnp::List<capnp::Text>::Reader names, frame& m, Storage& lists) {
   if (names.size() > lists.names.size()) return failure(errc::too_large, names.size());
   for (unsigned i = 0; i < names.size(); ++i) {
     const auto t = names[i];
@@ -66,7 +66,7 @@ result<void> read_names(capnp::List<capnp::Text>::Reader names, message& m, Stor
 }
 
 template <class Storage>
-result<void> read_ranges(struct_list::Reader ranges, message& m, Storage& lists) {
+result<void> read_ranges(struct_list::Reader ranges, frame& m, Storage& lists) {
   if (ranges.size() > lists.ranges.size()) return failure(errc::too_large, ranges.size());
   for (unsigned i = 0; i < ranges.size(); ++i) {
     std::uint64_t w[2];
@@ -78,7 +78,7 @@ result<void> read_ranges(struct_list::Reader ranges, message& m, Storage& lists)
 }
 
 template <class Storage>
-result<void> read_application(struct_list::Reader refs, capnp::AnyPointer::Reader data, message& m, Storage& lists) {
+result<void> read_application(struct_list::Reader refs, capnp::AnyPointer::Reader data, frame& m, Storage& lists) {
   if (refs.size() > lists.references.size()) return failure(errc::too_large, refs.size());
   for (unsigned i = 0; i < refs.size(); ++i) {
     std::uint64_t w[4];
@@ -94,29 +94,29 @@ result<void> read_application(struct_list::Reader refs, capnp::AnyPointer::Reade
 
 /// `m` is left with what was read so far on an error.
 template <class Storage>
-result<void> read_frame(capnp::AnyStruct::Reader frame, message& m, Storage& lists) {
+result<void> read_frame(capnp::AnyStruct::Reader root, frame& m, Storage& lists) {
   m = {};
   std::uint64_t first[1 + most_body_words]{};
-  copy_words(frame, first, size_of_frame.data);
+  copy_words(root, first, size_of_frame.data);
   take_first_word(first[0], m);
-  if (m.kind == message_kind::chunk) return failure(errc::unsupported_layout);
-  if (m.kind > message_kind::application) return failure(errc::unexpected_message, static_cast<std::uint64_t>(m.kind));
+  if (m.kind == frame_kind::chunk) return failure(errc::unsupported_layout);
+  if (m.kind > frame_kind::application) return failure(errc::unexpected_frame, static_cast<std::uint64_t>(m.kind));
   std::uint64_t words[most_body_words]{};
   if (body_size(m.kind).data == 0) {
     std::memcpy(words, first + 1, sizeof words);
     take_words(words, m);
     return {};
   }
-  const auto body = pointer_of(frame, 0).getAs<capnp::AnyStruct>();
+  const auto body = pointer_of(root, 0).getAs<capnp::AnyStruct>();
   copy_words(body, words, body_size(m.kind).data);
   take_words(words, m);
-  if (m.kind == message_kind::description) return {};
+  if (m.kind == frame_kind::description) return {};
   const auto list = pointer_of(body, 0);
-  if (m.kind == message_kind::locate) return read_names(list.getAs<capnp::List<capnp::Text>>(), m, lists);
+  if (m.kind == frame_kind::locate) return read_names(list.getAs<capnp::List<capnp::Text>>(), m, lists);
   struct_list::Reader structs;
   if (!read_structs(list, structs)) return failure(errc::bad_frame);
-  if (m.kind == message_kind::schema_page) return read_rows(structs, m, lists);
-  if (m.kind == message_kind::located) return read_ranges(structs, m, lists);
+  if (m.kind == frame_kind::schema_page) return read_rows(structs, m, lists);
+  if (m.kind == frame_kind::located) return read_ranges(structs, m, lists);
   return read_application(structs, pointer_of(body, 1), m, lists);
 }
 

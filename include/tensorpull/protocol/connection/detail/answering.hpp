@@ -22,12 +22,12 @@ class answering {
   }
 
   /// Answers a request. False: there is no room for the answer yet, ask again after something was sent.
-  result<bool> take(const message& m) noexcept {
+  result<bool> take(const frame& m) noexcept {
     if constexpr (!Owner::owns) {
       return true;  // who owns nothing says nothing
     } else {
-      if (output.replies_full() || (m.kind == message_kind::locate && !output.parcel_free())) return false;
-      if (m.kind == message_kind::locate) {
+      if (output.replies_full() || (m.kind == frame_kind::locate && !output.parcel_free())) return false;
+      if (m.kind == frame_kind::locate) {
         if (const auto ok = locate(m); !ok) return failure(ok.error());
         return true;
       }
@@ -43,13 +43,13 @@ class answering {
   stream_output<Framing, Limits, Owner> output{};
 
  private:
-  result<void> locate(const message& m) noexcept {
+  result<void> locate(const frame& m) noexcept {
     if (pool_.available() == 0) {  // waiting for a buffer while holding one could wait for ever
-      output.push({message_kind::refused, status::busy, m.id, 0, 0, 0, 0, m.ref, m.version, 0, 0, 0});
+      output.push({frame_kind::refused, status::busy, m.id, 0, 0, 0, 0, m.ref, m.version, 0, 0, 0});
       return {};
     }
     byte_range ranges[Limits::control_frame_bytes / 32];
-    message answer;
+    frame answer;
     owner_->locate(serves_, m, ranges, answer);
     return output.push_answer(answer, pool_);
   }

@@ -6,7 +6,7 @@
 #include <tensorpull/framing/concept.hpp>
 #include <tensorpull/framing/detail/payload_prefix.hpp>
 #include <tensorpull/core/buffer_pool.hpp>
-#include <tensorpull/image/gather.hpp>
+#include <tensorpull/image/gather_scatter.hpp>
 #include <tensorpull/protocol/pending_reply.hpp>
 #include <tensorpull/protocol/connection/write_plan.hpp>
 
@@ -31,7 +31,7 @@ class stream_output {
   void push(const pending_reply& r) noexcept { replies_[(reply_first_ + reply_count_++) % reply_capacity] = r; }
 
   /// Encodes a short message of our own. False: no room now, try again after sent().
-  bool push_control(const message& m) noexcept {
+  bool push_control(const frame& m) noexcept {
     if (control_full()) return false;
     const auto n = Framing::encode(m, {control_ + control_end_, control_bytes - control_end_});
     if (!n) return false;
@@ -41,7 +41,7 @@ class stream_output {
 
   /// A message too long for that, encoded into a buffer of the pool. busy: a parcel is on its way, or no buffer is free.
   /// does_not_fit: its frame is longer than `most` or than a buffer.
-  result<void> push_parcel(const message& m, pool_type& pool, std::size_t most = ~std::size_t{0}) noexcept {
+  result<void> push_parcel(const frame& m, pool_type& pool, std::size_t most = ~std::size_t{0}) noexcept {
     std::byte* const buffer = parcel_ == nullptr ? pool.acquire() : nullptr;
     if (buffer == nullptr) return failure(errc::busy);
     const auto n = Framing::encode(m, {buffer, std::min(most, pool.buffer_bytes())});
@@ -53,17 +53,17 @@ class stream_output {
     return {};
   }
   /// The same for an answer: it follows the replies that wait now.
-  result<void> push_answer(const message& m, pool_type& pool) noexcept {
+  result<void> push_answer(const frame& m, pool_type& pool) noexcept {
     const auto ok = push_parcel(m, pool);
     if (ok) parcel_after_ = reply_count_;
     return ok;
   }
 
   /// An application message: busy as above; does_not_fit: body or references above the limits.
-  result<void> push_application(std::uint32_t kind, std::span<const reference> references, std::span<const std::byte> body, pool_type& pool) noexcept {
+  result<void> push_message(std::uint32_t kind, std::span<const reference> references, std::span<const std::byte> body, pool_type& pool) noexcept {
     if (body.size() > Limits::application_body_bytes || references.size() > Limits::application_references) return failure(errc::does_not_fit, body.size());
-    message m;
-    m.kind = message_kind::application;
+    frame m;
+    m.kind = frame_kind::application;
     m.application = kind;
     m.references = references;
     m.body = body;
@@ -112,7 +112,7 @@ class stream_output {
         if (parcel_sent_ == parcel_bytes_) drop_parcel(pool);
       } else {
         const pending_reply& r = replies_[(reply_first_ + replies++) % reply_capacity];
-        if (it.pinned) owner.unpin(r, r.kind == message_kind::chunk ? payload_within(r, partly + took) - payload_within(r, partly) : 0);
+        if (it.pinned) owner.unpin(r, r.kind == frame_kind::chunk ? payload_within(r, partly + took) - payload_within(r, partly) : 0);
         if (took == it.bytes && it.whole) ++finished, partly = 0;
         else partly += took;  // only the first unfinished one can have been taken in part
       }
@@ -159,13 +159,13 @@ class stream_output {
       scratch = scratch.subspan((8 - reinterpret_cast<std::uintptr_t>(scratch.data()) % 8) % 8);  // header text of odd length lies before
       pending_reply& r = replies_[(reply_first_ + i) % reply_capacity];
       const std::size_t skip = i == 0 ? reply_sent_ : 0;
-      const bool of_slot = r.kind == message_kind::chunk || r.kind == message_kind::description || r.kind == message_kind::schema_page;
+      const bool of_slot = r.kind == frame_kind::chunk || r.kind == frame_kind::description || r.kind == frame_kind::schema_page;
       const source_view* const image = of_slot ? owner.pin(r) : nullptr;
       if (of_slot && image == nullptr) {
         if (skip > 0) return failure(errc::connection_lost);  // the rest of a frame that cannot be produced any more
         owner.refuse_gone(r);
       }
-      if (image != nullptr && r.kind == message_kind::chunk) {
+      if (image != nullptr && r.kind == frame_kind::chunk) {
         const std::size_t spans = out.span_count;
         const std::span<std::byte> room = scratch;
         if (const auto more = add_chunk(out, r, *image, scratch, skip)) return *more;
@@ -176,7 +176,7 @@ class stream_output {
         scratch = room;
         owner.refuse_gone(r);
       }
-      const bool pinned = image != nullptr && r.kind != message_kind::refused;
+      const bool pinned = image != nullptr && r.kind != frame_kind::refused;
       schema_row rows[Limits::control_frame_bytes / 64];
       const auto n = Framing::encode(owner.expand(r, rows), scratch.first(frame_room));
       const std::size_t length = n ? *n : 0;
@@ -192,7 +192,7 @@ class stream_output {
     using prefix = detail::payload_prefix;
     const std::size_t before = skip < prefix::bytes ? prefix::bytes - skip : 0;
     if (before > 0) {
-      message m;
+      frame m;
       m.id = r.id;
       m.ref = r.ref;
       m.version = r.version;

@@ -12,8 +12,8 @@ namespace tensorpull {
 /// The message behind a control answer about `p`, which is still published as it was when the answer was made; refusals and
 /// confirmations need no publication. `rows` is memory for a schema page.
 template <class Limits>
-message expand_reply(const pending_reply& r, const publication* p, std::span<schema_row> rows) noexcept {
-  message m;
+frame expand_reply(const pending_reply& r, const publication* p, std::span<schema_row> rows) noexcept {
+  frame m;
   m.kind = r.kind;
   m.status = r.status;
   m.id = r.id;
@@ -23,19 +23,19 @@ message expand_reply(const pending_reply& r, const publication* p, std::span<sch
   m.nonce = r.nonce;
   m.digest = r.digest;
   m.length = r.length;
-  if (r.kind == message_kind::refused && r.status == status::busy) m.delay_ms = Limits::busy_delay_ms;
-  if (r.kind == message_kind::refused || r.kind == message_kind::confirmed || r.kind == message_kind::chunk) return m;
+  if (r.kind == frame_kind::refused && r.status == status::busy) m.delay_ms = Limits::busy_delay_ms;
+  if (r.kind == frame_kind::refused || r.kind == frame_kind::confirmed || r.kind == frame_kind::chunk) return m;
   if (p == nullptr) {
-    m.kind = message_kind::refused;
+    m.kind = frame_kind::refused;
     m.status = status::withdrawn;
     return m;
   }
   const image_schema& schema = *p->image.schema;
   m.image_bytes = schema.image_bytes;
   m.tensors = schema.tensor_count;
-  if (r.kind == message_kind::schema_page) {
+  if (r.kind == frame_kind::schema_page) {
     m.rows = schema_rows(schema, r.offset, rows, Limits::page_bytes);
-  } else if (r.kind == message_kind::description) {
+  } else if (r.kind == frame_kind::description) {
     m.fingerprint = schema.fingerprint;
     m.data_start = schema.header_bytes;
     m.length = static_cast<std::uint32_t>(std::min(Limits::chunk_cap_bytes, max_payload_bytes));

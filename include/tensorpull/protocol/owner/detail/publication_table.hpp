@@ -20,16 +20,16 @@ class publication_table {
 
   /// Starts a transaction of several references: publish() each with it, then seal() it. table_full.
   result<transaction_id> open_transaction(const transaction_options& options) noexcept {
-    const hold_lock hold(lock_);
+    const lock_guard hold(lock_);
     return book_.open(options);
   }
   void seal(transaction_id id) noexcept {
-    const hold_lock hold(lock_);
+    const lock_guard hold(lock_);
     book_.seal(id);
   }
   /// Nothing was published in it after all.
   void cancel(transaction_id id) noexcept {
-    const hold_lock hold(lock_);
+    const lock_guard hold(lock_);
     book_.cancel(id);
   }
 
@@ -38,12 +38,12 @@ class publication_table {
   /// takes its place, and recipients of the old one are told `stale`. table_full: no slot or record is free; busy: called from within a
   /// callback while the old image is read.
   result<ref_id> publish(const source_view& image, std::uint64_t version, bool verifiable, ref_id id, transaction_id in) noexcept {
-    const hold_lock hold(lock_);
+    const lock_guard hold(lock_);
     return place(image, version, verifiable, id, in);
   }
   /// The same as a transaction of its own.
   result<ref_id> publish(const source_view& image, std::uint64_t version, bool verifiable, ref_id id, const transaction_options& options) noexcept {
-    const hold_lock hold(lock_);
+    const lock_guard hold(lock_);
     const auto t = book_.open(options);
     if (!t) return failure(t.error());
     const auto done = place(image, version, verifiable, id, *t);
@@ -60,7 +60,7 @@ class publication_table {
   /// After this returns nothing reads the image's memory any more, whether it was published until now or has settled before.
   /// busy: as above. Recipients are told `withdrawn`; the slot stays until it is needed.
   result<void> withdraw(ref_id id) noexcept {
-    const hold_lock hold(lock_);
+    const lock_guard hold(lock_);
     publication* const slot = find(id);
     if (slot == nullptr) return failure(errc::unknown_reference);
     if (pinned_here(*slot)) return failure(errc::busy);
@@ -71,17 +71,17 @@ class publication_table {
 
   /// Lets time pass. `now_ms`: milliseconds of a monotonic clock; budgets are kept to within the interval of these calls.
   void advance(std::uint64_t now_ms) noexcept {
-    const hold_lock hold(lock_);
+    const lock_guard hold(lock_);
     book_.advance(now_ms);
   }
   /// The next progress event that is due; see progress_feed.
   bool next_event(progress_event& out, callback<const progress_event&>& tell) noexcept {
-    const hold_lock hold(lock_);
+    const lock_guard hold(lock_);
     return feed_.next(book_, slots_, out, tell);
   }
   /// A transaction that has settled, to be told to whoever waits for it, once. Its images may be released then.
   bool next_settled(settlement& out, callback<const settlement&>& tell) noexcept {
-    const hold_lock hold(lock_);
+    const lock_guard hold(lock_);
     const transaction* const t = book_.next_settled();
     if (t == nullptr) return false;
     out = t->outcome;
@@ -90,7 +90,7 @@ class publication_table {
   }
 
   result<publication_status> status_of(ref_id id) const noexcept {
-    const hold_lock hold(lock_);
+    const lock_guard hold(lock_);
     if (const publication* const p = find(id); p != nullptr) return p->counts;
     return failure(errc::unknown_reference);
   }
@@ -98,13 +98,13 @@ class publication_table {
   /// Its transaction has settled and nothing reads the image any more. Never for an unknown number of recipients without a budget, and
   /// for an unknown reference.
   bool settled(ref_id id) const noexcept {
-    const hold_lock hold(lock_);
+    const lock_guard hold(lock_);
     const publication* const p = find(id);
     return p != nullptr && p->verdict != verdict::open && p->pins == 0;
   }
   /// How the reference's transaction ended; `open` while it has not. The whole settlement is there until many others have settled.
-  result<settlement> outcome_of(ref_id id) noexcept {
-    const hold_lock hold(lock_);
+  result<settlement> settlement_of(ref_id id) noexcept {
+    const lock_guard hold(lock_);
     const publication* const p = find(id);
     if (p == nullptr) return failure(errc::unknown_reference);
     if (const transaction* const t = book_.find(p->transaction); t != nullptr && t->outcome.verdict != verdict::open) return t->outcome;
@@ -116,13 +116,13 @@ class publication_table {
   }
   /// How one recipient fares, or fared; unknown_reference where nothing is remembered of it.
   result<recipient_record> recipient_of(ref_id id, recipient_id who) noexcept {
-    const hold_lock hold(lock_);
+    const lock_guard hold(lock_);
     if (const recipient_record* const r = book_.records.find(id, who)) return *r;
     return failure(errc::unknown_reference);
   }
   /// Copies what is known of a reference's recipients; the number copied.
   std::size_t recipients_of(ref_id id, std::span<recipient_record> out) noexcept {
-    const hold_lock hold(lock_);
+    const lock_guard hold(lock_);
     std::size_t n = 0;
     for (const recipient_record& r : book_.records.all())
       if (r.who && r.ref == id && n < out.size()) out[n++] = r;
@@ -131,7 +131,7 @@ class publication_table {
 
   /// The image behind a chunk's answer, pinned so that withdraw() waits; nullptr if it is not published any more. Pair with unpin().
   const source_view* pin(const pending_reply& r) noexcept {
-    const hold_lock hold(lock_);
+    const lock_guard hold(lock_);
     publication& p = slots_[r.slot];
     if (p.generation != r.generation || p.now != publication::state::published) return nullptr;
     ++p.pins;
@@ -139,12 +139,12 @@ class publication_table {
   }
   /// Whoever reads an image found that it cannot be read: as withdraw(), but does not wait for those who read it.
   void unreadable(const pending_reply& r) noexcept {
-    const hold_lock hold(lock_);
+    const lock_guard hold(lock_);
     publication& p = slots_[r.slot];
     if (p.generation == r.generation && p.now == publication::state::published) book_.take(p);
   }
   void unpin(const pending_reply& r, std::uint64_t payload_bytes_sent) noexcept {
-    const hold_lock hold(lock_);
+    const lock_guard hold(lock_);
     publication& p = slots_[r.slot];
     --p.pins;
     if (payload_bytes_sent == 0) return;

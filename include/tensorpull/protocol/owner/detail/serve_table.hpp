@@ -1,7 +1,7 @@
 // What an owner remembers of one connection: who is at its other end, and which references it is pulling. Fixed size.
 #pragma once
 
-#include <tensorpull/core/recipient_id.hpp>
+#include <tensorpull/core/ids.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -140,7 +140,7 @@ class transaction_table {
       publication* const p = publication_of(r);
       if (p == nullptr || is_final(r.state)) continue;
       const transaction& t = *find(p->transaction);
-      const owner_budgets& b = t.options.budgets;
+      const transaction_budgets& b = t.options.budgets;
       if (r.state == recipient_state::unseen) {
         if (b.acquire_ms != 0 && now - t.started_ms > b.acquire_ms) change(*p, r, recipient_state::absent);
       } else if (b.recipient_idle_ms != 0) {
@@ -151,7 +151,7 @@ class transaction_table {
     }
     for (transaction& t : table_) {
       if (t.now != transaction::state::sealed) continue;
-      const owner_budgets& b = t.options.budgets;
+      const transaction_budgets& b = t.options.budgets;
       if (b.transaction_idle_ms != 0 && now - t.moved_ms > b.transaction_idle_ms) settle(t);
       else if (b.acquire_ms != 0 && now - t.started_ms > b.acquire_ms) check(t);
     }
@@ -170,7 +170,7 @@ class transaction_table {
   }
 
  private:
-  static std::uint64_t least_bytes(const owner_budgets& b) noexcept {
+  static std::uint64_t least_bytes(const transaction_budgets& b) noexcept {
     const std::uint64_t seconds = b.recipient_idle_ms / 1000, rate = b.least_bytes_per_second;
     return rate != 0 && seconds > ~std::uint64_t{0} / rate ? ~std::uint64_t{0} : seconds * rate;
   }
@@ -210,7 +210,7 @@ class transaction_table {
   /// Settles if every expected recipient of every reference has ended.
   void check(transaction& t) noexcept {
     if (t.now != transaction::state::sealed || t.outcome.expected == 0) return;
-    const owner_budgets& b = t.options.budgets;
+    const transaction_budgets& b = t.options.budgets;
     const bool too_late = !t.named && b.acquire_ms != 0 && now_ms - t.started_ms > b.acquire_ms;  // who has not asked will not
     for (const publication& p : slots_) {
       if (!belongs(p, t) || p.now != publication::state::published) continue;

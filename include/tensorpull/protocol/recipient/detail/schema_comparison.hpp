@@ -15,7 +15,7 @@ class schema_comparison {
   /// Takes a page of the other schema, which has `total` tensors. True: go on asking. An error is the verdict:
   /// schema_mismatch with the first tensor's name, or bad_frame for a page that was not asked for.
   /// `subset`: our schema is a part of theirs, so only tensors of the same name are compared.
-  result<bool> take(const message& page, const image_schema& own, std::uint64_t total, bool subset) noexcept {
+  result<bool> take(const frame& page, const image_schema& own, std::uint64_t total, bool subset) noexcept {
     if (page.offset != position_ || page.tensors != total || page.rows.size() > total - position_) return failure(errc::bad_frame);
     for (std::size_t r = 0; r < page.rows.size(); ++r) {
       const schema_row& row = page.rows[r];

@@ -23,7 +23,7 @@ class relay_requests {
 
   /// The first request; its texts are valid until the next call of anything here. False: it is not whole yet. Errors: not a frame, longer
   /// than a control frame, or no request.
-  result<bool> head(message& m) noexcept {
+  result<bool> head(frame& m) noexcept {
     drop_taken();
     const auto have = std::span<const std::byte>(bytes_).first(have_);
     const auto size = measure_frame(have, bytes_.size(), Limits::control_frame_segments);
@@ -31,7 +31,7 @@ class relay_requests {
     if (!*size || **size > have.size()) return false;
     head_ = **size;
     if (const auto ok = Framing::decode(have.first(head_), m, lists_); !ok) return failure(ok.error());
-    if (!is_request(m.kind)) return failure(errc::unexpected_message, static_cast<std::uint64_t>(m.kind));
+    if (!is_request(m.kind)) return failure(errc::unexpected_frame, static_cast<std::uint64_t>(m.kind));
     return true;
   }
   /// The request that head() gave is done with; what it points to stays until the next call.

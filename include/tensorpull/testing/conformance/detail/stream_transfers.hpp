@@ -2,7 +2,7 @@
 // happens, a transfer that says `completed` has the published bytes.
 #pragma once
 
-#include <tensorpull/chunking/bytes_up_to.hpp>
+#include <tensorpull/chunking/policies.hpp>
 #include <tensorpull/consumers/land.hpp>
 #include <tensorpull/framing/capnp/capnp_framing.hpp>
 #include <tensorpull/integrity/xxhash/policies.hpp>
@@ -73,7 +73,7 @@ class stream_transfers {
     for (;;)
       if (const guarded_tensors::shape s(random_, scale); s.bytes() >= least) return s;
   }
-  struct outcome_of {
+  struct settlement_of {
     result<receipt> done;
     bool equal, guarded;
     std::uint64_t counted;
@@ -95,12 +95,12 @@ class stream_transfers {
     truth(*got, chunk);
     if (must_fail && got->done) report_.fail("the connection ended at byte %llu, and the transfer says that it completed", static_cast<unsigned long long>(recipient_side.read_ends_after));
   }
-  void truth(const outcome_of& got, std::uint64_t chunk) noexcept {
+  void truth(const settlement_of& got, std::uint64_t chunk) noexcept {
     if (!got.guarded) report_.fail("chunks of %llu bytes: bytes were written outside the destination", static_cast<unsigned long long>(chunk));
     if (got.done && got.done->outcome == outcome::completed && !got.equal) report_.fail("chunks of %llu bytes: completed, and the bytes are others", static_cast<unsigned long long>(chunk));
   }
 
-  std::optional<outcome_of> carry(const guarded_tensors::shape& s, std::uint64_t chunk, const stream_faults& owner_side, const stream_faults& recipient_side) {
+  std::optional<settlement_of> carry(const guarded_tensors::shape& s, std::uint64_t chunk, const stream_faults& owner_side, const stream_faults& recipient_side) {
     auto made = p_.connect();
     if (!made) return std::nullopt;
     guarded_tensors source(s), mine(s);
@@ -146,7 +146,7 @@ class stream_transfers {
     }
     const auto done = t.outcome();
     const auto counts = references.status_of(id);
-    return outcome_of{done, done && oracle.equal(done->version, mine.source()), mine.guards_intact(), counts ? counts->completed : 0};
+    return settlement_of{done, done && oracle.equal(done->version, mine.source()), mine.guards_intact(), counts ? counts->completed : 0};
   }
 
   probe& p_;

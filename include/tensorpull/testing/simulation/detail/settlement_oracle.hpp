@@ -15,7 +15,7 @@ struct expectation {
   std::vector<recipient_id> named;
   std::uint32_t counted = 0, least = 0;
   bool forgetful = false;  ///< the owner's table is small: of an unknown number it may count one twice that it has forgotten
-  owner_budgets budgets{};
+  transaction_budgets budgets{};
 
   /// Borrows the names.
   transaction_options options() const noexcept {

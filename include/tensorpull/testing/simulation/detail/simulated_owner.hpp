@@ -19,7 +19,7 @@ namespace tensorpull::testing {
 
 struct deaf {
   static constexpr bool ready() noexcept { return true; }
-  static constexpr void on_application(const message&) noexcept {}
+  static constexpr void on_message(const frame&) noexcept {}
 };
 
 /// One reference, whose versions alternate between two models; the one that is not published any more is overwritten at once, so that a late
@@ -116,8 +116,8 @@ class simulated_owner {
     const std::size_t n = process_->machine.recipients_of(reference, all);
     for (const recipient_record& r : std::span(all).first(n)) {
       if (r.state != recipient_state::provisional) continue;
-      message m;
-      m.kind = message_kind::confirm;
+      frame m;
+      m.kind = frame_kind::confirm;
       m.ref = reference;
       m.recipient = r.who;
       m.nonce = r.nonce;

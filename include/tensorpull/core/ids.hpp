@@ -1,6 +1,7 @@
-// The name of one slot of an owner: 128 random bits, unguessable.
+// What names things: a slot of an owner, a recipient.
 #pragma once
 
+#include <tensorpull/core/xxh3.hpp>
 #include <tensorpull/std/optional.hpp>
 
 #include <array>
@@ -30,7 +31,7 @@ constexpr std::array<char, 32> to_digits(const ref_id& id) noexcept {
 }
 
 /// Exactly 32 hexadecimal digits, of either case; anything else gives nothing.
-constexpr plain_optional<ref_id> parse_ref_id(std::string_view text) noexcept {
+constexpr optional<ref_id> parse_ref_id(std::string_view text) noexcept {
   if (text.size() != 32) return {};
   std::uint64_t words[2] = {0, 0};
   for (std::size_t i = 0; i < 32; ++i) {
@@ -53,5 +54,22 @@ struct reference {
 
   friend constexpr bool operator==(const reference&, const reference&) noexcept = default;
 };
+
+/// Chosen by the recipient, or by the program that knows them all; 0: none. It tells recipients apart, it does not authenticate: whoever
+/// holds a reference may claim any. Where that matters, give each recipient a reference of its own.
+struct recipient_id {
+  std::uint64_t value = 0;
+
+  friend constexpr bool operator==(const recipient_id&, const recipient_id&) noexcept = default;
+  constexpr explicit operator bool() const noexcept { return value != 0; }
+};
+
+/// The number for a name ("site-1"): XXH3-64 of its bytes, so both sides get the same from the same name.
+constexpr recipient_id recipient_named(std::string_view name) noexcept {
+  xxh3_64 h;
+  h.update(name);
+  const std::uint64_t v = h.digest();
+  return {v != 0 ? v : 1};
+}
 
 }  // namespace tensorpull
