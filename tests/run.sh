@@ -87,7 +87,7 @@ options() {
       printf '%s\n' "-DCMAKE_CXX_COMPILER=$compiler"
       ;;
   esac
-  local common="core;image;tensors;chunking;framing;integrity;consumers;protocol;transports;messages;pipeline"
+  local common="core;image;tensors;chunking;framing;integrity;consumers;protocol;transports;messages;pipeline;wire"
   case $1 in
     clang-asan) echo "-DTENSORPULL_TEST_GROUPS=$common;fuzz;headers;compile_fail;compile_time" ;;
     clang) echo "-DTENSORPULL_TEST_GROUPS=$common;simulation;testing;torture;examples;fuzz;headers;compile_fail;compile_time" ;;

@@ -1,6 +1,8 @@
 // Owner and recipient in one process.
 #include "network.hpp"
 
+#include <tensorpull/framing/capnp/capnp_framing.hpp>
+
 #include <functional>
 
 namespace {
