@@ -12,7 +12,7 @@
 
 namespace test::wire_recording {
 
-using kind = tp::message_kind;
+using kind = tp::frame_kind;
 using bytes = std::vector<std::byte>;
 
 /// One frame as it was sent (its last bytes are missing where the connection was lost), or a value.
@@ -156,7 +156,7 @@ class conversation {
     settle();
   }
   /// A request as any other program may send it, and its answers.
-  void ask(const tp::message& m) {
+  void ask(const tp::frame& m) {
     const frame f = encode(m);
     to_left_said_.add(f.bytes());
     to_left_.put(f.bytes());
@@ -196,8 +196,8 @@ class conversation {
   bool failed_ = false;
 };
 
-inline tp::message asking(kind k, std::uint32_t id, std::uint64_t offset = 0, std::uint32_t length = 0) {
-  tp::message m;
+inline tp::frame asking(kind k, std::uint32_t id, std::uint64_t offset = 0, std::uint32_t length = 0) {
+  tp::frame m;
   m.kind = k;
   m.id = id;
   m.ref = {1, 2};
@@ -205,8 +205,8 @@ inline tp::message asking(kind k, std::uint32_t id, std::uint64_t offset = 0, st
   m.length = length;
   return m;
 }
-inline tp::message settling(kind k, std::uint32_t id, std::uint64_t nonce, std::uint64_t digest = 0, bool verified = false) {
-  tp::message m = asking(k, id);
+inline tp::frame settling(kind k, std::uint32_t id, std::uint64_t nonce, std::uint64_t digest = 0, bool verified = false) {
+  tp::frame m = asking(k, id);
   m.nonce = nonce;
   m.digest = digest;
   m.flag = verified;
@@ -239,11 +239,11 @@ saying capped_pull(tp::errc expected = {}) {
   return c.over();
 }
 /// Requests that are not a recipient's, at an owner of the mixed model.
-inline saying answers_to(const std::vector<tp::message>& questions) {
+inline saying answers_to(const std::vector<tp::frame>& questions) {
   const model source = mixed_model().fill(1);
   conversation<> c;
   c.left.publish(source);
-  for (const tp::message& m : questions) c.ask(m);
+  for (const tp::frame& m : questions) c.ask(m);
   return c.over();
 }
 
@@ -251,10 +251,10 @@ inline saying repeated_confirmation(bool with_name) {
   const model source = mixed_model().fill(1);
   conversation<> c;
   c.left.publish(source, {1, 2}, 2);
-  tp::message describe = asking(kind::describe, 1);
+  tp::frame describe = asking(kind::describe, 1);
   describe.recipient = {with_name ? 17u : 0u};
   c.ask(describe);
-  tp::message confirm = settling(kind::confirm, 2, c.nonce(), version_of(source), true);
+  tp::frame confirm = settling(kind::confirm, 2, c.nonce(), version_of(source), true);
   confirm.recipient = describe.recipient;
   c.ask(confirm);  // too early: the end was not served
   c.ask(asking(kind::pull, 3, 0, 100'000));
@@ -286,7 +286,7 @@ inline saying cancelled(tp::error why, std::uint32_t reason) {
   t.give_reason(reason);
   t.fail(why);
   c.take_leave(t);
-  tp::message late = settling(kind::confirm, 90, c.nonce(), version_of(source), true);
+  tp::frame late = settling(kind::confirm, 90, c.nonce(), version_of(source), true);
   late.recipient = request.recipient;
   c.ask(late);  // is told that it is over
   return c.over();
@@ -327,7 +327,7 @@ inline saying locates() {
   conversation<> c;
   c.left.publish(source);
   const std::vector<std::vector<std::string_view>> lists{{"t100", "absent"}, {"t100", "t101", "t100"}, {}, {"t104"}, {"t129", "t100"}};
-  tp::message m = asking(kind::locate, 1);
+  tp::frame m = asking(kind::locate, 1);
   for (const auto& names : lists) {
     m.names = names;
     c.ask(m);
@@ -396,7 +396,7 @@ inline saying gone_under_way() {
   c.left.publish(source);
   c.ask(asking(kind::describe, 1));
   const std::uint64_t nonce = c.nonce();
-  tp::message of_old = asking(kind::pull, 2, 0, 100'000);
+  tp::frame of_old = asking(kind::pull, 2, 0, 100'000);
   of_old.version = version_of(source);
   c.ask(of_old);
   c.left.publish(newer);
@@ -424,7 +424,7 @@ inline saying busy() {
   conversation<> c;
   for (std::uint64_t i = 0; i < 6; ++i) c.left.publish(source, {i + 1, 2});
   for (std::uint32_t i = 0; i < 6; ++i) {
-    tp::message m = asking(kind::describe, i);
+    tp::frame m = asking(kind::describe, i);
     m.ref = {6 - i, 2};
     c.ask(m);
   }
@@ -489,8 +489,8 @@ inline saying applications() {
     std::span<const tp::reference> with_there, with_back;
     if (n % 2 == 0) with_there = some_references;
     if (n == 13) with_back = eight;
-    EXPECT_TRUE(c.left.end.send_application(kind_there, with_there, there));
-    EXPECT_TRUE(c.right.end.send_application(0xffffffff, with_back, back));
+    EXPECT_TRUE(c.left.end.send_message(kind_there, with_there, there));
+    EXPECT_TRUE(c.right.end.send_message(0xffffffff, with_back, back));
     c.settle();
   }
   EXPECT_TRUE(c.left.box.count == 8 && c.right.box.count == 8);
@@ -507,16 +507,16 @@ inline saying both_ways() {
   transfer<> left(to_left, {{3, 4}}, {}, 1);
   c.left.end.begin_pull(), c.right.end.begin_pull();
   const bytes text(520, std::byte{5});
-  EXPECT_TRUE(c.left.end.send_application(1, {}, text) && c.right.end.send_application(2, some_references, text));
+  EXPECT_TRUE(c.left.end.send_message(1, {}, text) && c.right.end.send_message(2, some_references, text));
   c.run(left, right, [] { return false; });
   EXPECT_TRUE(a_copy.same_tensors(a) && b_copy.same_tensors(b) && c.left.box.count == 1 && c.right.box.count == 1);
   return c.over();
 }
 
 /// A message of every kind with every member set: those that the kind has not must leave no trace.
-inline std::vector<tp::message> full_messages() {
-  std::vector<tp::message> all;
-  tp::message m;
+inline std::vector<tp::frame> full_messages() {
+  std::vector<tp::frame> all;
+  tp::frame m;
   m.status = tp::status::stale;
   m.id = 0x81828384;
   m.ref = {0x0102030405060708, 0x1112131415161718};
@@ -558,14 +558,14 @@ inline std::vector<tp::message> full_messages() {
   }
   // and with nothing in it
   for (const kind k : {kind::description, kind::confirm, kind::schema_page, kind::locate, kind::located, kind::application}) {
-    tp::message empty;
+    tp::frame empty;
     empty.kind = k;
     all.push_back(empty);
   }
   return all;
 }
 template <class Framing>
-bytes encoded_with(const tp::message& m) {
+bytes encoded_with(const tp::frame& m) {
   std::vector<std::uint64_t> room(10'000);
   const auto out = std::as_writable_bytes(std::span(room));
   const auto n = Framing::encode(m, out);
@@ -574,7 +574,7 @@ bytes encoded_with(const tp::message& m) {
 }
 inline saying encoded_messages() {
   saying all;
-  for (const tp::message& m : full_messages()) {
+  for (const tp::frame& m : full_messages()) {
     const bytes f = encoded_with<tp::word_framing>(m);
     EXPECT_EQ(f, encoded_with<tp::capnp_framing>(m));
     all.push_back({"encoded", kind_name(f), f});
@@ -694,9 +694,9 @@ inline std::vector<scenario> scenarios() {
        }},
       {"bad_requests",
        [=] {
-         tp::message other_schema = asking(kind::pull, 1, 0, 8), other_digest = asking(kind::pull, 2, 0, 8), other_version = asking(kind::pull, 3, 0, 8);
+         tp::frame other_schema = asking(kind::pull, 1, 0, 8), other_digest = asking(kind::pull, 2, 0, 8), other_version = asking(kind::pull, 3, 0, 8);
          other_schema.fingerprint = 1, other_digest.chunk_digest = tp::digest_kind::crc32c, other_version.version = 1;
-         tp::message elsewhere = settling(kind::confirm, 7, 3);
+         tp::frame elsewhere = settling(kind::confirm, 7, 3);
          elsewhere.ref = {3, 4};
          return answers_to({other_schema, other_digest, other_version, settling(kind::confirm, 4, 0), settling(kind::confirm, 5, 3),
                             settling(kind::cancel, 6, 3), elsewhere, asking(kind::schema, 8, 7), asking(kind::schema, 9, 1000)});
@@ -717,7 +717,7 @@ inline std::vector<scenario> scenarios() {
 }
 
 /// Every member, so that two messages are equal where their texts are.
-inline std::string text_of(const tp::message& m) {
+inline std::string text_of(const tp::frame& m) {
   std::string text;
   const auto put = [&text](auto... numbers) { ((text += std::to_string(numbers) + ' '), ...); };
   const auto put_text = [&](std::string_view s) { put(s.size()), text += s; };
@@ -743,7 +743,7 @@ struct read_and_written {
 template <class Framing>
 read_and_written through(const frame& f) {
   const auto lists = std::make_unique<typename Framing::decode_storage>();
-  tp::message m;
+  tp::frame m;
   if (!Framing::decode(f.bytes(), m, *lists)) return {};
   return {text_of(m), encoded_with<Framing>(m)};
 }
