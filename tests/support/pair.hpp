@@ -2,6 +2,7 @@
 // A test may change every frame on its way.
 #pragma once
 
+#include <tensorpull/core/byte_order.hpp>
 #include "frames.hpp"
 #include "memory_pipe.hpp"
 #include "models.hpp"
@@ -167,7 +168,7 @@ class pair {
 
 /// The kind of a frame as it travels.
 inline tp::frame_kind kind_of(std::span<const std::byte> f) {
-  return static_cast<tp::frame_kind>(tp::detail::load_le64(f.data() + 16) >> 32 & 0xffff);
+  return static_cast<tp::frame_kind>(tp::load_le64(f.data() + 16) >> 32 & 0xffff);
 }
 /// A lie about one control message.
 template <class Change>

@@ -20,7 +20,6 @@ struct no_transfer {
   static constexpr bool on_chunk(const frame&) noexcept { return false; }
   static constexpr prepared prepare(std::span<std::span<std::byte>>, std::uint64_t) noexcept { return {}; }
   static constexpr void landed(std::span<const std::byte>) noexcept {}
-  static constexpr std::uint64_t chunk_left() noexcept { return 0; }
   static constexpr bool awaiting_chunk() noexcept { return false; }
   static constexpr bool described() noexcept { return false; }
   static constexpr bool ended() noexcept { return true; }

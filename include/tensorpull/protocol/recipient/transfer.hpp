@@ -126,7 +126,6 @@ class transfer {
   /// What the owner's `busy` asks to wait before restart(); 0: it is not busy.
   std::uint32_t pause_ms() const noexcept { return pause_ms_; }
 
-  std::uint64_t chunk_left() const noexcept { return ended_ ? 0 : chunk_left_; }
   bool awaiting_chunk() const noexcept { return !ended_ && machine_.awaiting_chunk(); }
   bool described() const noexcept { return !machine_.describing(); }
   std::uint64_t landed_bytes() const noexcept { return landed_; }

@@ -16,7 +16,6 @@ class frame_buffer {
   std::span<const std::byte> filled() const noexcept { return {bytes_ + begin_, end_ - begin_}; }
   bool empty() const noexcept { return begin_ == end_; }
   bool full() const noexcept { return end_ - begin_ + 8 > Capacity; }
-  static constexpr std::size_t capacity() noexcept { return Capacity; }
 
   /// Memory for the bytes that come next from the stream, `phase` = stream position modulo 8; at most `most` bytes.
   std::span<std::byte> space(std::size_t phase, std::size_t most) noexcept {
