@@ -2,16 +2,16 @@
 // A test may change every frame on its way.
 #pragma once
 
-#include <tensorpull/core/byte_order.hpp>
 #include "frames.hpp"
 #include "memory_pipe.hpp"
 #include "models.hpp"
 
 #include <tensorpull/chunking/policies.hpp>
 #include <tensorpull/consumers/land.hpp>
+#include <tensorpull/core/byte_order.hpp>
 #include <tensorpull/integrity/xxhash/policies.hpp>
 #include <tensorpull/protocol/connection/endpoint.hpp>
-#include <tensorpull/protocol/no_owner.hpp>
+#include <tensorpull/protocol/roles.hpp>
 #include <tensorpull/protocol/owner/owner.hpp>
 #include <tensorpull/protocol/recipient/transfer.hpp>
 #include <tensorpull/links/pump.hpp>

@@ -1,6 +1,8 @@
 // The caps that stand between a hostile peer and this process, each named after what it stops. Also a pipeline policy.
 #pragma once
 
+#include <tensorpull/std/chrono.hpp>
+
 #include <cstddef>
 #include <cstdint>
 
@@ -44,7 +46,7 @@ struct default_limits {
   /// Bytes that an owner hashes in a second for subsets that nobody has asked for before: stops requests that cost a pass over the model.
   static constexpr std::uint64_t subset_bytes_per_second = 1ull << 30;
   /// What `busy` tells a recipient to wait.
-  static constexpr std::uint32_t busy_delay_ms = 100;
+  static constexpr std::chrono::milliseconds busy_delay{100};
   /// Requests that a recipient keeps in flight at most.
   static constexpr std::size_t window = 1024;
 };

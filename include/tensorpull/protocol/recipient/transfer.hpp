@@ -8,7 +8,7 @@
 #include <tensorpull/integrity/concept.hpp>
 #include <tensorpull/protocol/recipient/recipient.hpp>
 #include <tensorpull/consumers/resume_cursor.hpp>
-#include <tensorpull/protocol/subset.hpp>
+#include <tensorpull/integrity/range_digest.hpp>
 
 #include <utility>
 

@@ -4,7 +4,7 @@
 #include <tensorpull/consumers/land.hpp>
 #include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/protocol/connection/endpoint.hpp>
-#include <tensorpull/protocol/no_owner.hpp>
+#include <tensorpull/protocol/roles.hpp>
 #include <tensorpull/protocol/recipient/transfer.hpp>
 #include <tensorpull/tensors/concept.hpp>
 #include <tensorpull/transports/stream/drive.hpp>

@@ -5,7 +5,7 @@
 #include <tensorpull/image/schema.hpp>
 #include <tensorpull/framing/frame.hpp>
 
-namespace tensorpull {
+namespace tensorpull::detail {
 
 class schema_comparison {
  public:
@@ -50,4 +50,4 @@ class schema_comparison {
   std::uint64_t position_ = 0;
 };
 
-}  // namespace tensorpull
+}  // namespace tensorpull::detail
