@@ -17,7 +17,7 @@ struct default_limits {
   using is_limits_policy = void;
   /// A control frame longer than this is refused before a byte of its body is read: stops allocation by claim.
   static constexpr std::size_t control_frame_bytes = 4096;
-  /// A page of a schema, and what a recipient without an owner's buffers can take: small, since devices hold it beside their model.
+  /// A page of a schema, and what a recipient without an owner's buffers can take: small, since devices hold it alongside their model.
   static constexpr std::size_t page_bytes = 1088;
   /// Segments of a control frame: stops segment tables of millions of entries.
   static constexpr std::size_t control_frame_segments = 16;
@@ -25,9 +25,9 @@ struct default_limits {
   static constexpr std::size_t traversal_words = 2048;
   /// Pointers that reading one control frame may follow in depth: stops cycles and stack exhaustion.
   static constexpr int nesting_levels = 8;
-  /// The body of an application message.
+  /// The body of a message.
   static constexpr std::size_t application_body_bytes = 64 * 1024;
-  /// References that travel in one application message.
+  /// References that travel in one message.
   static constexpr std::size_t application_references = 8;
   /// Bytes of one chunk that an owner serves; longer requests are shortened.
   static constexpr std::uint64_t chunk_cap_bytes = 64ull << 20;

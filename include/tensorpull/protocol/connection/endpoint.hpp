@@ -210,7 +210,7 @@ class endpoint {
     if (landing_ > 0 && t.ended()) discard_ = std::exchange(landing_, 0);
   }
 
-  /// One whole control frame. Sets blocked_ where its answer has no room yet; the frame then stays where it is.
+  /// One whole control frame. Sets blocked_ if its answer has no room yet; the frame then stays where it is.
   template <class Transfer>
   result<void> accept(Transfer& t, std::span<const std::byte> bytes) noexcept {
     typename Framing::decode_storage lists;

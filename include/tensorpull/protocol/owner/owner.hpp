@@ -266,7 +266,7 @@ class owner {
       if (ranges[i].begin != ranges[i].end) r->subset_end = ranges[i].end;
   }
 
-  /// The connection is gone: what it had not finished is counted as lost. Who has a name may come back.
+  /// The connection is gone: what it had not finished is counted as lost. A recipient with a name may come back.
   void forget(peer& from) noexcept {
     const lock_guard hold(lock_);
     for (serve& s : from.serves) leave(from, s);
@@ -402,7 +402,7 @@ class owner {
     return waited;
   }
 
-  /// What is said of a reference that is not published: those who completed it are told so.
+  /// What is said of a reference that is not published: recipients that completed it are told so.
   status over(const publication* slot, const frame& m) noexcept {
     const recipient_record* const r = m.kind == frame_kind::describe && m.recipient ? book_.records.find(m.ref, m.recipient) : nullptr;
     if (r != nullptr && (slot == nullptr || detail::is_of(*r, *slot, slots_)) && (r->state == recipient_state::completed || r->state == recipient_state::completed_unverified)) return status::already_final;
@@ -446,7 +446,7 @@ class owner {
     if (r == nullptr) return nullptr;
     *entry = {number, slot.generation, book_.records.index(*r)};
     r->connection = from.number;
-    if (!r->serving) r->serving = true, r->nonce = fresh_nonce();  // who comes back before the end goes on with the serve that was begun
+    if (!r->serving) r->serving = true, r->nonce = fresh_nonce();  // one that comes back before the end goes on with the serve that was begun
     return r;
   }
 

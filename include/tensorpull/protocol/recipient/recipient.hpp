@@ -31,7 +31,7 @@ struct pull_request {
   std::span<const std::string_view> subset{};     ///< names of the tensors wanted, all of `schema`'s; empty: the whole image; borrowed
   std::uint32_t window = 4;                       ///< requests in flight; the owner may allow fewer
   digest_kind chunk_digest = digest_kind::none;   ///< that every chunk shall carry
-  recipient_id recipient{};                       ///< who asks: the same over reconnections; none: the connection is all there is
+  recipient_id recipient{};                       ///< us: the same over reconnections; none: the connection is all there is
 };
 
 /// What an accepted frame means to whoever drives a recipient.
@@ -53,7 +53,7 @@ class recipient {
   recipient(const pull_request& request, Chunking chunking, std::uint32_t first_id) noexcept
       : request_(request), chunking_(chunking), first_id_(first_id), next_id_(first_id), expected_id_(first_id) {}
 
-  /// The next message to send, if there is one to send now.
+  /// The next request to send, if there is one to send now.
   bool next(frame& out) noexcept {
     out = {};
     out.ref = request_.ref;
@@ -125,7 +125,7 @@ class recipient {
     else if (phase_ == phase::comparing) page_asked_ = false;
     else if (phase_ != phase::settled) phase_ = phase::start, asked_ahead_ = false, ask_ = expected_ = {received, 0};
   }
-  /// The same across programs: before the first message. `version` is what the bytes that are there belong to.
+  /// The same across programs: before the first request. `version` is what the bytes that are there belong to.
   void resume(std::uint64_t version, std::uint64_t received) noexcept {
     version_ = version;
     received_ = received;
@@ -138,7 +138,7 @@ class recipient {
     verified_ = verified;
     phase_ = phase::confirming;
   }
-  /// Whether the next message, if there is one now, may be longer than a hundred bytes.
+  /// Whether the next request, if there is one now, may be longer than a hundred bytes.
   bool next_is_long() const noexcept { return phase_ == phase::describing && !asked_ahead_ && !request_.subset.empty(); }
   void settle() noexcept { phase_ = phase::settled; }
   bool describing() const noexcept { return phase_ == phase::start || phase_ == phase::describing; }

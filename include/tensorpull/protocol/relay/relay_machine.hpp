@@ -216,7 +216,7 @@ class relay_machine {
     error_ = why;
     ended_ = true;
   }
-  /// A recipient that vanished has given up: the message that tells the origin so.
+  /// A recipient that vanished has given up: the frame that tells the origin so.
   std::optional<frame> farewell() const noexcept {
     if (nonce_ == 0) return std::nullopt;
     frame m;

@@ -24,7 +24,7 @@ class answering {
   /// Answers a request. False: there is no room for the answer yet, ask again after something was sent.
   result<bool> take(const frame& m) noexcept {
     if constexpr (!Owner::owns) {
-      return true;  // who owns nothing says nothing
+      return true;  // an end that owns nothing says nothing
     } else {
       if (output.replies_full() || (m.kind == frame_kind::locate && !output.long_free())) return false;
       if (m.kind == frame_kind::locate) {

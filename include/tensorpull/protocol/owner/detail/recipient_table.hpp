@@ -23,8 +23,8 @@ class recipient_table {
     return nullptr;
   }
 
-  /// A record for a recipient that has none. Where there is no room: first those of publications that are gone are forgotten, then those
-  /// without a connection (who comes back is counted anew). nullptr: all are connected, expected by name, or counted on.
+  /// A record for a recipient that has none. If there is no room, first those of publications that are gone are forgotten, then those
+  /// without a connection (one that comes back is counted anew). nullptr: all are connected, expected by name, or counted on.
   /// `judge(record)`: what it is kept for; `forgotten(record)`: called before one goes. Cost: once round the table when it is full.
   template <class Worth, class Forgotten>
   recipient_record* add(const ref_id& ref, recipient_id who, Worth judge, Forgotten forgotten) noexcept {

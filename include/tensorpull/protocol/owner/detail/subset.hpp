@@ -64,7 +64,7 @@ result<std::uint64_t> ranges_digest(const source_view& image, std::span<const by
 template <hash Hash, class Limits>
 class subset_digests {
  public:
-  /// The digest over `ranges` of the image that is published as (slot, generation). The first who asks pays a pass over the bytes; who asks
+  /// The digest over `ranges` of the image that is published as (slot, generation). The first that asks pays a pass over the bytes; one that asks
   /// again gets the same number, also when the memory has been changed in between. busy: other subsets have used up the budget. io: the
   /// image could not be read.
   result<std::uint64_t> of(const source_view& image, std::uint32_t slot, std::uint32_t generation, const subset_choice& chosen,
@@ -75,7 +75,7 @@ class subset_digests {
     if (used_ >= per_second) return failure(errc::busy);
     const auto made = ranges_digest<Hash>(image, ranges);
     if (!made) return made;
-    if (now.count() != 0) used_ += chosen.bytes;  // who lets no time pass has no budgets
+    if (now.count() != 0) used_ += chosen.bytes;  // without a clock there are no budgets
     entries_[next_++ % std::size(entries_)] = {chosen, *made, slot, generation};
     return made;
   }

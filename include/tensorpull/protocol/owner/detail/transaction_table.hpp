@@ -9,7 +9,7 @@
 
 namespace tensorpull::detail {
 
-/// The place of the first name that has come before; names.size() without one. Two who are one would never both be done.
+/// The place of the first name that has come before; names.size() without one. Two that are one would never both be done.
 constexpr std::size_t repeated_name(std::span<const recipient_id> names) noexcept {
   for (std::size_t i = 0; i < names.size(); ++i)
     for (std::size_t k = 0; k < i; ++k)
@@ -17,7 +17,7 @@ constexpr std::size_t repeated_name(std::span<const recipient_id> names) noexcep
   return names.size();
 }
 
-/// Whether somebody who ended so has to be remembered: forgotten, it would count again when it comes back, and stand for somebody who has not.
+/// Whether a recipient that ended so has to be remembered. Forgotten, it would count again when it comes back, and stand for one that has not.
 constexpr bool counts_on(const transaction& t, recipient_state s) noexcept {
   const bool confirmed = s == recipient_state::completed || s == recipient_state::completed_unverified;
   return confirmed && !t.named && (t.outcome.expected != 0 || t.options.least != 0);
@@ -251,7 +251,7 @@ class transaction_table {
   void check(transaction& t) noexcept {
     if (t.now != transaction::state::sealed || t.outcome.expected == 0) return;
     const transaction_budgets& b = t.options.budgets;
-    const bool too_late = !t.named && b.acquire > none && now - t.started_at > b.acquire;  // who has not asked will not
+    const bool too_late = !t.named && b.acquire > none && now - t.started_at > b.acquire;  // one that has not asked will not
     for (const publication& p : slots_) {
       if (!belongs(p, t) || p.now != publication::state::published) continue;
       const std::uint32_t awaited = too_late && p.counts.acquired < t.outcome.expected ? p.counts.acquired : t.outcome.expected;

@@ -1,4 +1,4 @@
-// Walks the other side's schema, page by page, beside our own, to name the first tensor that differs. Holds a counter, no table.
+// Walks the other side's schema, page by page, alongside our own, to name the first tensor that differs. Holds a counter, no table.
 #pragma once
 
 #include <tensorpull/core/result.hpp>
