@@ -41,10 +41,10 @@ struct plain_framing {
     std::memcpy(out.data() + 8, &f, sizeof f);
     return frame_bytes;
   }
-  static result<void> decode(std::span<const std::byte> frame, frame& m, decode_storage&) noexcept {
-    if (frame.size() != frame_bytes) return failure(errc::bad_frame, frame.size());
+  static result<void> decode(std::span<const std::byte> bytes, frame& m, decode_storage&) noexcept {
+    if (bytes.size() != frame_bytes) return failure(errc::bad_frame, bytes.size());
     fields f;
-    std::memcpy(&f, frame.data() + 8, sizeof f);
+    std::memcpy(&f, bytes.data() + 8, sizeof f);
     m = {};
     m.kind = static_cast<frame_kind>(f.kind), m.status = static_cast<status>(f.status), m.id = f.id, m.ref = {f.ref_high, f.ref_low};
     m.version = f.version, m.nonce = f.nonce, m.fingerprint = f.fingerprint, m.digest = f.digest, m.offset = f.offset;
