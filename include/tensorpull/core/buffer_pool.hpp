@@ -10,7 +10,7 @@
 namespace tensorpull {
 
 /// Hands out buffers from memory that it borrows; the free ones form a list through their own first bytes.
-/// `Lock`: no_lock where one thread uses the pool, a mutex otherwise.
+/// `Lock`: no_lock if one thread uses the pool, a mutex otherwise.
 template <class Lock = no_lock>
 class buffer_pool {
  public:
@@ -28,7 +28,7 @@ class buffer_pool {
     return available_;
   }
 
-  /// A buffer, contents unspecified, or nullptr where all are in use.
+  /// A buffer, contents unspecified, or nullptr if all are in use.
   std::byte* acquire() noexcept {
     const lock_guard hold(lock_);
     std::byte* const buffer = head_;

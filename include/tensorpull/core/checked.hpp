@@ -23,11 +23,4 @@ constexpr bool range_within(std::uint64_t offset, std::uint64_t length, std::uin
   return offset <= size && length <= size - offset;
 }
 
-/// The next multiple of 8, or nothing where that does not fit 64 bits.
-constexpr optional<std::uint64_t> checked_round_up_8(std::uint64_t n) noexcept {
-  const auto sum = checked_add(n, 7);
-  if (!sum) return {};
-  return *sum & ~std::uint64_t{7};
-}
-
 }  // namespace tensorpull

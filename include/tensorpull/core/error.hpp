@@ -7,7 +7,7 @@
 
 namespace tensorpull {
 
-/// What went wrong. The numeric values are local to a program and never travel; `protocol/messages.hpp` has the wire's statuses.
+/// What went wrong. The numeric values are local to a program and never travel; `framing/frame.hpp` has the wire's statuses.
 enum class errc : std::uint8_t {
   // local use
   invalid_argument = 1,
@@ -127,7 +127,7 @@ class error_name {
 /// An error is a code and a place. Copying it allocates nothing.
 struct error {
   errc code{};
-  /// errno where the operating system reported the error, otherwise 0
+  /// errno if the operating system reported the error, otherwise 0
   std::int32_t system = 0;
   /// where, in bytes of the image or of the frame; for a transfer: how many bytes had landed (0: the destination is untouched)
   std::uint64_t at = 0;

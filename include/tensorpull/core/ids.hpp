@@ -56,7 +56,7 @@ struct reference {
 };
 
 /// Chosen by the recipient, or by the program that knows them all; 0: none. It tells recipients apart, it does not authenticate: whoever
-/// holds a reference may claim any. Where that matters, give each recipient a reference of its own.
+/// holds a reference may claim any. If that matters, give each recipient a reference of its own.
 struct recipient_id {
   std::uint64_t value = 0;
 

@@ -19,7 +19,7 @@ struct tensor_view {
   dtype type = dtype::u8;
   /// elements in each dimension, outermost first; empty for a scalar
   std::span<const std::uint64_t> shape;
-  /// the element with index 0 in every dimension; may be null where the tensor has no elements
+  /// the element with index 0 in every dimension; may be null if the tensor has no elements
   const std::byte* data = nullptr;
   /// bytes from one index to the next in each dimension, may be 0 or negative; empty: C-contiguous
   std::span<const std::int64_t> strides_bytes = {};

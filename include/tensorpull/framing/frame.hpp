@@ -82,6 +82,11 @@ struct frame {
   std::span<const std::byte> body{};           ///< application
 };
 
+/// The longest frame of an application message, in bytes: what a buffer for messages has to hold. A reference takes four words, the lists and
+/// the segment table the rest.
+template <class Limits>
+inline constexpr std::size_t message_frame_bytes = Limits::application_body_bytes + Limits::application_references * 32 + 256;
+
 /// Whether this frame asks the owner's side for something (otherwise it answers the recipient's side, or is the application's).
 constexpr bool is_request(frame_kind kind) noexcept {
   switch (kind) {
