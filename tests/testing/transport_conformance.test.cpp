@@ -41,7 +41,7 @@ result<stream_pair<posix_stream>> tcp_pair() {
   return stream_pair<posix_stream>{std::move(*left), posix_stream(::accept(fd, nullptr, nullptr))};
 }
 struct in_virtual_time {
-  link_conditions conditions{};
+  wire_conditions conditions{};
   std::shared_ptr<virtual_clock> clock = std::make_shared<virtual_clock>();
   seeded_random random{3};
   result<stream_pair<simulated_stream>> operator()() {
@@ -63,7 +63,7 @@ TEST(TransportConformance, Sockets_of_one_machine_keep_every_requirement) { expe
 TEST(TransportConformance, Q6_TCP_keeps_every_requirement) { expect_all(check_byte_stream(tcp_pair, strict)); }
 TEST(TransportConformance, Simulated_streams_keep_every_requirement) {
   expect_all(check_byte_stream(in_virtual_time{}, strict));
-  expect_all(check_byte_stream(in_virtual_time{{.latency_us = 3000, .jitter_us = 2000, .capacity_bytes = 700, .most_per_read = 90, .most_per_write = 70}}, strict));
+  expect_all(check_byte_stream(in_virtual_time{{.latency = 3ms, .jitter = 2ms, .capacity_bytes = 700, .most_per_read = 90, .most_per_write = 70}}, strict));
 }
 
 /// What is wrong with a stream.
@@ -123,7 +123,7 @@ class broken {
     }
     if (F == flaw::raises_signals) {
       const ssize_t n = ::write(s_.native_handle(), spans[0].data(), spans[0].size() > 0 && ::fcntl(s_.native_handle(), F_SETFL, O_NONBLOCK) == 0 ? spans[0].size() : 0);
-      return detail::io_outcome(n, false);
+      return tensorpull::detail::io_outcome(n, false);
     }
     io_result io = s_.write_some(spans);
     if (F == flaw::says_too_much_written && io.bytes > 100) io.bytes = spans[0].size() + spans.size();
