@@ -51,8 +51,7 @@ struct in_virtual_time {
   std::uint64_t now_us() const noexcept { return clock->now(); }
 };
 
-std::uint64_t allocations() noexcept { return test::detail::allocations.load(); }
-const conformance_options strict{.allocations = &allocations};
+const conformance_options strict{.allocations = &test::allocations_so_far};
 
 void expect_all(const conformance_report& r) {
   EXPECT_TRUE(r.passed());
@@ -169,7 +168,7 @@ void expect_only(std::string_view number) {
     if (!both) return failure(both.error());
     return stream_pair<broken<F>>{broken<F>(std::move(both->left)), broken<F>(std::move(both->right))};
   };
-  const auto r = check_byte_stream(connect, {.patience = 300ms, .allocations = &allocations});
+  const auto r = check_byte_stream(connect, {.patience = 300ms, .allocations = &test::allocations_so_far});
   EXPECT_TRUE(number.empty() ? r.passed() : r.failed(number)) << number;
   EXPECT_EQ(r.count(check_result::failed), number.empty() ? 0u : 1u) << number;
   if (r.count(check_result::failed) != (number.empty() ? 0u : 1u) || (!number.empty() && !r.failed(number))) r.print(stderr);
