@@ -1,4 +1,5 @@
-// Counts this process's heap allocations, by standing in for malloc and its family: link heap_count.cpp to count.
+// Counts this process's heap allocations, by standing in for malloc and its family: link heap_count.cpp to count. The tests have a counter of
+// their own (tests/support/allocation_counter.hpp), since an example must build without them and reports live bytes, not failures.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// A model goes from an owner to a recipient through two ring buffers, with the component core alone: no heap, no exceptions, no RTTI,
+// A model goes from an owner to a recipient through two ring buffers, with the component freestanding alone: no heap, no exceptions, no RTTI,
 // no library besides the standard's headers. What a microcontroller does, less the wire. Status 0: every byte landed and was confirmed.
 #include <tensorpull/chunking/policies.hpp>
 #include <tensorpull/consumers/land.hpp>

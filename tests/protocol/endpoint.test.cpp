@@ -236,7 +236,7 @@ struct wide_limits : tp::default_limits {
 template <class Limits>
 void check_plans(std::size_t least, std::size_t most) {
   using owner = tp::owner<tp::xxhash_digest, Limits>;
-  using output = tp::detail::stream_output<tp::capnp_framing, Limits, owner>;
+  using output = tp::detail::stream_output<tested_framing, Limits, owner>;
   for (std::size_t n = least; n < most; ++n) {
     model m;
     for (std::size_t i = 0; i < n; ++i) m.add("t" + std::to_string(i), tp::dtype::u8, {3});

@@ -202,7 +202,7 @@ static_assert(sizeof(endpoint) <= 2048 - 64, "an endpoint has to leave room for 
 static_assert(sizeof(transfer<>) + sizeof(tp::land) <= 4096 - 1024);
 static_assert(sizeof(transfer<tp::per_tensor<4096>, tp::chunk_and_image_digest>) + sizeof(tp::land) <= 4096);
 TEST(Transfer, A_recipient_and_its_connection_take_at_most_4_KiB) {
-  using connection = tp::endpoint<tp::capnp_framing, tp::default_limits, tp::no_owner, inbox>;
+  using connection = tp::endpoint<tested_framing, tp::default_limits, tp::no_owner, inbox>;
   EXPECT_LE(sizeof(connection) + sizeof(transfer<>) + sizeof(tp::land), 4096u);
   EXPECT_LE(sizeof(connection) + sizeof(transfer<tp::fixed_bytes<1024>, tp::unverified>) + sizeof(tp::land), 4096u);
 }

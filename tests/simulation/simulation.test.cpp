@@ -175,7 +175,7 @@ struct never_ready : land {
   prepared prepare(std::uint64_t, std::uint64_t, std::span<std::span<std::byte>>) noexcept { return {}; }
 };
 TEST(SimulationFinds, Somebody_who_never_completes) {
-  const auto sum = run_seeds<net<fixed_bytes<256>>, never_ready>({0, 3}, {.give_up_us = 2'000'000}, nullptr, 1000);
+  const auto sum = run_seeds<net<fixed_bytes<256>>, never_ready>({0, 3}, {.give_up = std::chrono::seconds(2)}, nullptr, 1000);
   EXPECT_EQ(sum.stuck, 3u);
 }
 

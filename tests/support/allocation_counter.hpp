@@ -1,5 +1,6 @@
-// Counts every heap allocation of the process: operator new ends in malloc, and malloc is interposed (or watched by the sanitizer's own
-// hook where one is active). Include it in one or more files of a test program.
+// The heap as tests see it, at two levels. `allocation_watch` counts what the whole process asks malloc for, so that the allocations of other
+// libraries count, too. `heap_now` and testing::failing_allocation see the program's own operator new (counting_new.cpp, linked to the programs
+// that use them): only an allocation that C++ code makes can be told to fail. Include it in one or more files of a test program.
 #pragma once
 
 #include "support/sanitizers.hpp"
@@ -37,7 +38,7 @@ inline const int hooked = __sanitizer_install_malloc_and_free_hooks(&on_malloc, 
 #endif
 }  // namespace detail
 
-/// What was allocated since it was made. Sees all threads.
+/// What was allocated since it was made, in all threads. malloc is interposed; under a sanitizer its own hook is used.
 class allocation_watch {
  public:
   allocation_watch() noexcept : start_(detail::allocations.load()) { detail::largest.store(0); }
@@ -47,6 +48,18 @@ class allocation_watch {
  private:
   std::uint64_t start_;
 };
+/// Allocations of the process since it began.
+inline std::uint64_t allocations_so_far() noexcept { return detail::allocations.load(); }
+
+/// What this thread has allocated with operator new and not freed yet. Bytes are those that the allocator set aside. Also exact under sanitizers.
+struct live_heap {
+  std::int64_t blocks = 0;
+  std::int64_t bytes = 0;
+
+  friend bool operator==(const live_heap&, const live_heap&) noexcept = default;
+};
+/// Needs counting_new.cpp.
+live_heap heap_now() noexcept;
 
 }  // namespace test
 

@@ -52,7 +52,7 @@ class frame {
 
 inline frame encode(const tp::frame& m, std::size_t room = 70'000) {
   std::vector<std::uint64_t> out(room / 8);
-  const auto n = tp::capnp_framing::encode(m, std::as_writable_bytes(std::span(out)));
+  const auto n = tp::word_framing::encode(m, std::as_writable_bytes(std::span(out)));
   EXPECT_TRUE(n) << to_string(n.error().code);
   return frame(std::as_bytes(std::span(out)).first(n ? *n : 0));
 }
@@ -68,15 +68,15 @@ inline std::vector<std::byte> request(tp::frame_kind kind, std::uint32_t id, con
 /// A decoded message with the memory that it points into. The framing with the library and the one without have to agree on it.
 struct decoded {
   frame from;
-  tp::capnp_framing::decode_storage lists;
+  tp::word_framing::decode_storage lists;
   tp::frame m{};
   tp::result<void> outcome{};
 
   explicit decoded(frame f) : from(std::move(f)) {
-    outcome = tp::capnp_framing::decode(from.bytes(), m, lists);
-    tp::word_framing::decode_storage more;
+    outcome = tp::word_framing::decode(from.bytes(), m, lists);
+    tp::capnp_framing::decode_storage more;
     tp::frame same;
-    const auto again = tp::word_framing::decode(from.bytes(), same, more);
+    const auto again = tp::capnp_framing::decode(from.bytes(), same, more);
     EXPECT_EQ(again.has_value(), outcome.has_value()) << "kind " << static_cast<int>(same.kind);
     if (!again && !outcome) {
       EXPECT_EQ(again.error().code, outcome.error().code);

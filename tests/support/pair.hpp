@@ -16,9 +16,11 @@
 #include <tensorpull/protocol/recipient/transfer.hpp>
 #include <tensorpull/links/pump.hpp>
 
+#include <cstdlib>
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace test {
 
@@ -40,7 +42,19 @@ struct inbox {
 };
 
 using owner = tp::owner<tp::xxhash_digest>;
-using endpoint = tp::endpoint<tp::capnp_framing, tp::default_limits, owner, inbox>;
+
+/// The framing of both ends: the default, or with TENSORPULL_TEST_FRAMING=capnp in the environment the one that reads with Cap'n Proto's
+/// library. One program thus tests both; both write the same bytes.
+struct tested_framing : tp::word_framing {
+  static tp::result<void> decode(std::span<const std::byte> bytes, tp::frame& m, decode_storage& lists) noexcept {
+    static const bool with_library = [] {
+      const char* const name = std::getenv("TENSORPULL_TEST_FRAMING");
+      return name != nullptr && std::string_view(name) == "capnp";
+    }();
+    return with_library ? tp::capnp_framing::decode(bytes, m, lists) : tp::word_framing::decode(bytes, m, lists);
+  }
+};
+using endpoint = tp::endpoint<tested_framing, tp::default_limits, owner, inbox>;
 
 /// Everything that one process has.
 struct party {

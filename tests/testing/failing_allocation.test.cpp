@@ -1,5 +1,5 @@
 // Every allocation that the library makes may fail: a clean error, and nothing is kept.
-#include "support/heap.hpp"
+#include "support/allocation_counter.hpp"
 
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/testing/failing_allocation.hpp>

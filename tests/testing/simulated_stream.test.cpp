@@ -10,7 +10,7 @@ using namespace tensorpull::testing;
 using namespace std::chrono_literals;
 
 struct line {
-  explicit line(const link_conditions& c = {}, std::uint64_t seed = 1) : both(connect_simulated(clock, c, seeded_random(seed))) {}
+  explicit line(const wire_conditions& c = {}, std::uint64_t seed = 1) : both(connect_simulated(clock, c, seeded_random(seed))) {}
   io_result write(std::size_t n, std::byte value = std::byte{1}) {
     const std::vector<std::byte> b(n, value);
     const std::span<const std::byte> all(b);
@@ -27,7 +27,7 @@ struct line {
 };
 
 TEST(SimulatedStream, Latency_passes_before_bytes_arrive_and_waiting_moves_the_clock) {
-  line l({.latency_us = 3000});
+  line l({.latency = 3ms});
   EXPECT_EQ(l.write(10).bytes, 10u);
   EXPECT_EQ(l.read().status, io_status::would_block);
   EXPECT_FALSE(l.both.right.wait(true, false, 2ms).read);
@@ -37,7 +37,7 @@ TEST(SimulatedStream, Latency_passes_before_bytes_arrive_and_waiting_moves_the_c
   EXPECT_EQ(l.read().bytes, 10u);
 }
 TEST(SimulatedStream, Bytes_never_overtake_whatever_the_jitter) {
-  line l({.latency_us = 100, .jitter_us = 5000, .capacity_bytes = 300, .most_per_read = 17, .most_per_write = 23});
+  line l({.latency = 100us, .jitter = 5ms, .capacity_bytes = 300, .most_per_read = 17, .most_per_write = 23});
   unsigned sent = 0, got = 0;
   while (got < 5000) {
     std::array<std::byte, 40> piece;
@@ -62,7 +62,7 @@ TEST(SimulatedStream, A_full_direction_takes_no_more_until_something_was_read) {
 }
 TEST(SimulatedStream, A_stall_delays_what_follows) {
   line l;
-  l.both.left.link().from(0).stall(700'000);
+  l.both.left.wire().from(0).stall(700ms);
   l.write(5);
   EXPECT_FALSE(l.both.right.wait(true, false, 699ms).read);
   EXPECT_TRUE(l.both.right.wait(true, false, 2ms).read);
@@ -70,7 +70,7 @@ TEST(SimulatedStream, A_stall_delays_what_follows) {
 TEST(SimulatedStream, A_cut_lets_so_many_bytes_through_and_no_more) {
   line l;
   l.write(10);
-  l.both.left.link().from(0).cut_after(7);
+  l.both.left.wire().from(0).cut_after(7);
   l.write(10);
   EXPECT_EQ(l.write(10).status, io_status::closed);
   EXPECT_EQ(l.read().bytes, 17u);
@@ -79,7 +79,7 @@ TEST(SimulatedStream, A_cut_lets_so_many_bytes_through_and_no_more) {
 TEST(SimulatedStream, A_reset_is_heard_by_both_and_loses_what_was_under_way) {
   line l;
   l.write(10);
-  l.both.left.link().reset();
+  l.both.left.wire().reset();
   EXPECT_EQ(l.read().status, io_status::closed);
   EXPECT_EQ(l.read().bytes, 0u);
   EXPECT_EQ(l.write(1).status, io_status::closed);
@@ -87,19 +87,19 @@ TEST(SimulatedStream, A_reset_is_heard_by_both_and_loses_what_was_under_way) {
 TEST(SimulatedStream, Who_is_lost_without_notice_leaves_a_writer_that_fills_its_buffer) {
   line l({.capacity_bytes = 64});
   l.write(10);
-  l.both.left.link().lose();
+  l.both.left.wire().lose();
   { const simulated_stream gone = std::move(l.both.right); }
   EXPECT_EQ(l.write(100).bytes, 54u) << "no word of the end gets here";
   EXPECT_EQ(l.write(100).status, io_status::would_block);
   line m({.capacity_bytes = 64});
-  m.both.left.link().lose();
+  m.both.left.wire().lose();
   EXPECT_EQ(m.write(100).bytes, 64u);
   EXPECT_EQ(m.write(100).status, io_status::would_block);
   EXPECT_EQ(m.read().status, io_status::would_block);
   EXPECT_FALSE(m.both.right.wait(true, false, 1h).read);
 }
 TEST(SimulatedStream, Closing_is_read_after_everything_that_was_written) {
-  line l({.latency_us = 500});
+  line l({.latency = 500us});
   l.write(10);
   { const simulated_stream gone = std::move(l.both.left); }
   EXPECT_EQ(l.read().status, io_status::would_block);
@@ -109,7 +109,7 @@ TEST(SimulatedStream, Closing_is_read_after_everything_that_was_written) {
 }
 TEST(SimulatedStream, A_late_frame_that_nothing_overtakes_arrives_after_a_while) {
   line l;
-  l.both.left.link().from(0).faults.arm({frame_fault_kind::late, 0, 3});
+  l.both.left.wire().from(0).faults.arm({frame_fault_kind::late, 0, 3});
   const std::array<std::uint64_t, 2> frame{std::uint64_t{1} << 32, 0};
   const auto bytes = std::as_bytes(std::span(frame));
   const std::span<const std::byte> all(bytes);

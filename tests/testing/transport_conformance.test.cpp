@@ -41,7 +41,7 @@ result<stream_pair<posix_stream>> tcp_pair() {
   return stream_pair<posix_stream>{std::move(*left), posix_stream(::accept(fd, nullptr, nullptr))};
 }
 struct in_virtual_time {
-  link_conditions conditions{};
+  wire_conditions conditions{};
   std::shared_ptr<virtual_clock> clock = std::make_shared<virtual_clock>();
   seeded_random random{3};
   result<stream_pair<simulated_stream>> operator()() {
@@ -51,8 +51,7 @@ struct in_virtual_time {
   std::uint64_t now_us() const noexcept { return clock->now(); }
 };
 
-std::uint64_t allocations() noexcept { return test::detail::allocations.load(); }
-const conformance_options strict{.allocations = &allocations};
+const conformance_options strict{.allocations = &test::allocations_so_far};
 
 void expect_all(const conformance_report& r) {
   EXPECT_TRUE(r.passed());
@@ -63,7 +62,7 @@ TEST(TransportConformance, Sockets_of_one_machine_keep_every_requirement) { expe
 TEST(TransportConformance, Q6_TCP_keeps_every_requirement) { expect_all(check_byte_stream(tcp_pair, strict)); }
 TEST(TransportConformance, Simulated_streams_keep_every_requirement) {
   expect_all(check_byte_stream(in_virtual_time{}, strict));
-  expect_all(check_byte_stream(in_virtual_time{{.latency_us = 3000, .jitter_us = 2000, .capacity_bytes = 700, .most_per_read = 90, .most_per_write = 70}}, strict));
+  expect_all(check_byte_stream(in_virtual_time{{.latency = 3ms, .jitter = 2ms, .capacity_bytes = 700, .most_per_read = 90, .most_per_write = 70}}, strict));
 }
 
 /// What is wrong with a stream.
@@ -123,7 +122,7 @@ class broken {
     }
     if (F == flaw::raises_signals) {
       const ssize_t n = ::write(s_.native_handle(), spans[0].data(), spans[0].size() > 0 && ::fcntl(s_.native_handle(), F_SETFL, O_NONBLOCK) == 0 ? spans[0].size() : 0);
-      return detail::io_outcome(n, false);
+      return tensorpull::detail::io_outcome(n, false);
     }
     io_result io = s_.write_some(spans);
     if (F == flaw::says_too_much_written && io.bytes > 100) io.bytes = spans[0].size() + spans.size();
@@ -169,7 +168,7 @@ void expect_only(std::string_view number) {
     if (!both) return failure(both.error());
     return stream_pair<broken<F>>{broken<F>(std::move(both->left)), broken<F>(std::move(both->right))};
   };
-  const auto r = check_byte_stream(connect, {.patience = 300ms, .allocations = &allocations});
+  const auto r = check_byte_stream(connect, {.patience = 300ms, .allocations = &test::allocations_so_far});
   EXPECT_TRUE(number.empty() ? r.passed() : r.failed(number)) << number;
   EXPECT_EQ(r.count(check_result::failed), number.empty() ? 0u : 1u) << number;
   if (r.count(check_result::failed) != (number.empty() ? 0u : 1u) || (!number.empty() && !r.failed(number))) r.print(stderr);

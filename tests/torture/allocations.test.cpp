@@ -1,5 +1,5 @@
 // Q1: every allocation of a transfer over TCP fails once, from opening the owner to the last answer, and after each the world goes on.
-#include "support/heap.hpp"
+#include "support/allocation_counter.hpp"
 #include "transports/network.hpp"
 
 #include <tensorpull/testing/failing_allocation.hpp>

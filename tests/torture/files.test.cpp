@@ -1,5 +1,5 @@
 // Q1: every allocation of opening a safetensors file, and of a pull that another process can go on with, fails once.
-#include "support/heap.hpp"
+#include "support/allocation_counter.hpp"
 #include "support/safetensors_text.hpp"
 
 #include <tensorpull/consumers/any_schema/safetensors_file.hpp>

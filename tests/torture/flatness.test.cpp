@@ -1,6 +1,6 @@
 // C7: 45 rounds of a changing number of recipients, of which some never confirm, some abort and some vanish, leave nothing behind.
 #include "crowd.hpp"
-#include "support/heap.hpp"
+#include "support/allocation_counter.hpp"
 
 #include <algorithm>
 #include <string>

@@ -1,6 +1,6 @@
 // 200 attackers of four kinds beside 8 honest recipients: what they cost the owner in memory, and the others in processor time.
 #include "crowd.hpp"
-#include "support/heap.hpp"
+#include "support/allocation_counter.hpp"
 #include "support/processor_time.hpp"
 #include "support/sanitizers.hpp"
 

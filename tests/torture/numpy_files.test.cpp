@@ -1,5 +1,5 @@
 // Q1: every allocation of opening an npy or npz file fails once: the verdict is then out_of_memory, and nothing is kept.
-#include "support/heap.hpp"
+#include "support/allocation_counter.hpp"
 #include "support/safetensors_text.hpp"
 #include "support/zip_archive.hpp"
 

@@ -1,7 +1,7 @@
 // Owner and recipient in one process.
 #include "network.hpp"
 
-#include <tensorpull/framing/capnp/capnp_framing.hpp>
+#include <tensorpull/framing/word_framing.hpp>
 
 #include <functional>
 
@@ -145,8 +145,8 @@ TEST(Loopback, C2_WithdrawingOrPublishingAgainWhileAChunkIsHalfSentBreaksTheConn
     tp::no_transfer nothing;
     tp::buffer_pool<> pool({}, 4096);
     using limits = tp::default_limits;
-    tp::endpoint<tp::capnp_framing, limits, net::downloader::owner_type, tp::ignore_messages> owner_end(owner->machine(), pool, handler);
-    tp::endpoint<tp::capnp_framing, limits, tp::no_owner, tp::ignore_messages> end(none, pool, handler);
+    tp::endpoint<tp::word_framing, limits, net::downloader::owner_type, tp::ignore_messages> owner_end(owner->machine(), pool, handler);
+    tp::endpoint<tp::word_framing, limits, tp::no_owner, tp::ignore_messages> end(none, pool, handler);
     tp::transfer<stingy, tp::fixed_bytes<64_KiB>, tp::image_digest> t(to, {ref.id}, {}, 1);
     end.begin_pull();
     tp::result<std::size_t> answered = std::size_t{0};

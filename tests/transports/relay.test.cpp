@@ -274,7 +274,7 @@ TEST(Relay, ARecipientCanOnlyAsk) {
 
 TEST(Relay, MemoryIsOneChunkBufferAndNothingIsAllocated) {
   using big = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<1_MiB>, tp::tcp>;
-  static_assert(sizeof(tp::relay_machine<tp::capnp_framing>) <= 24 * 1024);
+  static_assert(sizeof(tp::relay_machine<tp::word_framing>) <= 24 * 1024);
   static_assert(sizeof(link) <= 8 * 1024);
   auto opened = big::downloader::open();
   const auto model = random_model<large>(1), mine = blank<large>();

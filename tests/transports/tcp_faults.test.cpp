@@ -1,6 +1,8 @@
 // Peers that vanish, say nothing, say the wrong thing, or are slow.
 #include "network.hpp"
 
+#include <tensorpull/framing/word_framing.hpp>
+
 #include <atomic>
 #include <csignal>
 #include <sys/time.h>
@@ -161,7 +163,7 @@ TEST(TcpFaults, F6_ARequestCutAnywhereThenSilenceIsClosed) {
   m.id = 1;
   m.ref = g.ref.id;
   alignas(8) std::array<std::byte, 512> frame{};
-  const auto n = tp::capnp_framing::encode(m, frame);
+  const auto n = tp::word_framing::encode(m, frame);
   ASSERT_TRUE(n);
   const std::size_t before = descriptors();
   {
@@ -184,7 +186,7 @@ TEST(TcpFaults, T5_AHalfCloseAfterARequestLeaksNothing) {
   m.ref = g.ref.id;
   m.length = 64 * 1024;
   alignas(8) std::array<std::byte, 512> frame{};
-  const auto n = tp::capnp_framing::encode(m, frame);
+  const auto n = tp::word_framing::encode(m, frame);
   {
     raw_peer peer(g.owner->port());
     EXPECT_TRUE(peer.say(std::span(frame).first(*n)));

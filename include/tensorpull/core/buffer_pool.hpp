@@ -22,7 +22,9 @@ class buffer_pool {
   buffer_pool(const buffer_pool&) = delete;
   buffer_pool& operator=(const buffer_pool&) = delete;
 
+  /// Bytes of each buffer.
   std::size_t buffer_bytes() const noexcept { return buffer_bytes_; }
+  /// Buffers that are free now.
   std::size_t available() const noexcept {
     const lock_guard hold(lock_);
     return available_;
@@ -37,6 +39,7 @@ class buffer_pool {
     --available_;
     return buffer;
   }
+  /// Takes back what acquire() gave.
   void release(std::byte* buffer) noexcept {
     const lock_guard hold(lock_);
     std::memcpy(buffer, &head_, sizeof head_);

@@ -8,11 +8,13 @@
 
 namespace tensorpull {
 
+/// a + b, or nothing if that does not fit 64 bits.
 constexpr optional<std::uint64_t> checked_add(std::uint64_t a, std::uint64_t b) noexcept {
   if (a > std::numeric_limits<std::uint64_t>::max() - b) return {};
   return a + b;
 }
 
+/// a * b, or nothing if that does not fit 64 bits.
 constexpr optional<std::uint64_t> checked_multiply(std::uint64_t a, std::uint64_t b) noexcept {
   if (b != 0 && a > std::numeric_limits<std::uint64_t>::max() / b) return {};
   return a * b;

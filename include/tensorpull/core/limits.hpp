@@ -14,6 +14,7 @@ inline constexpr std::uint64_t operator""_GiB(unsigned long long n) { return n <
 
 /// The default limits. To change one, derive and hide it: `struct small : default_limits { static constexpr ... };`
 struct default_limits {
+  /// Marks the slot.
   using is_limits_policy = void;
   /// A control frame longer than this is refused before a byte of its body is read: stops allocation by claim.
   static constexpr std::size_t control_frame_bytes = 4096;

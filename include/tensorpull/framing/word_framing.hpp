@@ -37,6 +37,7 @@ struct basic_word_framing {
   }
 };
 
+/// With the default limits.
 using word_framing = basic_word_framing<>;
 
 static_assert(framing<word_framing>);

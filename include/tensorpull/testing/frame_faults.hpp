@@ -75,12 +75,12 @@ class frame_faults {
   void grown(Emit& emit) {
     if (whole_ == 0) {
       if (frame_.size() < need_) return;
-      const auto size = detail::measure_frame(frame_, ~std::size_t{0}, 1u << 10);
+      const auto size = tensorpull::detail::measure_frame(frame_, ~std::size_t{0}, 1u << 10);
       if (!size) return give_up(emit);
       need_ = *size ? std::min(head_bytes, **size) : need_ + 8;
       if (frame_.size() < need_) return;
       whole_ = **size;
-      payload_ = detail::payload_prefix::announces_payload(frame_);
+      payload_ = tensorpull::detail::payload_prefix::announces_payload(frame_);
       now_ = fault();
       if (now_.kind == frame_fault_kind::none) {
         left_ = whole_ - frame_.size();
@@ -108,7 +108,7 @@ class frame_faults {
   template <class Emit>
   void apply(Emit& emit) {
     const std::span<const std::byte> whole(frame_);
-    constexpr std::size_t prefix = detail::payload_prefix::bytes;
+    constexpr std::size_t prefix = tensorpull::detail::payload_prefix::bytes;
     switch (now_.kind) {
       case frame_fault_kind::duplicate:
         emit(whole);

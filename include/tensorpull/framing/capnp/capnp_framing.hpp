@@ -54,6 +54,7 @@ struct basic_capnp_framing {
   }
 };
 
+/// With the default limits.
 using capnp_framing = basic_capnp_framing<>;
 
 static_assert(framing<capnp_framing>, "tensorpull: a framing must model the framing concept");

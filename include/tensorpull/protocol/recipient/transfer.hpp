@@ -37,7 +37,7 @@ class transfer {
       const source_view there = to_.read_back();
       const pull_request& r = machine_.request();
       if (!from || from.ref != r.ref || (r.fingerprint != 0 && from.fingerprint != r.fingerprint) || (r.version != 0 && from.version != r.version) || !r.subset.empty() ||
-          from.offset > there.schema->image_bytes)
+          there.schema == nullptr || from.offset > there.schema->image_bytes)
         return false;
       typename Integrity::hash_type so_far;
       // the last byte is always fetched: the owner has to serve the end before it takes a confirmation
@@ -57,7 +57,8 @@ class transfer {
   resume_cursor cursor() const noexcept {
     resume_cursor c;
     if constexpr (can_read_back)
-      if (const description& d = machine_.description(); d.ref && machine_.request().subset.empty() && landed_ > 0 && !(error_ && error_->code == errc::digest_mismatch))
+      if (const description& d = machine_.description(); d.ref && machine_.request().subset.empty() && landed_ > 0 &&
+          !(error_ && error_->code == errc::digest_mismatch) && readable_)
         c = {d.ref, d.fingerprint, d.version, landed_, whole_hash_.digest()};
     return c;
   }
@@ -76,6 +77,7 @@ class transfer {
     if (*event == recipient_event::described) {
       begun_ = true;
       if (const auto ok = to_.begin(machine_.description()); !ok) return fail(ok.error());
+      if constexpr (can_read_back) readable_ = to_.read_back().schema != nullptr;
       if (machine_.description().image_bytes == 0) received_all();
     } else if (*event == recipient_event::busy) {
       pause_ms_ = machine_.delay_ms() > 0 ? machine_.delay_ms() : 1;
@@ -221,7 +223,7 @@ class transfer {
     }
   }
 
-  /// Whose memory can be read back has `source_view read_back() const`: what lies there, as the image that it is to become.
+  /// A consumer whose memory can be read back has `read_back()` (consumers/concept.hpp).
   static constexpr bool can_read_back = Integrity::whole && requires(const Consumer& c) { c.read_back(); };
   static constexpr std::uint32_t most_damaged = 3;
   /// Consumers that can take a chunk a second time say so by having rewind(offset): the bytes from there on come again.
@@ -239,7 +241,7 @@ class transfer {
   receipt receipt_{};
   optional<error> error_;
   std::uint32_t answers_ = 0, pause_ms_ = 0, reason_ = 0, damaged_ = 0;
-  bool begun_ = false, finished_ = false, ended_ = false;
+  bool begun_ = false, finished_ = false, ended_ = false, readable_ = false;
 };
 
 }  // namespace tensorpull

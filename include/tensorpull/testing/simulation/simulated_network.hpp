@@ -4,8 +4,18 @@
 
 #include <tensorpull/consumers/land.hpp>
 #include <tensorpull/pipeline.hpp>
-#include <tensorpull/testing/simulation/detail/simulated_cohort.hpp>
+#include <tensorpull/testing/simulation/detail/scenario.hpp>
+#include <tensorpull/testing/simulation/detail/simulated_owner.hpp>
+#include <tensorpull/testing/simulation/detail/simulated_recipient.hpp>
+#include <tensorpull/testing/simulation/detail/step_trace.hpp>
+#include <tensorpull/testing/simulation/simulation_options.hpp>
+#include <tensorpull/testing/simulation/simulation_report.hpp>
 #include <tensorpull/transports/stream/session.hpp>
+
+#include <array>
+#include <memory>
+#include <utility>
+#include <vector>
 
 namespace tensorpull::testing {
 
@@ -24,26 +34,38 @@ struct simulated {
 /// `Net`: a pipeline; its chunking, integrity, framing and limits are used. `Consumer`: constructed from a destination_view.
 /// `Model`: what is published and landed in (guarded_tensors, guarded_object<raw_tensors<Mlp>>, or the user's own).
 template <class Net, consumer Consumer = land, simulated_model Model = guarded_tensors>
-class simulated_network : simulated_cohort<Net, Consumer, Model> {
-  using base = simulated_cohort<Net, Consumer, Model>;
-  using typename base::event;
-  using typename base::kind;
-  using typename base::recipient_type;
-  using base::after, base::clock_, base::connections_, base::note, base::owner_, base::plan_, base::queue_, base::random_, base::recipients_, base::report_, base::settlements_, base::small_;
-
+class simulated_network {
  public:
-  simulated_network(std::uint64_t seed, const simulation_options& options) : base(seed, options) {}
+  simulated_network(std::uint64_t seed, const simulation_options& options)
+      : random_(seed), shape_(random_), plan_(options, random_.fork()), queue_(clock_), trace_(options.trace), owner_(shape_, random_.fork(), oracle_) {
+    report_.seed = seed;
+    recipients_.reserve(plan_.recipients);
+    for (std::uint32_t i = 0; i < plan_.recipients; ++i) {
+      recipients_.emplace_back(shape_, clock_, plan_.options.request_timeout);
+      start_process(i);
+    }
+    states_.resize(plan_.recipients);
+    for (recipient_process& s : states_) {
+      const std::uint64_t how = random_.below(10);
+      s.stable = how < 7;
+      s.named = how < 9;
+      s.number = random_() | 1;  // far apart: a single bit that is flipped makes nobody somebody else
+    }
+    waiting_ = plan_.recipients;
+  }
+  simulated_network(const simulated_network&) = delete;
+  simulated_network& operator=(const simulated_network&) = delete;
 
   simulation_report run() {
     start_owner(false);
-    for (std::uint32_t i = 0; i < plan_.recipients; ++i) queue_.at(random_.below(20'000), {kind::begin, i});
-    for (std::uint32_t i = 0; i < plan_.faults.size(); ++i) queue_.at(plan_.faults[i].at_us, {kind::fault, i});
-    queue_.at(plan_.healed_us, {kind::heal});
-    queue_.after(base::tick_us, {kind::tick});
-    while (this->waiting_ > 0) {
+    for (std::uint32_t i = 0; i < plan_.recipients; ++i) queue_.at(random_.below(20'000), {event_kind::begin, i});
+    for (std::uint32_t i = 0; i < plan_.faults.size(); ++i) queue_.at(plan_.faults[i].at_us, {event_kind::fault, i});
+    queue_.at(plan_.healed_us, {event_kind::heal});
+    queue_.after(tick_us, {event_kind::tick});
+    while (waiting_ > 0) {
       const auto e = queue_.pop();
-      if (!e || clock_.now() > plan_.healed_us + plan_.options.give_up_us) {
-        this->fail(report_.stuck, "somebody has not completed");
+      if (!e || clock_.now() > plan_.healed_us + static_cast<std::uint64_t>(plan_.options.give_up.count())) {
+        fail(report_.stuck, "somebody has not completed");
         break;
       }
       handle(*e);
@@ -53,27 +75,236 @@ class simulated_network : simulated_cohort<Net, Consumer, Model> {
   }
 
  private:
+  using parts = typename Net::parts;
+  /// Asks the oracles when a consumer has finished.
+  struct finished_consumer {
+    simulated_network* net;
+    std::uint32_t who;
+    void operator()(const receipt& r, const source_view& where) const { net->judge(who, r, where, true); }
+  };
+  using owner_type = detail::simulated_owner<parts, Model>;
+  using recipient_type = detail::simulated_recipient<parts, Consumer, Model, finished_consumer>;
+
+  enum class event_kind : std::uint8_t { wake, begin, tick, fault, heal, start_owner, start_recipient, give_buffers, go_on, publish };
+  struct event {
+    event_kind what;
+    std::uint32_t who = 0, side = 0;
+  };
+
+  struct recipient_process {
+    bool done = false;
+    bool stable = true;         ///< it has the same number in all its pulls
+    bool named = true;          ///< it says who it is at all
+    std::uint64_t number = 0;   ///< of the current pull
+    std::uint32_t tries = 0;    ///< tells the delays apart that belong to transfers that have ended since
+  };
+  /// Side 0 is the owner's.
+  struct connection {
+    std::shared_ptr<simulated_wire> wire;
+    std::unique_ptr<typename owner_type::connection> owner_end;
+    std::uint32_t recipient = 0;
+    std::array<std::uint64_t, 2> wake_at{never, never};
+  };
+  static constexpr std::uint64_t never = ~std::uint64_t{0};
+  static constexpr std::uint64_t tick_us = 50'000;
+
   void handle(const event& e) {
     switch (e.what) {
-      case kind::wake: return this->wake(e.who, e.side);
-      case kind::begin: return this->begin(e.who);
-      case kind::tick: return this->tick();
-      case kind::fault: return strike(plan_.faults[e.who]);
-      case kind::heal: return heal();
-      case kind::start_owner: return start_owner(e.side != 0);
-      case kind::start_recipient: return start_recipient(e.who);
-      case kind::give_buffers: return give_buffers();
-      case kind::go_on: return this->go_on(e.who, e.side);
-      case kind::publish: return owner_.up() && owner_.starts() == e.who && !owner_.published() ? publish_again() : void();
+      case event_kind::wake: return wake(e.who, e.side);
+      case event_kind::begin: return begin(e.who);
+      case event_kind::tick: return tick();
+      case event_kind::fault: return strike(plan_.faults[e.who]);
+      case event_kind::heal: return heal();
+      case event_kind::start_owner: return start_owner(e.side != 0);
+      case event_kind::start_recipient: return start_recipient(e.who);
+      case event_kind::give_buffers: return give_buffers();
+      case event_kind::go_on: return go_on(e.who, e.side);
+      case event_kind::publish: return owner_.up() && owner_.starts() == e.who && !owner_.published() ? publish_again() : void();
     }
   }
 
+  /// The last fault has happened, and what it broke works again.
+  bool healed() const noexcept { return clock_.now() >= plan_.healed_us; }
+
+  // What is written down.
+  void note(std::string_view what, std::uint64_t who, std::uint64_t a = 0, std::uint64_t b = 0) noexcept { trace_.note(clock_.now(), what, who, a, b); }
+  void fail(std::uint64_t& counter, const char* what) noexcept {
+    ++counter;
+    note(what, 0);
+    if (report_.first_failure == nullptr) report_.first_failure = what;
+  }
+
+  // Who is woken when.
+  void wake_at(std::uint32_t id, std::size_t side, std::uint64_t at) {
+    if (at >= connections_[id].wake_at[side]) return;
+    connections_[id].wake_at[side] = at;
+    queue_.at(at, {event_kind::wake, id, static_cast<std::uint32_t>(side)});
+  }
+  /// Wakes the ends that have something to do because of what just moved.
+  void after(std::uint32_t id, std::size_t side, const tensorpull::detail::pumped& did, bool closed) {
+    simulated_wire& wire = *connections_[id].wire;
+    const std::size_t other = 1 - side;
+    if (did.received + did.sent > 0) {
+      note(side == 0 ? "owner moves" : "recipient moves", id, did.received, did.sent);
+      wake_at(id, side, clock_.now() + 1 + random_.below(40));
+    } else if (const auto at = wire.to(side).next_arrival(); at && !closed) {
+      if (*at > clock_.now()) wake_at(id, side, *at);
+    }
+    if (did.received > 0 || closed) wake_at(id, other, clock_.now() + 1);
+    if (did.sent > 0 || closed)
+      if (const auto at = wire.from(side).next_arrival()) wake_at(id, other, *at);
+  }
+
+  // Connections.
+  void wake(std::uint32_t id, std::size_t side) {
+    if (connections_[id].wake_at[side] != clock_.now()) return;  // another call came first
+    connections_[id].wake_at[side] = never;
+    pump(id, side);
+  }
+  void pump(std::uint32_t id, std::size_t side) {
+    connection& c = connections_[id];
+    tensorpull::detail::pumped did;
+    bool closed = false;
+    if (side == 0) {
+      if (!c.owner_end) return;
+      const auto moved = owner_.pump(*c.owner_end);
+      if (plan_.options.forged) owner_.forge();
+      tell_settlements();
+      if (moved) did = *moved;
+      else note("owner closes", id, static_cast<std::uint64_t>(moved.error().code)), c.owner_end.reset(), closed = true;
+    } else {
+      recipient_type& r = recipients_[c.recipient];
+      if (!r.connected(id)) return;
+      did = r.pump();
+      closed = !r.connected(id);
+      if (closed) note("connection lost", c.recipient, id);
+      if (const auto why = r.obstacle()) retry_later(c.recipient, *why);
+      if (r.ended()) end_transfer(c.recipient);
+      else if (r.busy_until() > clock_.now()) wake_at(id, 1, r.busy_until());
+    }
+    after(id, side, did, closed);
+  }
+  void drop(recipient_type& r) {
+    const auto id = r.connection_id();
+    r.disconnect();
+    after(id, 1, {}, true);
+  }
+
+  // Transfers.
+  void begin(std::uint32_t i) {
+    recipient_type& r = recipients_[i];
+    if (!r.up() || r.pulling() || states_[i].done) return;
+    if (!connected(i)) return queue_.after(5'000 + random_.below(20'000), {event_kind::begin, i});
+    recipient_process& me = states_[i];
+    if (!me.stable || !me.named) me.number = random_() | 1;
+    pull_request request;
+    if (me.named) request.recipient = {me.number};
+    request.ref = owner_type::reference;
+    request.window = static_cast<std::uint32_t>(1 + random_.below(8));
+    if (!healed() && random_.chance(100)) request.version = oracle_.version(static_cast<std::size_t>(random_.below(oracle_.size())));
+    detail::slowness slow;
+    if (plan_.options.slow_consumers && !healed() && random_.chance(200)) slow = {200, 50'000, 1 + random_.below(500)};
+    typename parts::chunking cut{};
+    if constexpr (requires { cut.chunk_bytes = 1; }) cut.chunk_bytes = 1 + random_.below(900);
+    const retry_policy retry{static_cast<std::uint32_t>(random_.below(5)), 1 + static_cast<std::uint32_t>(random_.below(30)), 200};
+    if (!r.begin(request, cut, finished_consumer{this, i}, random_.fork(), slow, retry)) fail(report_.contract_violations, "resumed over bytes that were changed");
+    note(r.resumed() ? "resume" : "pull", i, request.version, request.window);
+    if (r.resumed()) ++report_.resumed;
+    wake_at(r.connection_id(), 1, clock_.now());
+  }
+  /// Whether there is a connection now. If there was none and the owner is up, there is a new one.
+  bool connected(std::uint32_t i) {
+    recipient_type& r = recipients_[i];
+    if (r.connected()) return true;
+    if (!owner_.up()) return false;
+    const auto wire = std::make_shared<simulated_wire>(clock_, plan_.conditions(healed()), random_.fork());
+    if (!healed()) plan_.damage(wire->from(1), wire->from(0));
+    const auto id = static_cast<std::uint32_t>(connections_.size());
+    r.connect(simulated_stream(wire, 1), id);
+    connections_.push_back({wire, owner_.accept(simulated_stream(wire, 0), clock_.now()), i});
+    note("connect", i, id);
+    return true;
+  }
+
+  /// The transfer waits, and continues later on the same connection or on another one; or it has had its tries.
+  void retry_later(std::uint32_t i, const error& why) {
+    recipient_type& r = recipients_[i];
+    note("hindered", i, static_cast<std::uint64_t>(why.code), r.current().landed_bytes());
+    if (const auto delay = r.try_again(why, random_())) queue_.after(*delay * 1000 + 1, {event_kind::go_on, i, ++states_[i].tries});
+    else return;
+    // a network that swallows everything looks like a slow owner
+    if (why.code == errc::timed_out && r.connected() && random_.chance(700)) drop(r);
+  }
+  void go_on(std::uint32_t i, std::uint32_t number) {
+    recipient_type& r = recipients_[i];
+    if (!r.suspended() || states_[i].tries != number) return;
+    if (!connected(i)) {
+      retry_later(i, {errc::connection_lost, 0, 0, {}});
+      return r.ended() ? end_transfer(i) : void();
+    }
+    r.go_on();
+    ++report_.went_on;
+    note("goes on", i, r.connection_id(), r.current().landed_bytes());
+    if (r.ended()) end_transfer(i);
+    if (r.connected()) wake_at(r.connection_id(), 1, clock_.now() + 1);
+  }
+
+  void end_transfer(std::uint32_t i) {
+    recipient_type& r = recipients_[i];
+    const auto done = r.current().outcome();
+    const detail::consumer_record& seen = r.consumer_of_current().seen();
+    if (seen.broken_rule != nullptr) fail(report_.contract_violations, seen.broken_rule);
+    if (seen.begun && !seen.finished && !seen.abandoned) fail(report_.contract_violations, "neither finish() nor abandon()");
+    if (done && !seen.finished) fail(report_.contract_violations, "an outcome without finish()");
+    if (!r.model().guards_intact()) fail(report_.guard_violations, "bytes outside the destination");
+    if (done) {
+      note("completes", i, done->version, static_cast<std::uint64_t>(done->outcome));
+      judge(i, *done, r.model().source(), false);
+      ++(done->outcome == outcome::completed ? report_.completed : report_.completed_unverified);
+    } else {
+      note("fails", i, static_cast<std::uint64_t>(done.error().code), done.error().at);
+      ++report_.failed[static_cast<std::size_t>(done.error().code) % report_.failed.size()];
+    }
+    r.end();
+    const bool enough = done && (done->outcome == outcome::completed || !parts::integrity::whole) && (healed() || random_.chance(600));
+    if (enough) return void((states_[i].done = true, --waiting_));
+    // on the same connection, where late answers may still come, or on another one
+    if (r.connected() && random_.chance(500)) drop(r);
+    queue_.after(1'000 + random_.below(30'000), {event_kind::begin, i});
+  }
+
+  // Time passes.
+  /// Looks at budgets only. An end that has something to do is woken by what gave it to do, so that a missing wake-up is seen.
+  void tick() {
+    if (owner_.up()) {
+      owner_.advance(clock_.now());
+      tell_settlements();
+      audit();
+    }
+    for (std::uint32_t id = 0; id < connections_.size(); ++id) {
+      connection& c = connections_[id];
+      if (c.owner_end && owner_.tick(*c.owner_end, clock_.now())) close_owner_end(id, "owner's budget is over");
+      recipient_type& r = recipients_[c.recipient];
+      if (!r.connected(id)) continue;
+      r.tick();
+      if (const auto why = r.obstacle()) retry_later(c.recipient, *why);
+      if (r.ended()) end_transfer(c.recipient);
+    }
+    queue_.after(tick_us, {event_kind::tick});
+  }
+  void close_owner_end(std::uint32_t id, std::string_view why) {
+    note(why, id);
+    connections_[id].owner_end.reset();
+    after(id, 0, {}, true);
+  }
+
+  // What goes wrong.
   void give_buffers() {
     if (!owner_.up()) return;
     owner_.take_buffers(false);
-    for (std::uint32_t id = 0; id < connections_.size(); ++id) this->wake_at(id, 0, clock_.now());
+    for (std::uint32_t id = 0; id < connections_.size(); ++id) wake_at(id, 0, clock_.now());
   }
-  void strike(const planned_fault& f) {
+  void strike(const detail::planned_fault& f) {
     const auto i = static_cast<std::uint32_t>(f.who % recipients_.size());
     note(fault_names[static_cast<std::size_t>(f.what)], i, f.detail);
     if (f.what <= fault::lose) return strike_connection(f, recipients_[i]);
@@ -82,26 +313,26 @@ class simulated_network : simulated_cohort<Net, Consumer, Model> {
     switch (f.what) {
       case fault::crash_owner: return crash_owner(f.detail);
       case fault::publish_again: return publish_again();
-      case fault::withdraw: return owner_.withdraw(), this->drain();
+      case fault::withdraw: return owner_.withdraw(), tell_settlements();
       case fault::mutate: return owner_.published() ? owner_.mutate() : void();
-      case fault::take_buffers: return owner_.take_buffers(true), queue_.after(f.detail % 200'000, {kind::give_buffers});
+      case fault::take_buffers: return owner_.take_buffers(true), queue_.after(f.detail % 200'000, {event_kind::give_buffers});
       default: return;
     }
   }
-  void strike_connection(const planned_fault& f, recipient_type& r) {
+  void strike_connection(const detail::planned_fault& f, recipient_type& r) {
     if (!r.connected()) return;
     const auto id = r.connection_id();
-    simulated_link& link = *connections_[id].link;
+    simulated_wire& wire = *connections_[id].wire;
     const std::size_t side = f.detail / 7 % 2;
     switch (f.what) {
-      case fault::reset: link.reset(); break;
-      case fault::stall: link.from(side).stall(f.detail % 600'000); break;
-      case fault::cut: link.from(side).cut_after(f.detail % 700); break;
-      case fault::lose: link.lose(); break;
+      case fault::reset: wire.reset(); break;
+      case fault::stall: wire.from(side).stall(std::chrono::microseconds(f.detail % 600'000)); break;
+      case fault::cut: wire.from(side).cut_after(f.detail % 700); break;
+      case fault::lose: wire.lose(); break;
       default: break;
     }
-    this->wake_at(id, 0, clock_.now() + 1);
-    this->wake_at(id, 1, clock_.now() + 1);
+    wake_at(id, 0, clock_.now() + 1);
+    wake_at(id, 1, clock_.now() + 1);
   }
 
   /// `detail` odd: the machine loses its power, and the peers are not told.
@@ -110,73 +341,145 @@ class simulated_network : simulated_cohort<Net, Consumer, Model> {
     if (!r.up()) return;
     const bool connected = r.connected();
     const auto id = r.connection_id();
-    if (connected && detail % 2 != 0) connections_[id].link->lose();
-    if (!r.model().guards_intact()) this->fail(report_.guard_violations, "bytes outside the destination");
+    if (connected && detail % 2 != 0) connections_[id].wire->lose();
+    if (!r.model().guards_intact()) fail(report_.guard_violations, "bytes outside the destination");
     const bool kept = detail / 2 % 3 == 0 && r.stop_and_keep(detail / 6 % 3 == 0 ? detail : 0);
     if (!kept) r.stop();
     if (connected) after(id, 1, {}, true);
-    queue_.after(1 + detail % 300'000, {kind::start_recipient, i});
+    queue_.after(1 + detail % 300'000, {event_kind::start_recipient, i});
   }
   void start_recipient(std::uint32_t i) {
     note("recipient starts", i);
-    this->start(i);
-    queue_.after(1, {kind::begin, i});
+    start_process(i);
+    queue_.after(1, {event_kind::begin, i});
   }
   void crash_owner(std::uint64_t detail) {
-    this->audit();
+    audit();
     for (std::uint32_t id = 0; id < connections_.size(); ++id) {
       if (!connections_[id].owner_end) continue;
-      if (detail % 2 != 0) connections_[id].link->lose();
-      this->close_owner_end(id, "owner crashes");
+      if (detail % 2 != 0) connections_[id].wire->lose();
+      close_owner_end(id, "owner crashes");
     }
     owner_.stop();
-    queue_.after(1 + detail % 300'000, {kind::start_owner, 0, detail % 3 == 0 ? 1u : 0u});
+    queue_.after(1 + detail % 300'000, {event_kind::start_owner, 0, detail % 3 == 0 ? 1u : 0u});
   }
+  /// It pulls everything, or some of the tensors.
+  void start_process(std::uint32_t i) {
+    std::uint32_t wanted = ~0u;
+    // the digest of a part is computed when it is asked for: a source that was changed before cannot be told from one that was not
+    if constexpr (requires { shape_.tensors(); })
+      if (!plan_.mutates && random_.chance(250)) wanted = static_cast<std::uint32_t>(1 + random_.below((std::uint64_t{1} << shape_.tensors()) - 1));
+    recipients_[i].start(wanted);
+  }
+
+  // What is published, and for whom.
   /// `again`: what it published before is lost, and it has something newer.
   void start_owner(bool again) {
-    small_ = plan_.options.transactions && random_.chance(100);
-    owner_.start(clock_.now(), small_ ? static_cast<std::size_t>(2 + random_.below(6)) : ~std::size_t{0});
+    small_table_ = plan_.options.transactions && random_.chance(100);
+    owner_.start(clock_.now(), small_table_ ? static_cast<std::size_t>(2 + random_.below(6)) : ~std::size_t{0});
     publish(again);
   }
   void publish_again() {
-    this->audit();
+    audit();
     publish(true);
   }
   void publish(bool other) {
-    const expectation e = this->draw_expectation();
+    const detail::expectation e = draw_expectation();
     const auto version = other ? owner_.publish_again(e, settlements_) : owner_.publish(e, settlements_);
     note("owner publishes", e.named.empty() ? e.counted : e.named.size(), version, e.least);
-    this->drain();
+    tell_settlements();
   }
+  /// For whom something is published. After the last fault, the budgets are such that every recipient can keep them.
+  detail::expectation draw_expectation() {
+    detail::expectation e;
+    e.forgetful = small_table_;
+    // a table that is too small for the expected recipients keeps others waiting until these have come
+    if (!plan_.options.transactions || (small_table_ && healed())) return e;
+    const std::uint64_t how = random_.below(10);
+    if (how < 3) e.counted = static_cast<std::uint32_t>(1 + random_.below(recipients_.size()));
+    if (how >= 3 && how < 7) {
+      for (const recipient_process& r : states_)
+        if (r.stable && r.named && random_.chance(800)) e.named.push_back({r.number});
+      if (random_.chance(150)) e.named.push_back({random_() | 1});  // a recipient that never comes
+    }
+    const std::uint64_t expected = e.named.empty() ? e.counted : e.named.size();
+    if (random_.chance(300)) e.least = static_cast<std::uint32_t>(1 + random_.below(expected + 1));
+    const auto budget = [&](std::uint32_t often, std::uint64_t ms) { return std::chrono::milliseconds(random_.chance(often) ? 1 + random_.below(ms) + (healed() ? 5'000 : 0) : 0); };
+    e.budgets.acquire = budget(300, 300);
+    e.budgets.recipient_idle = budget(500, 800);
+    e.budgets.transaction_idle = budget(300, 800);
+    return e;
+  }
+
+  // What the oracles say.
+  /// What a receipt claims about a destination. `finishing`: asked by the consumer's finish(), before the owner is told.
+  void judge(std::uint32_t who, const receipt& r, const source_view& where, bool finishing) {
+    const bool equal = oracle_.equal(r.version, where, recipients_[who].part()), certain = r.outcome == outcome::completed;
+    if (certain && !equal) fail(report_.false_completions, "completed, and the bytes are others");
+    if (!certain && !equal && !finishing) fail(report_.unverified_wrong, "completed_unverified, and the bytes are others");
+    if (finishing && certain && equal) settlements_.holds(r.version, states_[who].number);
+  }
+
+  /// The owner has not counted more than there was, and what has settled is not served.
+  void audit() {
+    if (const char* const wrong = settlements_.audit(owner_.status())) fail(report_.false_counts, wrong);
+  }
+  /// After each step of the owner.
+  void tell_settlements() {
+    owner_.tell_settlements([this](const settlement& s, bool ended) {
+      note("settles", s.id.number, static_cast<std::uint64_t>(s.verdict), s.counts.completed);
+      ++report_.settled[static_cast<std::size_t>(s.verdict)];
+      if (const char* const wrong = settlements_.told(owner_.starts(), s)) fail(report_.false_settlements, wrong);
+      if (ended) queue_.after(1 + random_.below(healed() ? 1'000 : 60'000), {event_kind::publish, owner_.starts()});
+    });
+  }
+
+  // How it ends.
   /// From now on nothing goes wrong any more, so everybody has to complete.
   void heal() {
     note("healed", 0);
     if (!owner_.up()) return;  // it starts within the longest outage, with what it has
     give_buffers();
-    if (!owner_.published() || owner_.mutated() || small_) publish_again();
+    if (!owner_.published() || owner_.mutated() || small_table_) publish_again();
   }
 
   void finish() {
     for (recipient_type& r : recipients_) {
-      if (r.up() && !r.model().guards_intact()) this->fail(report_.guard_violations, "bytes outside the destination");
+      if (r.up() && !r.model().guards_intact()) fail(report_.guard_violations, "bytes outside the destination");
       r.stop();
     }
     for (auto& c : connections_) {
-      for (std::size_t side = 0; side < 2; ++side) report_.frame_faults += c.link->from(side).faults.happened();
+      for (std::size_t side = 0; side < 2; ++side) report_.frame_faults += c.wire->from(side).faults.happened();
       c.owner_end.reset();
     }
     if (owner_.up()) {
       owner_.take_buffers(false);
-      this->audit();
+      audit();
       owner_.withdraw();
-      this->drain();
-      if (const char* const wrong = settlements_.at_end(owner_.starts())) this->fail(report_.false_settlements, wrong);
-      if (!owner_.at_rest()) this->fail(report_.leaks, "a buffer, a pin or a record was not given back");
+      tell_settlements();
+      if (const char* const wrong = settlements_.at_end(owner_.starts())) fail(report_.false_settlements, wrong);
+      if (!owner_.at_rest()) fail(report_.leaks, "a buffer, a pin or a record was not given back");
     }
-    report_.steps = this->trace_.steps();
-    report_.trace_hash = this->trace_.hash();
+    report_.steps = trace_.steps();
+    report_.trace_hash = trace_.hash();
     report_.virtual_us = clock_.now();
   }
+
+  seeded_random random_;
+  typename Model::shape shape_;
+  detail::scenario plan_;
+  virtual_clock clock_;
+  event_queue<event> queue_;
+  detail::step_trace trace_;
+  detail::published_versions oracle_;
+  owner_type owner_;
+  std::vector<recipient_type> recipients_;
+  std::vector<connection> connections_;  // before the owner's process: they point into it
+  std::vector<recipient_process> states_;
+  detail::settlement_oracle settlements_;
+  bool small_table_ = false;  // the owner's table
+  std::size_t waiting_ = 0;
+  simulation_report report_;
 };
 
 /// One run.

@@ -1,10 +1,11 @@
 // One direction of a simulated connection: bytes under way in virtual time, and what can happen to them there.
 #pragma once
 
+#include <tensorpull/links/concept.hpp>
+#include <tensorpull/std/chrono.hpp>
 #include <tensorpull/testing/event_queue.hpp>
 #include <tensorpull/testing/frame_faults.hpp>
 #include <tensorpull/testing/seeded_random.hpp>
-#include <tensorpull/links/concept.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -14,10 +15,10 @@
 
 namespace tensorpull::testing {
 
-/// How a connection behaves when nothing goes wrong. The defaults: everything at once, at once.
-struct link_conditions {
-  std::uint64_t latency_us = 0;
-  std::uint64_t jitter_us = 0;                    ///< added to the latency of each write, at random; bytes never overtake
+/// How a connection behaves when nothing goes wrong. By default it delays nothing and never splits a write.
+struct wire_conditions {
+  std::chrono::microseconds latency{0};
+  std::chrono::microseconds jitter{0};            ///< added to the latency of each write, at random; bytes never overtake
   std::size_t capacity_bytes = 64 * 1024;         ///< bytes that one direction holds before its writer has to wait
   std::size_t most_per_read = ~std::size_t{0};    ///< a call moves from 1 to this many bytes, at random
   std::size_t most_per_write = ~std::size_t{0};
@@ -26,7 +27,7 @@ struct link_conditions {
 /// Borrows the clock. Allocates when made, and later only for frames that a fault doubles or holds back.
 class simulated_pipe {
  public:
-  simulated_pipe(virtual_clock& clock, const link_conditions& c, seeded_random random) : clock_(clock), c_(c), random_(random) {
+  simulated_pipe(virtual_clock& clock, const wire_conditions& c, seeded_random random) : clock_(clock), c_(c), random_(random) {
     bytes_.reserve(2 * c.capacity_bytes);
     arrivals_.reserve(2 * max_arrivals);
   }
@@ -79,7 +80,7 @@ class simulated_pipe {
 
   // What can go wrong.
   /// What is written from now on arrives this much later.
-  void stall(std::uint64_t us) noexcept { last_at_ = std::max(last_at_, clock_.now()) + us; }
+  void stall(std::chrono::microseconds time) noexcept { last_at_ = std::max(last_at_, clock_.now()) + static_cast<std::uint64_t>(time.count()); }
   /// After this many bytes more the connection is gone, in the middle of whatever they are.
   void cut_after(std::uint64_t bytes) noexcept { cut_at_ = std::min(cut_at_, carried_ + bytes); }
   /// Both sides get an error now; what is under way is lost.
@@ -109,7 +110,8 @@ class simulated_pipe {
 
   std::size_t some(std::size_t most) noexcept { return most == ~std::size_t{0} ? most : 1 + static_cast<std::size_t>(random_.below(most)); }
   std::uint64_t arrival() noexcept {
-    last_at_ = std::max(last_at_, clock_.now() + c_.latency_us + (c_.jitter_us > 0 ? random_.below(c_.jitter_us) : 0));
+    const auto latency = static_cast<std::uint64_t>(c_.latency.count()), jitter = static_cast<std::uint64_t>(c_.jitter.count());
+    last_at_ = std::max(last_at_, clock_.now() + latency + (jitter > 0 ? random_.below(jitter) : 0));
     return last_at_;
   }
 
@@ -155,7 +157,7 @@ class simulated_pipe {
   }
 
   virtual_clock& clock_;
-  link_conditions c_;
+  wire_conditions c_;
   seeded_random random_;
   std::vector<std::byte> bytes_;
   std::vector<arriving> arrivals_;

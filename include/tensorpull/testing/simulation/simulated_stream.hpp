@@ -1,4 +1,4 @@
-// A byte stream that exists in virtual time only. Two ends share a link; waiting moves the clock.
+// A byte stream that exists in virtual time only. Two ends share a wire; waiting moves the clock.
 #pragma once
 
 #include <tensorpull/testing/simulation/simulated_pipe.hpp>
@@ -10,10 +10,10 @@
 namespace tensorpull::testing {
 
 /// Both directions of one connection: pipe i carries what side i writes.
-class simulated_link {
+class simulated_wire {
  public:
   /// Borrows the clock. `random` decides jitter and splits.
-  simulated_link(virtual_clock& clock, const link_conditions& c, seeded_random random)
+  simulated_wire(virtual_clock& clock, const wire_conditions& c, seeded_random random)
       : clock_(clock), pipes_{simulated_pipe(clock, c, random.fork()), simulated_pipe(clock, c, random.fork())} {}
 
   virtual_clock& clock() noexcept { return clock_; }
@@ -33,36 +33,36 @@ class simulated_link {
 /// One end. Closed by its destructor.
 class simulated_stream {
  public:
-  simulated_stream(std::shared_ptr<simulated_link> link, std::size_t side) noexcept : link_(std::move(link)), side_(side) {}
+  simulated_stream(std::shared_ptr<simulated_wire> wire, std::size_t side) noexcept : wire_(std::move(wire)), side_(side) {}
   simulated_stream(simulated_stream&&) noexcept = default;
   simulated_stream& operator=(simulated_stream&& other) noexcept {
-    std::swap(link_, other.link_);
+    std::swap(wire_, other.wire_);
     std::swap(side_, other.side_);
     return *this;
   }
   ~simulated_stream() {
-    if (link_) link_->close(side_);
+    if (wire_) wire_->close(side_);
   }
 
-  io_result read_some(std::span<const std::span<std::byte>> spans) noexcept { return link_->to(side_).read(spans); }
-  io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept { return link_->from(side_).write(spans); }
+  io_result read_some(std::span<const std::span<std::byte>> spans) noexcept { return wire_->to(side_).read(spans); }
+  io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept { return wire_->from(side_).write(spans); }
 
   /// Moves the clock to the first moment at which a direction is ready, or by `timeout`. Nothing else happens meanwhile.
   io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
-    virtual_clock& clock = link_->clock();
+    virtual_clock& clock = wire_->clock();
     const std::uint64_t until = clock.now() + static_cast<std::uint64_t>(std::max<std::chrono::milliseconds::rep>(timeout.count(), 0)) * 1000;
     for (;;) {
-      const io_ready now{read && link_->to(side_).readable(), write && link_->from(side_).writable()};
+      const io_ready now{read && wire_->to(side_).readable(), write && wire_->from(side_).writable()};
       if (now.read || now.write || clock.now() >= until) return now;
-      const auto next = read ? link_->to(side_).next_arrival() : std::nullopt;
+      const auto next = read ? wire_->to(side_).next_arrival() : std::nullopt;
       clock.advance_to(std::min(until, std::max(next.value_or(until), clock.now() + 1)));
     }
   }
 
-  simulated_link& link() noexcept { return *link_; }
+  simulated_wire& wire() noexcept { return *wire_; }
 
  private:
-  std::shared_ptr<simulated_link> link_;
+  std::shared_ptr<simulated_wire> wire_;
   std::size_t side_;
 };
 
@@ -72,9 +72,9 @@ static_assert(byte_stream<simulated_stream>);
 struct simulated_pair {
   simulated_stream left, right;
 };
-inline simulated_pair connect_simulated(virtual_clock& clock, const link_conditions& c, seeded_random random) {
-  auto link = std::make_shared<simulated_link>(clock, c, random);
-  return {simulated_stream(link, 0), simulated_stream(link, 1)};
+inline simulated_pair connect_simulated(virtual_clock& clock, const wire_conditions& c, seeded_random random) {
+  auto wire = std::make_shared<simulated_wire>(clock, c, random);
+  return {simulated_stream(wire, 0), simulated_stream(wire, 1)};
 }
 
 }  // namespace tensorpull::testing

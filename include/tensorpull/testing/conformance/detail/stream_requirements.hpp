@@ -1,17 +1,14 @@
-// The numbered requirements of a byte stream (transports/concept.hpp), one check for each part of each.
+// The numbered requirements of a byte stream (links/concept.hpp), one check for each part of each.
 #pragma once
 
-#include <tensorpull/testing/conformance/detail/stream_end_checks.hpp>
-#include <tensorpull/testing/conformance/detail/stream_io_checks.hpp>
-#include <tensorpull/testing/conformance/stream_probe.hpp>
-#include <tensorpull/testing/conformance/detail/stream_wait_checks.hpp>
+#include <tensorpull/testing/conformance/detail/stream_probe.hpp>
 
 #include <csignal>
 #include <utility>
 
-namespace tensorpull::testing {
+namespace tensorpull::testing::detail {
 
-/// Counts SIGPIPE while it lives; nothing where there is no such signal.
+/// Counts SIGPIPE while it lives. It does nothing if the system has no such signal.
 class pipe_signals {
  public:
   pipe_signals() noexcept {
@@ -36,37 +33,40 @@ class pipe_signals {
   void (*before_)(int) = nullptr;
 };
 
-/// A check that rests on another one is skipped where that one failed, so that one fault is one failure.
-template <class Connect>
+/// Each check has a fresh connection. A check that rests on another one is skipped if that one failed, so that one fault is one failure.
+template <stream_factory Connect>
 class stream_requirements {
   using probe = stream_probe<Connect>;
+  using pair = typename probe::pair;
+  using stream = typename probe::stream;
+
  public:
-  explicit stream_requirements(probe& p) noexcept : p_(p), report_(p.report), io_{p, p.report}, wait_{p, p.report}, end_{p, p.report} {}
+  explicit stream_requirements(probe& p) noexcept : probe_(p), report_(p.report) {}
 
   void run() {
-    check("1.4", "0 bytes are read only with would_block or closed", {}, [this](auto& c) { io_.idle_status(c.left); });
-    check("1.2", "a read stays within its spans and says how much it read", {}, [this](auto& c) { io_.read_bounds(c); });
-    check("2.2", "what a write says it took is what arrives", {"1.2"}, [this](auto& c) { io_.written_count(c); });
-    check("1.1", "a read fills its spans in order", {"1.2", "2.2"}, [this](auto& c) { io_.read_order(c); });
-    check("2.1", "a write takes its spans in order", {"1.2", "2.2"}, [this](auto& c) { io_.write_order(c); });
-    check("1.3", "a read never waits", {}, [this](auto& c) { io_.read_promptly(c.left); });
-    check("2.3", "a write never waits, also when the peer does not read", {}, [this](auto& c) { io_.write_promptly(c.left); });
-    check("3.1", "wait() ends when bytes can be read", {}, [this](auto& c) { wait_.wait_for_bytes(c); });
-    check("3.2", "wait() ends when bytes can be written", {}, [this](auto& c) { wait_.wait_for_room(c.left); });
-    check("3.3", "wait() says nothing where nothing can be read", {}, [this](auto& c) { wait_.wait_idle(c.left); });
-    check("3.4", "wait() lasts about as long as it may", {"3.3"}, [this](auto& c) { wait_.wait_long(c.left); });
-    check("3.5", "wait() answers only what it was asked", {}, [this](auto& c) { wait_.wait_as_asked(c); });
-    check("4.1", "read_or_wait() reads what is there", {"1.2"}, [this](auto& c) { wait_.patient_read(c); });
-    check("4.2", "read_or_wait() waits about as long as it may", {"1.4"}, [this](auto& c) { wait_.patient_wait(c.left); });
-    check("5.1", "a moved stream goes on where it was", {"1.2", "2.2"}, [this](auto& c) { end_.move(c); });
-    check("5.2", "the destructor closes, and the peer reads that", {"1.4"}, [this](auto& c) { end_.closes(c); });
-    check("1.5", "what was written before the end is read before `closed`", {"1.2", "5.2"}, [this](auto& c) { end_.drains(c); });
-    check("3.6", "wait() ends when the peer has closed", {"3.1", "5.2"}, [this](auto& c) { wait_.wait_for_end(c); });
-    pipe_signals signals;
-    check("2.4", "writing to a peer that is gone ends with closed or failed", {"5.2"}, [this](auto& c) { end_.peer_gone(c); });
+    pipe_signals signals;  // a stream that raises them fails 6.1, and does not end the program
+    check("1.4", "0 bytes are read only with would_block or closed", {}, [this](auto& c) { idle_status(c.left); });
+    check("1.2", "a read stays within its spans and says how much it read", {}, [this](auto& c) { read_bounds(c); });
+    check("2.2", "what a write says it took is what arrives", {"1.2"}, [this](auto& c) { written_count(c); });
+    check("1.1", "a read fills its spans in order", {"1.2", "2.2"}, [this](auto& c) { read_order(c); });
+    check("2.1", "a write takes its spans in order", {"1.2", "2.2"}, [this](auto& c) { write_order(c); });
+    check("1.3", "a read never waits", {}, [this](auto& c) { read_promptly(c.left); });
+    check("2.3", "a write never waits, also when the peer does not read", {}, [this](auto& c) { write_promptly(c.left); });
+    check("3.1", "wait() ends when bytes can be read", {}, [this](auto& c) { wait_for_bytes(c); });
+    check("3.2", "wait() ends when bytes can be written", {}, [this](auto& c) { wait_for_room(c.left); });
+    check("3.3", "wait() says nothing if nothing can be read", {}, [this](auto& c) { wait_idle(c.left); });
+    check("3.4", "wait() lasts about as long as it may", {"3.3"}, [this](auto& c) { wait_long(c.left); });
+    check("3.5", "wait() answers only what it was asked", {}, [this](auto& c) { wait_as_asked(c); });
+    check("4.1", "read_or_wait() reads what is there", {"1.2"}, [this](auto& c) { patient_read(c); });
+    check("4.2", "read_or_wait() waits about as long as it may", {"1.4"}, [this](auto& c) { patient_wait(c.left); });
+    check("5.1", "a moved stream goes on where it was", {"1.2", "2.2"}, [this](auto& c) { move(c); });
+    check("5.2", "the destructor closes, and the peer reads that", {"1.4"}, [this](auto& c) { closes(c); });
+    check("1.5", "what was written before the end is read before `closed`", {"1.2", "5.2"}, [this](auto& c) { drains(c); });
+    check("3.6", "wait() ends when the peer has closed", {"3.1", "5.2"}, [this](auto& c) { wait_for_end(c); });
+    check("2.4", "writing to a peer that is gone ends with closed or failed", {"5.2"}, [this](auto& c) { peer_gone(c); });
     check("6.1", "no call raises a signal", {"5.2"}, [](auto&) {});
     if (pipe_signals::count() > 0) report_.fail("SIGPIPE came %d times: send with MSG_NOSIGNAL, or ignore it for this descriptor", static_cast<int>(pipe_signals::count()));
-    check("6.2", "no call allocates", {"1.2"}, [this](auto& c) { end_.allocates(c); });
+    check("6.2", "no call allocates", {"1.2"}, [this](auto& c) { allocates(c); });
   }
 
  private:
@@ -76,14 +76,240 @@ class stream_requirements {
     for (const std::string_view n : rests_on)
       if (const auto* const c = report_.find(n); c == nullptr || c->result != check_result::passed)
         return report_.skip("it rests on %.*s", static_cast<int>(n.size()), n.data());
-    if (auto c = p_.connect()) f(*c);
+    if (auto c = probe_.connect()) f(*c);
   }
 
-  probe& p_;
+  // Requirements 1 and 2: reading and writing.
+  void idle_status(stream& s) {
+    std::array<std::byte, 8> memory;
+    const io_result io = read_one(s, memory);
+    if (io.status != io_status::would_block || io.bytes != 0)
+      report_.fail("an idle stream answered status %d with %zu bytes, and not would_block", static_cast<int>(io.status), io.bytes);
+  }
+  void read_bounds(pair& c) {
+    const auto sent = probe_.some_bytes(100);
+    probe_.send(c.left, sent);
+    probe_.let_arrive(c.right);
+    std::vector<std::byte> got;
+    for (const std::uint64_t begin = probe_.now_us(); got.size() < 100 && probe_.now_us() - begin < probe_.patience_us();) {
+      std::array<std::byte, 32> memory;
+      memory.fill(untouched);
+      const io_result io = read_one(c.right, std::span(memory).subspan(8, 16));
+      if (io.bytes > 16) return report_.fail("it was asked for 16 bytes and says %zu", io.bytes);
+      for (std::size_t i = 0; i < memory.size(); ++i)
+        if ((i < 8 || i >= 8 + 16) && memory[i] != untouched) return report_.fail("it wrote %s the span", i < 8 ? "before" : "behind");
+      got.insert(got.end(), memory.begin() + 8, memory.begin() + 8 + static_cast<std::ptrdiff_t>(io.bytes));
+      if (io.bytes == 0) c.right.wait(true, false, std::chrono::milliseconds(1));
+    }
+    if (got != sent) report_.fail("100 bytes were sent, and the %zu that were read are not those", got.size());
+  }
+  void written_count(pair& c) {
+    std::vector<std::byte> sent;
+    for (int i = 0; i < 1000; ++i) {  // more than most systems take, so that some writes are partial
+      const auto piece = probe_.some_bytes(4096);
+      const std::span<const std::byte> all(piece);
+      const io_result io = c.left.write_some({&all, 1});
+      if (io.bytes > piece.size()) return report_.fail("it was given %zu bytes and says that it took %zu", piece.size(), io.bytes);
+      sent.insert(sent.end(), piece.begin(), piece.begin() + static_cast<std::ptrdiff_t>(io.bytes));
+      if (io.bytes < piece.size()) break;
+    }
+    const auto got = probe_.receive(c.right, sent.size());
+    if (got.size() != sent.size()) return report_.fail("it took %zu bytes, and %zu arrived", sent.size(), got.size());
+    if (got != sent) return report_.fail("other bytes arrived than were taken");
+    std::byte more;
+    if (read_one(c.right, {&more, 1}).bytes > 0) report_.fail("more bytes arrived than it said it took");
+  }
+  void read_order(pair& c) {
+    const auto sent = probe_.some_bytes(61);
+    probe_.send(c.left, sent);
+    std::vector<std::byte> got;
+    for (const std::uint64_t begin = probe_.now_us(); got.size() < sent.size() && probe_.now_us() - begin < probe_.patience_us();) {
+      probe_.let_arrive(c.right);
+      std::array<std::byte, 61> memory;
+      const std::array<std::span<std::byte>, 5> spans{std::span(memory).first(1), std::span(memory).subspan(1, 0), std::span(memory).subspan(1, 7), std::span(memory).subspan(8, 3),
+                                                      std::span(memory).subspan(11)};
+      const io_result io = c.right.read_some(spans);
+      got.insert(got.end(), memory.begin(), memory.begin() + static_cast<std::ptrdiff_t>(std::min(io.bytes, memory.size())));
+    }
+    if (got != sent) report_.fail("read into 5 spans (1, 0, 7, 3 and 50 bytes), the bytes are not in their order");
+  }
+  void write_order(pair& c) {
+    const auto sent = probe_.some_bytes(61);
+    const std::span<const std::byte> all(sent);
+    std::size_t done = 0;
+    for (const std::uint64_t begin = probe_.now_us(); done < sent.size() && probe_.now_us() - begin < probe_.patience_us();) {
+      const std::span<const std::byte> rest = all.subspan(done);
+      const std::size_t a = std::min<std::size_t>(rest.size(), 1), b = std::min<std::size_t>(rest.size() - a, 7);
+      const std::array<std::span<const std::byte>, 4> spans{rest.first(a), rest.subspan(a, 0), rest.subspan(a, b), rest.subspan(a + b)};
+      done += c.left.write_some(spans).bytes;
+    }
+    if (probe_.receive(c.right, sent.size()) != sent) report_.fail("written from 4 spans (1, 0, 7 and 53 bytes), the bytes are not in their order");
+  }
+  void read_promptly(stream& s) {
+    std::array<std::byte, 8> memory;
+    const auto us = probe_.shortest([&] { (void)read_one(s, memory); });
+    if (us > probe_.prompt_us()) report_.fail("a read of an idle stream took %llu ms", static_cast<unsigned long long>(us / 1000));
+  }
+  void write_promptly(stream& s) {
+    const auto piece = probe_.some_bytes(16 * 1024);
+    const std::span<const std::byte> all(piece);
+    for (int i = 0; i < 4096 && s.write_some({&all, 1}).bytes > 0; ++i) {
+    }
+    const auto us = probe_.shortest([&] { (void)s.write_some({&all, 1}); });
+    if (us > probe_.prompt_us()) report_.fail("a write to a full stream took %llu ms", static_cast<unsigned long long>(us / 1000));
+  }
+
+  // Requirements 3 and 4: waiting.
+  void wait_for_bytes(pair& c) {
+    probe_.send(c.left, probe_.some_bytes(3));
+    if (!becomes([&] { return c.right.wait(true, false, some_time).read; })) report_.fail("3 bytes are there, and it does not say that reading can go on");
+  }
+  void wait_for_room(stream& s) {
+    if (!becomes([&] { return s.wait(false, true, some_time).write; })) report_.fail("nothing was written yet, and it does not say that writing can go on");
+  }
+  void wait_idle(stream& s) {
+    int times = 0;
+    for (int i = 0; i < 3; ++i) times += s.wait(true, false, std::chrono::milliseconds(1)).read ? 1 : 0;
+    if (times == 3) report_.fail("on an idle stream it says that reading can go on: whoever waits would spin");
+  }
+  void wait_long(stream& s) {
+    std::uint64_t longest = 0, shortest = ~std::uint64_t{0};
+    for (int i = 0; i < 3; ++i) {
+      const std::uint64_t begin = probe_.now_us();
+      (void)s.wait(true, false, some_time);
+      longest = std::max(longest, probe_.now_us() - begin);
+      shortest = std::min(shortest, probe_.now_us() - begin);
+    }
+    // a signal may end one wait early, and a busy machine one late
+    if (longest < some_us() / 2) report_.fail("asked to wait %d ms, it came back after %llu us", static_cast<int>(some_time.count()), ull(longest));
+    else if (shortest > some_us() + 1'000'000) report_.fail("asked to wait %d ms, it came back after %llu ms", static_cast<int>(some_time.count()), ull(shortest / 1000));
+  }
+  void wait_as_asked(pair& c) {
+    probe_.send(c.left, probe_.some_bytes(3));
+    probe_.let_arrive(c.right);
+    if (c.right.wait(true, false, some_time).write) report_.fail("asked about reading, it answers about writing");
+    else if (c.right.wait(false, true, some_time).read) report_.fail("asked about writing, it answers about reading");
+  }
+  void wait_for_end(pair& c) {
+    { const stream gone = std::move(c.left); }
+    if (!becomes([&] { return c.right.wait(true, false, some_time).read; })) report_.fail("the peer has closed, and it does not say that reading can go on");
+  }
+
+  void patient_read(pair& c) {
+    if constexpr (!has_read_or_wait) {
+      report_.skip("there is none; it is optional");
+    } else {
+      const auto sent = probe_.some_bytes(9);
+      probe_.send(c.left, sent);
+      probe_.let_arrive(c.right);
+      std::array<std::byte, 9> memory{};
+      const std::array<std::span<std::byte>, 2> spans{std::span(memory).first(2), std::span(memory).subspan(2)};
+      const io_result io = c.right.read_or_wait(spans, std::chrono::milliseconds(1000));
+      if (io.bytes == 0 || io.bytes > 9) report_.fail("9 bytes are there, and it read %zu", io.bytes);
+      else if (!std::equal(memory.begin(), memory.begin() + static_cast<std::ptrdiff_t>(io.bytes), sent.begin())) report_.fail("it read other bytes than were sent");
+    }
+  }
+  void patient_wait(stream& s) {
+    if constexpr (!has_read_or_wait) {
+      report_.skip("there is none; it is optional");
+    } else {
+      std::array<std::byte, 8> memory;
+      const std::span<std::byte> into(memory);
+      std::uint64_t longest = 0, shortest = ~std::uint64_t{0};  // a busy machine makes some longer, and a signal some shorter
+      for (int i = 0; i < 3; ++i) {
+        const std::uint64_t begin = probe_.now_us();
+        const io_result io = s.read_or_wait({&into, 1}, some_time);
+        const std::uint64_t took = probe_.now_us() - begin;
+        longest = std::max(longest, took), shortest = std::min(shortest, took);
+        if (io.status != io_status::would_block || io.bytes != 0) return report_.fail("an idle stream answered status %d with %zu bytes", static_cast<int>(io.status), io.bytes);
+      }
+      if (longest < some_us() / 2 || shortest > some_us() + 1'000'000)
+        report_.fail("asked to wait %d ms, it came back after %llu to %llu us", static_cast<int>(some_time.count()), ull(shortest), ull(longest));
+    }
+  }
+
+  // Requirement 5, and what holds for every call: moving, closing, a peer that is gone, no allocation.
+  void move(pair& c) {
+    const auto sent = probe_.some_bytes(400);
+    const std::span<const std::byte> all(sent);
+    std::vector<std::byte> got;
+    const auto read = [&](stream& s, std::size_t n) {
+      const auto part = probe_.receive(s, n);
+      got.insert(got.end(), part.begin(), part.end());
+    };
+    probe_.send(c.left, all.first(150));
+    read(c.right, 50);
+    stream left = std::move(c.left), right = std::move(c.right);
+    probe_.send(left, all.subspan(150, 100));
+    read(right, 120);
+    auto other = probe_.connect();
+    if (!other) return;
+    other->left = std::move(left);
+    other->right = std::move(right);
+    probe_.send(other->left, all.subspan(250));
+    read(other->right, 230);
+    if (got != sent) report_.fail("of 400 bytes sent while both ends were moved, the %zu that were read are not those", got.size());
+  }
+  void closes(pair& c) {
+    { const stream gone = std::move(c.left); }
+    io_status end{};
+    (void)probe_.receive(c.right, 1, &end);
+    if (end != io_status::closed) report_.fail("the peer was destroyed, and reading answers status %d, and not closed", static_cast<int>(end));
+  }
+  void drains(pair& c) {
+    auto sent = probe_.some_bytes(777);
+    const std::span<const std::byte> all(sent);
+    sent.resize(std::min(sent.size(), c.left.write_some({&all, 1}).bytes));
+    { const stream gone = std::move(c.left); }
+    const auto got = probe_.receive(c.right, 1000);
+    if (got != sent) report_.fail("%zu bytes were sent before the peer closed, and %zu of them were read", sent.size(), got.size());
+  }
+  void peer_gone(pair& c) {
+    { const stream gone = std::move(c.right); }
+    const auto piece = probe_.some_bytes(4096);
+    const std::span<const std::byte> all(piece);
+    const std::uint64_t patience = std::min<std::uint64_t>(probe_.patience_us(), 2'000'000);
+    for (const std::uint64_t begin = probe_.now_us(); probe_.now_us() - begin < patience;) {
+      const io_status s = c.left.write_some({&all, 1}).status;
+      if (s == io_status::closed || s == io_status::failed) return;
+      c.left.wait(false, true, std::chrono::milliseconds(1));
+    }
+    report_.fail("for %llu ms writing went on, or would have to wait", static_cast<unsigned long long>(patience / 1000));
+  }
+  void allocates(pair& c) {
+    if (probe_.options.allocations == nullptr) return report_.skip("the program does not count allocations (conformance_options::allocations)");
+    const auto sent = probe_.some_bytes(2000);
+    std::vector<std::byte> into(sent.size());
+    const std::uint64_t before = probe_.options.allocations();
+    const std::span<const std::byte> out(sent);
+    const std::span<std::byte> in(into);
+    for (int i = 0; i < 20; ++i) {
+      (void)c.left.wait(true, true, std::chrono::milliseconds(0));
+      (void)c.left.write_some({&out, 1});
+      (void)c.right.wait(true, false, std::chrono::milliseconds(5));
+      (void)c.right.read_some({&in, 1});
+    }
+    const std::uint64_t made = probe_.options.allocations() - before;
+    if (made > 0) report_.fail("80 calls made %llu heap allocations", static_cast<unsigned long long>(made));
+  }
+
+  static constexpr std::byte untouched{0x5a};
+  static constexpr std::chrono::milliseconds some_time{60};
+  static constexpr bool has_read_or_wait = requires(stream& s, std::span<const std::span<std::byte>> spans, std::chrono::milliseconds t) {
+    { s.read_or_wait(spans, t) } noexcept -> std::same_as<io_result>;
+  };
+  static io_result read_one(stream& s, std::span<std::byte> into) noexcept { return s.read_some({&into, 1}); }
+  static constexpr std::uint64_t some_us() noexcept { return static_cast<std::uint64_t>(some_time.count()) * 1000; }
+  static constexpr unsigned long long ull(std::uint64_t v) noexcept { return v; }
+  template <class F>
+  bool becomes(F f) {
+    for (int i = 0; i < 5; ++i)  // a signal may end a wait
+      if (f()) return true;
+    return false;
+  }
+
+  probe& probe_;
   conformance_report& report_;
-  stream_io_checks<probe> io_;
-  stream_wait_checks<probe> wait_;
-  stream_end_checks<probe> end_;
 };
 
-}  // namespace tensorpull::testing
+}  // namespace tensorpull::testing::detail

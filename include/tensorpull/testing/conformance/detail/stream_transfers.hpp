@@ -4,22 +4,21 @@
 
 #include <tensorpull/chunking/policies.hpp>
 #include <tensorpull/consumers/land.hpp>
-#include <tensorpull/framing/capnp/capnp_framing.hpp>
+#include <tensorpull/framing/word_framing.hpp>
 #include <tensorpull/integrity/xxhash/policies.hpp>
+#include <tensorpull/links/pump.hpp>
 #include <tensorpull/protocol/connection/endpoint.hpp>
 #include <tensorpull/protocol/roles.hpp>
 #include <tensorpull/protocol/owner/owner.hpp>
 #include <tensorpull/protocol/recipient/transfer.hpp>
+#include <tensorpull/testing/conformance/detail/stream_probe.hpp>
 #include <tensorpull/testing/conformance/faulty_stream.hpp>
+#include <tensorpull/testing/detail/published_versions.hpp>
 #include <tensorpull/testing/guarded_tensors.hpp>
-#include <tensorpull/testing/published_versions.hpp>
-#include <tensorpull/testing/simulation/detail/simulated_owner.hpp>
-#include <tensorpull/testing/conformance/stream_probe.hpp>
-#include <tensorpull/links/pump.hpp>
 
-namespace tensorpull::testing {
+namespace tensorpull::testing::detail {
 
-template <class Connect>
+template <stream_factory Connect>
 class stream_transfers {
   using probe = stream_probe<Connect>;
   using stream = faulty_stream<typename probe::stream>;
@@ -73,10 +72,12 @@ class stream_transfers {
     for (;;)
       if (const guarded_tensors::shape s(random_, scale); s.bytes() >= least) return s;
   }
-  struct settlement_of {
+  /// What came of one transfer.
+  struct carried {
     result<receipt> done;
-    bool equal, guarded;
-    std::uint64_t counted;
+    bool equal;             ///< the destination has the bytes of the version in the receipt
+    bool guarded;           ///< nothing was written around it
+    std::uint64_t counted;  ///< completions that the owner counts
   };
   void expect_completed(const guarded_tensors::shape& s, std::uint64_t chunk, const stream_faults& owner_side, const stream_faults& recipient_side) {
     if (!report_.holds()) return;
@@ -95,12 +96,12 @@ class stream_transfers {
     truth(*got, chunk);
     if (must_fail && got->done) report_.fail("the connection ended at byte %llu, and the transfer says that it completed", static_cast<unsigned long long>(recipient_side.read_ends_after));
   }
-  void truth(const settlement_of& got, std::uint64_t chunk) noexcept {
+  void truth(const carried& got, std::uint64_t chunk) noexcept {
     if (!got.guarded) report_.fail("chunks of %llu bytes: bytes were written outside the destination", static_cast<unsigned long long>(chunk));
     if (got.done && got.done->outcome == outcome::completed && !got.equal) report_.fail("chunks of %llu bytes: completed, and the bytes are others", static_cast<unsigned long long>(chunk));
   }
 
-  std::optional<settlement_of> carry(const guarded_tensors::shape& s, std::uint64_t chunk, const stream_faults& owner_side, const stream_faults& recipient_side) {
+  std::optional<carried> carry(const guarded_tensors::shape& s, std::uint64_t chunk, const stream_faults& owner_side, const stream_faults& recipient_side) {
     auto made = p_.connect();
     if (!made) return std::nullopt;
     guarded_tensors source(s), mine(s);
@@ -125,15 +126,15 @@ class stream_transfers {
     std::optional<stream> left(std::in_place, std::move(made->left), owner_side);
     stream right(std::move(made->right), recipient_side);
     {
-      endpoint<capnp_framing, default_limits, machine, ignore_messages> owner_end(references, owner_pool, handler);
-      endpoint<capnp_framing, default_limits, no_owner, ignore_messages> end(none, pool, handler);
+      endpoint<word_framing, default_limits, machine, ignore_messages> owner_end(references, owner_pool, handler);
+      endpoint<word_framing, default_limits, no_owner, ignore_messages> end(none, pool, handler);
       end.begin_pull();
       // a frame that was dropped or shortened leaves the recipient waiting: that has to end, too
       const std::uint64_t patience = owner_side.sent[0].kind != frame_fault_kind::none ? std::min<std::uint64_t>(p_.patience_us(), 20'000) : p_.patience_us();
       for (std::uint64_t begin = p_.now_us(); !t.ended();) {
-        const auto served = left ? detail::pump_once(owner_end, idle, *left, std::as_writable_bytes(std::span(scratch))) : result<detail::pumped>(detail::pumped{});
+        const auto served = left ? tensorpull::detail::pump_once(owner_end, idle, *left, std::as_writable_bytes(std::span(scratch))) : result<tensorpull::detail::pumped>(tensorpull::detail::pumped{});
         if (!served) left.reset();
-        const auto did = detail::pump_once(end, t, right, std::span<std::byte>());
+        const auto did = tensorpull::detail::pump_once(end, t, right, std::span<std::byte>());
         if (!did) t.fail(did.error());
         else if (did->received + did->sent > 0 || (served && served->received + served->sent > 0)) begin = p_.now_us();
         else if (p_.now_us() - begin > patience) t.fail({errc::timed_out, 0, 0, {}});
@@ -146,7 +147,7 @@ class stream_transfers {
     }
     const auto done = t.outcome();
     const auto counts = references.status_of(id);
-    return settlement_of{done, done && oracle.equal(done->version, mine.source()), mine.guards_intact(), counts ? counts->completed : 0};
+    return carried{done, done && oracle.equal(done->version, mine.source()), mine.guards_intact(), counts ? counts->completed : 0};
   }
 
   probe& p_;
@@ -155,4 +156,4 @@ class stream_transfers {
   guarded_tensors::shape small_, large_;
 };
 
-}  // namespace tensorpull::testing
+}  // namespace tensorpull::testing::detail

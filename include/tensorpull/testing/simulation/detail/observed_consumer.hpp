@@ -1,5 +1,5 @@
-// Stands between a transfer and the consumer under test: makes it slow, checks that the library keeps the consumer's contract, and asks the
-// oracle at the moment at which the consumer is told that everything is there.
+// Stands between a transfer and the consumer under test. It makes the consumer slow, checks that the library keeps the consumer's contract,
+// and asks the oracle at the moment at which the consumer is told that everything is there.
 #pragma once
 
 #include <tensorpull/consumers/concept.hpp>
@@ -9,7 +9,7 @@
 
 #include <algorithm>
 
-namespace tensorpull::testing {
+namespace tensorpull::testing::detail {
 
 /// What was seen of one transfer's consumer.
 struct consumer_record {
@@ -24,14 +24,14 @@ struct slowness {
   std::uint64_t most_per_prepare = ~std::uint64_t{0};
 };
 
-/// `Consumer` is constructed from the destination_view. `Verdict(receipt, source_view)` is called at the end of finish().
-template <consumer Consumer, class Verdict>
+/// `Consumer` is constructed from the destination_view. `Judge`: judge(receipt, source_view) is called at the end of finish().
+template <consumer Consumer, class Judge>
 class observed_consumer {
  public:
   static constexpr bool irrevocable = Consumer::irrevocable;
 
-  observed_consumer(const destination_view& to, Verdict verdict, const virtual_clock& clock, seeded_random random, const slowness& s)
-      : inner_(to), view_(to), verdict_(verdict), clock_(clock), random_(random), slow_(s) {}
+  observed_consumer(const destination_view& to, Judge judge, const virtual_clock& clock, seeded_random random, const slowness& s)
+      : inner_(to), view_(to), judge_(judge), clock_(clock), random_(random), slow_(s) {}
 
   std::uint64_t fingerprint() const noexcept { return inner_.fingerprint(); }
   const image_schema* schema() const noexcept { return inner_.schema(); }
@@ -66,7 +66,7 @@ class observed_consumer {
     if (!seen_.begun || over() || at_ != total_ || r.bytes != total_) broke("finish() before everything was there, or twice");
     const auto ok = inner_.finish(r);
     seen_.finished = ok.has_value();
-    if (ok) verdict_(r, view_);
+    if (ok) judge_(r, view_);
     return ok;
   }
   void abandon(const error& e) noexcept {
@@ -102,7 +102,7 @@ class observed_consumer {
 
   Consumer inner_;
   destination_view view_;
-  Verdict verdict_;
+  Judge judge_;
   const virtual_clock& clock_;
   seeded_random random_;
   slowness slow_;
@@ -110,4 +110,4 @@ class observed_consumer {
   std::uint64_t total_ = 0, at_ = 0, chunk_ = 0, prepared_to_ = 0, busy_until_ = 0;
 };
 
-}  // namespace tensorpull::testing
+}  // namespace tensorpull::testing::detail

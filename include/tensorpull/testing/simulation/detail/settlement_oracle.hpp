@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace tensorpull::testing {
+namespace tensorpull::testing::detail {
 
 /// What one publication was published for; owns the names.
 struct expectation {
@@ -105,4 +105,4 @@ class settlement_oracle {
   std::vector<entry> entries_;
 };
 
-}  // namespace tensorpull::testing
+}  // namespace tensorpull::testing::detail

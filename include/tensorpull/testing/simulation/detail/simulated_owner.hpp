@@ -1,21 +1,21 @@
 // The owner of a simulation: a process that can die and come back, what it publishes, and its end of each connection.
 #pragma once
 
+#include <tensorpull/links/pump.hpp>
 #include <tensorpull/protocol/connection/endpoint.hpp>
 #include <tensorpull/protocol/owner/owner.hpp>
+#include <tensorpull/testing/detail/published_versions.hpp>
 #include <tensorpull/testing/guarded_tensors.hpp>
-#include <tensorpull/testing/published_versions.hpp>
 #include <tensorpull/testing/simulation/detail/settlement_oracle.hpp>
 #include <tensorpull/testing/simulation/simulated_stream.hpp>
 #include <tensorpull/transports/host_budget.hpp>
-#include <tensorpull/links/pump.hpp>
 
 #include <array>
 #include <memory>
 #include <optional>
 #include <vector>
 
-namespace tensorpull::testing {
+namespace tensorpull::testing::detail {
 
 /// One reference, whose versions alternate between two models; the one that is not published any more is overwritten at once, so that a late
 /// read of it is seen by the oracle.
@@ -30,12 +30,13 @@ class simulated_owner {
 
   /// The owner's end of one connection. Destroy it before the owner stops.
   struct connection {
-    connection(simulated_stream s, simulated_owner& o, std::uint64_t now_us) : stream(std::move(s)), end(o.process_->machine, o.process_->pool, o.process_->handler), watch(time(now_us)) {}
+    connection(simulated_stream s, simulated_owner& o, std::uint64_t now_us)
+        : stream(std::move(s)), end(o.process_->machine, o.process_->pool, o.process_->handler), watch(moment(now_us)) {}
     simulated_stream stream;
     end_type end;
-    detail::budget_watch watch;
-    std::uint64_t bytes = 0;
-    bool greeted = false;
+    tensorpull::detail::budget_watch watch;
+    std::uint64_t bytes = 0;  ///< moved in both directions
+    bool greeted = false;     ///< the peer has sent something
   };
 
   simulated_owner(const typename Model::shape& shape, seeded_random random, published_versions& oracle)
@@ -53,8 +54,8 @@ class simulated_owner {
   std::uint32_t starts() const noexcept { return starts_; }
   void stop() noexcept { process_.reset(); }
 
-  /// Publishes the model as it is now: after a restart, or for the first time. Where the table has no room for those who are expected, for
-  /// an unknown number.
+  /// Publishes the model as it is now, for the first time or after a restart; gives the version. If the table has no room for the recipients
+  /// that are expected, it is published for an unknown number.
   std::uint64_t publish(const expectation& asked, settlement_oracle& settlements) {
     const source_view image = models_[current_]->source();
     std::uint64_t version = 0;
@@ -79,7 +80,7 @@ class simulated_owner {
     }
     return version;
   }
-  /// Other values under the same reference.
+  /// Publishes other values under the same reference; gives their version.
   std::uint64_t publish_again(const expectation& asked, settlement_oracle& settlements) {
     current_ = 1 - current_;
     models_[current_]->fill(random_);
@@ -94,10 +95,10 @@ class simulated_owner {
     models_[current_]->fill(random_);
   }
   void advance(std::uint64_t now_us) noexcept { process_->machine.advance(std::chrono::milliseconds(now_us / 1000)); }
-  /// What a driver does after each step: tells each settlement to `tell(settlement, ended)`, and the memory is the application's again.
-  /// `ended`: what is published has ended by itself.
+  /// What a driver does after each step: `tell(settlement, ended)` hears each settlement, and the memory is the application's again.
+  /// `ended`: the settlement is that of what is published now.
   template <class Tell>
-  void drain(Tell tell) {
+  void tell_settlements(Tell tell) {
     settlement s;
     for (callback<const settlement&> nobody; process_->machine.next_settled(s, nobody);) {
       const bool ended = published_ && s.id == current_transaction_;
@@ -105,7 +106,7 @@ class simulated_owner {
       tell(s, ended);
     }
   }
-  /// Somebody confirms in the name of those who were sent everything and have not said what came of it.
+  /// Confirms in the name of each recipient that was sent everything and has not said what came of it.
   void forge() noexcept {
     std::array<recipient_record, process::most_records> all;
     const std::size_t n = process_->machine.recipients_of(reference, all);
@@ -137,10 +138,9 @@ class simulated_owner {
   publication_status status() const noexcept { return process_->machine.status_of(reference).value_or(publication_status{}); }
 
   /// Somebody else in the process needs all buffers; false gives them back.
-  void take_buffers(bool take) noexcept {
-    process_->take(take);
-  }
-  /// Every buffer is free, nothing is pinned, and of nobody anything is awaited: true when no connection is left and nothing is published.
+  void take_buffers(bool take) noexcept { process_->take(take); }
+  /// Every buffer is free, nothing is pinned, and nothing is awaited of anybody. Has to hold when no connection is left and nothing is
+  /// published.
   bool at_rest() const noexcept {
     const owner_memory all = process_->storage.view();
     for (const publication& p : all.slots)
@@ -155,31 +155,36 @@ class simulated_owner {
   std::unique_ptr<connection> accept(simulated_stream s, std::uint64_t now_us) { return std::make_unique<connection>(std::move(s), *this, now_us); }
 
   /// An error: the connection is to be destroyed.
-  result<detail::pumped> pump(connection& c) noexcept {
+  result<tensorpull::detail::pumped> pump(connection& c) noexcept {
     no_transfer none;
-    const auto did = detail::pump_once(c.end, none, c.stream, process_->scratch);
+    const auto did = tensorpull::detail::pump_once(c.end, none, c.stream, process_->scratch);
     if (did) c.bytes += did->received + did->sent, c.greeted |= did->received > 0;
     return did;
   }
   /// The clock's tick for one connection: whether its time is over.
   bool tick(connection& c, std::uint64_t now_us) noexcept {
-    return c.watch.over(budgets, time(now_us), c.bytes, !c.end.output_idle() || c.end.mid_frame(), c.greeted);
+    return c.watch.over(budgets, moment(now_us), c.bytes, !c.end.output_idle() || c.end.mid_frame(), c.greeted);
   }
 
  private:
   struct process {
     static constexpr std::size_t buffers = 3;
     static constexpr std::size_t buffer_bytes = limits::control_frame_bytes;
-
     static constexpr std::size_t most_records = 128;
 
-    process(seeded_random& random, std::size_t records) : machine(first(storage.view(), records), [&random] { return random(); }), memory(buffers * buffer_bytes / 8 + 8), pool(std::as_writable_bytes(std::span(memory)).first(buffers * buffer_bytes), buffer_bytes) {}
+    process(seeded_random& random, std::size_t records)
+        : machine(first(storage.view(), records), [&random] { return random(); }),
+          memory(buffers * buffer_bytes / 8 + 8),
+          pool(std::as_writable_bytes(std::span(memory)).first(buffers * buffer_bytes), buffer_bytes) {}
     ~process() { take(false); }
+    /// All buffers that are free, or back what was taken.
     void take(bool all) noexcept {
-      if (all) while (std::byte* const b = pool.acquire()) taken[count++] = b;
-      else while (count > 0) pool.release(taken[--count]);
+      if (all) {
+        while (std::byte* const b = pool.acquire()) taken[taken_count++] = b;
+      } else {
+        while (taken_count > 0) pool.release(taken[--taken_count]);
+      }
     }
-
     static owner_memory first(owner_memory m, std::size_t records) noexcept {
       m.records = m.records.first(std::min(records, most_records));
       return m;
@@ -191,10 +196,11 @@ class simulated_owner {
     buffer_pool<> pool;
     ignore_messages handler;
     std::array<std::byte*, buffers> taken{};
-    std::size_t count = 0;
+    std::size_t taken_count = 0;
     alignas(64) std::array<std::byte, 8 * 1024> scratch;
   };
-  static std::chrono::steady_clock::time_point time(std::uint64_t us) noexcept {
+  /// Virtual time as a driver's clock gives it; not 0, which would look like a clock that was never read.
+  static std::chrono::steady_clock::time_point moment(std::uint64_t us) noexcept {
     return std::chrono::steady_clock::time_point(std::chrono::hours(1) + std::chrono::microseconds(us));
   }
 
@@ -208,4 +214,4 @@ class simulated_owner {
   bool published_ = false, mutated_ = false;
 };
 
-}  // namespace tensorpull::testing
+}  // namespace tensorpull::testing::detail

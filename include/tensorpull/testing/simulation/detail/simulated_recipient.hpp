@@ -1,33 +1,35 @@
-// A recipient of a simulation: a process that can die and come back, with one destination, one connection at a time and one transfer, which
-// it keeps over lost connections, time-outs and a busy owner, as transports/drive.hpp does.
+// A recipient of a simulation: a process that can die and come back. It has one destination, one connection at a time and one transfer. It
+// keeps the transfer over lost connections, time-outs and a busy owner, as transports/stream/drive.hpp does.
 #pragma once
 
 #include <tensorpull/protocol/connection/endpoint.hpp>
 #include <tensorpull/protocol/roles.hpp>
-#include <tensorpull/transports/retry.hpp>
 #include <tensorpull/protocol/recipient/transfer.hpp>
 #include <tensorpull/testing/guarded_tensors.hpp>
 #include <tensorpull/testing/simulation/detail/observed_consumer.hpp>
 #include <tensorpull/testing/simulation/detail/simulated_owner.hpp>
 #include <tensorpull/testing/simulation/simulated_stream.hpp>
+#include <tensorpull/transports/retry.hpp>
 #include <tensorpull/transports/stream/drive.hpp>
 
 #include <memory>
 #include <optional>
 
-namespace tensorpull::testing {
+namespace tensorpull::testing::detail {
 
-/// `Verdict` is asked when a consumer has finished; see observed_consumer.
-template <class Parts, consumer Consumer, simulated_model Model, class Verdict>
+/// `Judge` is asked when a consumer has finished; see observed_consumer.
+template <class Parts, consumer Consumer, simulated_model Model, class Judge>
 class simulated_recipient {
  public:
   using limits = typename Parts::limits;
-  using observed = observed_consumer<Consumer, Verdict>;
+  using observed = observed_consumer<Consumer, Judge>;
   using transfer_type = transfer<observed, typename Parts::chunking, typename Parts::integrity, limits>;
 
-  simulated_recipient(const typename Model::shape& shape, const virtual_clock& clock, std::uint64_t timeout_us) : shape_(&shape), clock_(&clock), timeout_us_(timeout_us) {}
+  simulated_recipient(const typename Model::shape& shape, const virtual_clock& clock, std::chrono::microseconds timeout)
+      : shape_(&shape), clock_(&clock), timeout_us_(static_cast<std::uint64_t>(timeout.count())) {}
 
-  /// `parts`: bit i for tensor i; all bits, or a model that cannot be had in parts: the whole.
+  /// A process with a new destination, or with the one that stop_and_keep() kept. `parts`: bit i for tensor i; with all bits, or for a model
+  /// that has no parts, the whole.
   void start(std::uint32_t parts) {
     if ((model_ = std::move(kept_)) != nullptr) return;
     cursor_ = {};
@@ -41,15 +43,15 @@ class simulated_recipient {
   }
   /// It pulls some of the tensors by name.
   bool part() const noexcept { return part_; }
-  /// The process dies: its memory is gone, and its connection, of which the system may tell the peer.
+  /// The process dies. Its memory is gone, and so is its connection; the system may tell the peer of that.
   void stop() noexcept {
     suspended_ = false;
     attempt_.reset();
     connection_.reset();
     model_.reset();
   }
-  /// The process dies, and what it landed in is in a file or in memory of another process: a new one goes on from a cursor. `edit` != 0:
-  /// somebody changes one byte of what had landed. False: there is nothing to go on from, and everything is lost.
+  /// The process dies, but its destination survives (a file, or memory of another process), so that a new process can go on from a cursor.
+  /// `edit` other than 0: somebody changes one byte of what had landed. False: there is nothing to go on from, and everything is lost.
   bool stop_and_keep(std::uint64_t edit) noexcept {
     cursor_ = attempt_ && !attempt_->t.ended() ? attempt_->t.cursor() : resume_cursor{};
     edited_ = false;
@@ -78,21 +80,21 @@ class simulated_recipient {
   bool connected(std::uint32_t id) const noexcept { return connection_ != nullptr && connection_id_ == id; }
   std::uint32_t connection_id() const noexcept { return connection_id_; }
 
-  /// False: it went on from memory that is not what the cursor says.
-  bool begin(pull_request request, typename Parts::chunking cut, Verdict verdict, seeded_random random, const slowness& slow, const retry_policy& retry) {
+  /// False: it went on from memory that somebody had changed, which the cursor's digest has to notice.
+  bool begin(pull_request request, typename Parts::chunking cut, Judge judge, seeded_random random, const slowness& slow, const retry_policy& retry) {
     if constexpr (requires { model_->names(); })
       if (part_) request.subset = model_->names();
-    attempt_ = std::make_unique<attempt>(model_->destination(), verdict, *clock_, random, slow, request, cut, connection_->end.next_id());
+    attempt_ = std::make_unique<attempt>(model_->destination(), judge, *clock_, random, slow, request, cut, connection_->end.next_id());
     const resume_cursor from = std::exchange(cursor_, {});
     resumed_ = from && attempt_->t.resume(from);
     if (resumed_) attempt_->to.resumed(attempt_->t.landed_bytes());
     connection_->end.begin_pull();
-    step_bytes_ = detail::chunk_length_of(cut) / 64 + 1;
+    step_bytes_ = tensorpull::detail::chunk_length_of(cut) / 64 + 1;
     watch();
     attempt_->tries.emplace(retry, 3 * timeout_us_ / 1000, landed_);
     return !(resumed_ && std::exchange(edited_, false));
   }
-  /// The transfer that was begun last went on from a cursor.
+  /// Whether the transfer that was begun last went on from a cursor.
   bool resumed() const noexcept { return resumed_; }
 
   /// Something is in the way of the transfer, which another try may get past.
@@ -119,10 +121,10 @@ class simulated_recipient {
   std::uint64_t busy_until() const noexcept { return attempt_ ? attempt_->to.busy_until() : 0; }
 
   /// Moves bytes once.
-  detail::pumped pump() noexcept {
+  tensorpull::detail::pumped pump() noexcept {
     no_transfer none;
-    const auto did = attempt_ && !suspended_ ? detail::pump_once(connection_->end, attempt_->t, connection_->stream, std::span<std::byte>())
-                              : detail::pump_once(connection_->end, none, connection_->stream, std::span<std::byte>());
+    const auto did = attempt_ && !suspended_ ? tensorpull::detail::pump_once(connection_->end, attempt_->t, connection_->stream, std::span<std::byte>())
+                              : tensorpull::detail::pump_once(connection_->end, none, connection_->stream, std::span<std::byte>());
     if (!did) {
       lost(did.error());
       return {};
@@ -142,7 +144,7 @@ class simulated_recipient {
   void cancel() noexcept {
     if (attempt_) attempt_->t.fail({errc::cancelled, 0, 0, {}});
   }
-  /// Lets go of a transfer that has ended; the owner hears of it where it can. The connection stays.
+  /// Lets go of a transfer that has ended, and tells the owner if there is a connection. The connection stays.
   void end() noexcept {
     if (connection_) {
       if (!suspended_) connection_->end.end_pull(attempt_->t);
@@ -163,9 +165,9 @@ class simulated_recipient {
     endpoint<typename Parts::framing, limits, no_owner, ignore_messages> end{none, pool, handler};
   };
   struct attempt {
-    attempt(const destination_view& d, Verdict v, const virtual_clock& clock, seeded_random random, const slowness& slow, const pull_request& request,
+    attempt(const destination_view& d, Judge judge, const virtual_clock& clock, seeded_random random, const slowness& slow, const pull_request& request,
             typename Parts::chunking cut, std::uint32_t first_id)
-        : to(d, v, clock, random, slow), t(to, request, cut, first_id) {}
+        : to(d, judge, clock, random, slow), t(to, request, cut, first_id) {}
     observed to;
     transfer_type t;
     std::optional<perseverance> tries;
@@ -200,4 +202,4 @@ class simulated_recipient {
   bool part_ = false, suspended_ = false, resumed_ = false, edited_ = false;
 };
 
-}  // namespace tensorpull::testing
+}  // namespace tensorpull::testing::detail

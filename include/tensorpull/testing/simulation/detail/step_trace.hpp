@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <string_view>
 
-namespace tensorpull::testing {
+namespace tensorpull::testing::detail {
 
 /// Nothing is kept: a run that is wanted as text is run again with the same seed.
 class step_trace {
@@ -35,4 +35,4 @@ class step_trace {
   std::uint64_t hash_ = 0xcbf29ce484222325u, steps_ = 0;
 };
 
-}  // namespace tensorpull::testing
+}  // namespace tensorpull::testing::detail

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace tensorpull::testing {
+namespace tensorpull::testing::detail {
 
 class published_versions {
  public:
@@ -56,4 +56,4 @@ class published_versions {
   std::vector<entry> entries_;
 };
 
-}  // namespace tensorpull::testing
+}  // namespace tensorpull::testing::detail

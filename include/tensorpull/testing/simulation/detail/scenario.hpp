@@ -4,34 +4,13 @@
 #include <tensorpull/testing/frame_faults.hpp>
 #include <tensorpull/testing/seeded_random.hpp>
 #include <tensorpull/testing/simulation/simulated_pipe.hpp>
+#include <tensorpull/testing/simulation/simulation_options.hpp>
 
-#include <array>
+#include <algorithm>
 #include <cstdint>
-#include <cstdio>
-#include <string_view>
 #include <vector>
 
-namespace tensorpull::testing {
-
-enum class fault : std::uint8_t {
-  reset, stall, cut, lose, crash_recipient, crash_owner, publish_again, withdraw, mutate, take_buffers,
-};
-inline constexpr std::array<std::string_view, 10> fault_names{"reset", "stall", "cut", "lose", "crash recipient", "crash owner", "publish again", "withdraw", "mutate", "take buffers"};
-
-/// What may go wrong at all, and how much is simulated.
-struct simulation_options {
-  std::size_t most_recipients = 64;
-  std::size_t most_faults = 8;
-  std::uint32_t fault_mask = 0x3ff;   ///< bit i allows fault i
-  bool frame_faults = true;           ///< doubled, late, dropped and shortened frames
-  bool flips = true;                  ///< single bits, in control frames, prefixes and payload
-  bool slow_consumers = true;
-  bool transactions = true;           ///< expected recipients, quorums and budgets; false: every publication is for an unknown number
-  bool forged = false;                ///< confirmations of recipients that said nothing: the oracle has to notice
-  std::uint64_t request_timeout_us = 400'000;
-  std::uint64_t give_up_us = 60'000'000;  ///< virtual time after the last fault in which everybody has to have completed
-  std::FILE* trace = nullptr;
-};
+namespace tensorpull::testing::detail {
 
 struct planned_fault {
   std::uint64_t at_us;
@@ -59,11 +38,11 @@ struct scenario {
   }
 
   /// The conditions of the next connection, made before `healed_us`; better ones afterwards.
-  link_conditions conditions(bool healed) {
-    link_conditions c;
-    if (healed) return c.latency_us = 100, c.capacity_bytes = 8192, c;
-    c.latency_us = random_.below(random_.chance(200) ? 20'000 : 500);
-    c.jitter_us = random_.chance(500) ? random_.below(2'000) : 0;
+  wire_conditions conditions(bool healed) {
+    wire_conditions c;
+    if (healed) return c.latency = std::chrono::microseconds(100), c.capacity_bytes = 8192, c;
+    c.latency = std::chrono::microseconds(random_.below(random_.chance(200) ? 20'000 : 500));
+    c.jitter = std::chrono::microseconds(random_.chance(500) ? random_.below(2'000) : 0);
     const std::uint64_t width = random_.below(10);
     c.capacity_bytes = static_cast<std::size_t>(width < 2 ? 16 + random_.below(200) : width < 8 ? 500 + random_.below(8000) : 16 * 1024);
     c.most_per_read = cut();
@@ -102,4 +81,4 @@ struct scenario {
   seeded_random random_;
 };
 
-}  // namespace tensorpull::testing
+}  // namespace tensorpull::testing::detail

@@ -1,5 +1,5 @@
-// Replaces the program's operator new: it counts, and fails where a test asks for it.
-#include "heap.hpp"
+// The program's own operator new: it counts for test::heap_now(), and fails when testing::failing_allocation says so.
+#include "allocation_counter.hpp"
 
 #include <tensorpull/testing/failing_allocation.hpp>
 

@@ -1,38 +1,19 @@
-// What checks of a byte stream have in common: new connections, time, and moving bytes with patience.
+// What the checks of a byte stream share: new connections, time, and moving bytes with patience.
 #pragma once
 
-#include <tensorpull/core/result.hpp>
+#include <tensorpull/testing/conformance/conformance_options.hpp>
 #include <tensorpull/testing/conformance/conformance_report.hpp>
 #include <tensorpull/testing/seeded_random.hpp>
-#include <tensorpull/links/concept.hpp>
 
 #include <algorithm>
 #include <array>
 #include <optional>
 #include <vector>
 
-namespace tensorpull::testing {
+namespace tensorpull::testing::detail {
 
-/// Two connected ends.
-template <byte_stream S>
-struct stream_pair {
-  using stream = S;
-  S left, right;
-};
-
-/// How long the checks wait, and what they may count.
-struct conformance_options {
-  /// for bytes that are on their way; a stream that is slower fails
-  std::chrono::milliseconds patience = std::chrono::seconds(5);
-  /// a call that never waits returns within this time, at least once in five times
-  std::chrono::milliseconds prompt{40};
-  /// heap allocations so far, where the program counts them (operator new replaced); nullptr: not checked
-  std::uint64_t (*allocations)() noexcept = nullptr;
-};
-
-/// `Connect`: connect() gives a result<stream_pair<S>>, a new connection each time; connect.now_us(), where there is one, is the time in which
-/// its streams wait (a virtual clock), otherwise std::chrono::steady_clock is.
-template <class Connect>
+/// `Connect`: a stream_factory.
+template <stream_factory Connect>
 class stream_probe {
  public:
   using pair = typename std::invoke_result_t<Connect&>::value_type;
@@ -44,7 +25,7 @@ class stream_probe {
     if constexpr (requires { connect_.now_us(); }) return connect_.now_us();
     else return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now().time_since_epoch()).count());
   }
-  /// A new connection; nothing where there is none, which the current check is told.
+  /// A new connection. Nothing if there is none: the current check has then failed.
   std::optional<pair> connect() {
     auto made = connect_();
     if (made) return std::move(*made);
@@ -62,7 +43,7 @@ class stream_probe {
       return done == bytes.size() || io.status == io_status::closed || io.status == io_status::failed ? ended : io.bytes > 0 ? moved : nothing;
     }), done;
   }
-  /// Reads up to `most` bytes, fewer where the stream or the patience ends; `end` tells how.
+  /// Reads up to `most` bytes, fewer if the stream or the patience ends first; `end` says how.
   std::vector<std::byte> receive(stream& s, std::size_t most, io_status* end = nullptr) {
     std::vector<std::byte> got(most);
     std::size_t done = 0;
@@ -78,8 +59,8 @@ class stream_probe {
     got.resize(done);
     return got;
   }
-  /// Until one byte can be read from `s`, without reading it: for checks of what a stream does with bytes that are there.
-  void settle(stream& s) {
+  /// Gives bytes that were sent time to arrive, without reading them: for checks of what a stream does with bytes that are there.
+  void let_arrive(stream& s) {
     for (int i = 0; i < 3; ++i) s.wait(true, false, std::chrono::milliseconds(10));
   }
 
@@ -122,4 +103,4 @@ class stream_probe {
   seeded_random random_{1};
 };
 
-}  // namespace tensorpull::testing
+}  // namespace tensorpull::testing::detail
