@@ -5,10 +5,8 @@
 // update that stops half-way means is chosen here, when the program is compiled.
 #pragma once
 
-#include <tensorpull/consumers/average/detail/averaging.hpp>
+#include <tensorpull/consumers/average/detail/updates.hpp>
 #include <tensorpull/consumers/concept.hpp>
-#include <tensorpull/consumers/average/detail/staged_update.hpp>
-#include <tensorpull/consumers/average/detail/streamed_update.hpp>
 
 #include <algorithm>
 #include <memory>
