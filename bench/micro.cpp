@@ -1,5 +1,5 @@
 // The parts that a transfer is made of, each alone: gather and scatter of a range, frames, digest, the header of an image.
-#include <tensorpull/image/detail/header_rows.hpp>
+#include <tensorpull/image/header_reader.hpp>
 #include <tensorpull/core/xxh3.hpp>
 #include <tensorpull/framing/capnp/capnp_framing.hpp>
 #include <tensorpull/framing/detail/payload_prefix.hpp>
@@ -143,7 +143,7 @@ static void parse_header_text(benchmark::State& state) {
   const sample s(static_cast<std::size_t>(state.range(0)), 64);
   const std::vector<std::byte> text = header_of(s);
   for (auto _ : state) {
-    detail::header_rows rows(1 << 20);
+    header_reader rows(1 << 20);
     if (!rows.take(text) || !rows.complete()) state.SkipWithError("the header was refused");
   }
   state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * text.size()));

@@ -1,5 +1,5 @@
 // Every code of every small float format, and every place where rounding decides.
-#include <tensorpull/consumers/average/detail/float_formats.hpp>
+#include <tensorpull/consumers/average/detail/elements.hpp>
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 
 #include "../support/models.hpp"
 
-#include <tensorpull/consumers/average/detail/accumulate.hpp>
+#include <tensorpull/consumers/average/detail/elements.hpp>
 
 #include <cmath>
 

@@ -1,7 +1,7 @@
 // A safetensors file: accepted exactly where a second opinion accepts it, and published as what it says.
 #include "target.hpp"
 
-#include <tensorpull/system/posix_file.hpp>
+#include <tensorpull/system/files.hpp>
 #include <tensorpull/image/gather_scatter.hpp>
 #include <tensorpull/tensors/safetensors/safetensors.hpp>
 

@@ -1,4 +1,4 @@
-#include <tensorpull/system/positioned_file.hpp>
+#include <tensorpull/system/files.hpp>
 
 #include <gtest/gtest.h>
 

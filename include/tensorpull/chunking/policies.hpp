@@ -5,8 +5,6 @@
 #include <tensorpull/chunking/concept.hpp>
 #include <tensorpull/std/algorithm.hpp>
 
-#include <algorithm>
-
 namespace tensorpull {
 
 /// Every chunk has N bytes but the last. N: a multiple of 8 (frames are padded to words), at most 536,870,904.
@@ -62,11 +60,8 @@ struct per_tensor {
     if (offset < context.data_start) {
       end = context.data_start;
     } else if (context.schema != nullptr) {
-      const std::uint64_t at = offset - context.data_start;
-      const auto* const first = context.schema->tensors;
-      const auto* const past = std::upper_bound(first, first + context.schema->tensor_count, at,
-                                                [](std::uint64_t value, const tensor_entry& t) { return value < t.end; });
-      if (past != first + context.schema->tensor_count) end = std::min(end, context.data_start + past->end);
+      const std::size_t i = tensor_at(*context.schema, offset - context.data_start);
+      if (i != context.schema->tensor_count) end = std::min(end, context.data_start + context.schema->tensors[i].end);
     }
     return std::min<std::uint64_t>(Max, end - offset);
   }
@@ -74,7 +69,7 @@ struct per_tensor {
 
 static_assert(chunking_strategy<per_tensor<1>>);
 
-/// One chunk, whatever the image's size; the transfer fails with does_not_fit where that is above 536,870,904 bytes or the owner's cap.
+/// One chunk, whatever the image's size; the transfer fails with does_not_fit if that is above 536,870,904 bytes or the owner's cap.
 struct whole {
   using is_chunking_policy = void;
   static constexpr std::uint64_t max_chunk_bytes = 0;

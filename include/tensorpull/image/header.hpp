@@ -29,6 +29,13 @@ constexpr char json_escape(char c) noexcept {
   }
 }
 
+/// The character that a backslash and this letter stand for: the inverse of json_escape, 0 for any other letter.
+constexpr char json_unescape(char letter) noexcept {
+  for (const char c : std::string_view("\"\\\b\f\n\r\t"))
+    if (json_escape(c) == letter) return c;
+  return '\0';
+}
+
 /// Length of the string in JSON, without the quotes.
 constexpr std::uint64_t json_length(std::string_view text) noexcept {
   std::uint64_t n = text.size();

@@ -23,7 +23,7 @@ class decomposed {
   std::span<const reference> references() const noexcept { return {references_.data(), reference_count_}; }
   std::span<const std::byte> body() const noexcept { return {reinterpret_cast<const std::byte*>(body_.get()), body_bytes_}; }
 
-  /// Whether every set of large tensors that was published for this message is settled; at once where there was none.
+  /// Whether every set of large tensors that was published for this message is settled; at once if there was none.
   template <class Owner>
   bool settled(const Owner& owner) const noexcept {
     for (std::size_t i = 0; i < reference_count_; ++i)
@@ -83,7 +83,7 @@ struct tensor_decomposer {
   /// Takes a message apart and publishes its large tensors with `owner` (a session, a downloader, a host's published()). Sets that were
   /// received from somebody else are sent on without having been pulled: their inline tensors again, the rest by its addresses.
   /// `options.recipients`: how many will pull each; 0: published until withdraw(). Models are borrowed as tensors_of says.
-  /// Errors, which name the field where one is to blame: does_not_fit (the body, with chunk size 0 the tensors, above the limit of
+  /// Errors, which name the field if one is to blame: does_not_fit (the body, with chunk size 0 the tensors, above the limit of
   /// application messages; too many references); invalid_argument (a set that holds nothing, or was received without an address of
   /// its owner); those of publishing (table_full, ...); out_of_memory. After an error nothing stays published.
   /// Cost: one pass over the published bytes for the digest, one allocation for the body and some for each split set.
@@ -131,7 +131,7 @@ struct tensor_decomposer {
 
   /// Puts a message together again without pulling: every set becomes a handle, also one that has a destination. For handlers of a host;
   /// the views may end with the call. The body must be aligned to 8, as what sessions and handlers give is.
-  /// Errors, which name the field where one is to blame: missing_field, unknown_field, wrong_kind, value_out_of_range (a number, a length or
+  /// Errors, which name the field if one is to blame: missing_field, unknown_field, wrong_kind, value_out_of_range (a number, a length or
   /// text that is not UTF-8), schema_mismatch, digest_mismatch (inline tensors), bad_address, bad_frame, out_of_memory. After an error the
   /// struct is unspecified; no model was touched.
   template <class Message>

@@ -59,7 +59,7 @@ class set_landing {
 
   /// What has to be pulled into consumer(); nothing: everything came inline.
   std::optional<locator> remote() const noexcept { return set_->rest ? std::optional(set_->rest) : std::nullopt; }
-  /// Lands the large tensors; valid while this object lives. Only where remote() is something.
+  /// Lands the large tensors; valid while this object lives. Only if remote() is something.
   land consumer() const noexcept { return land(rest_.destination(base_)); }
   /// After the pull went well: copies the inline tensors. The model is complete.
   void finish() const noexcept {
@@ -99,15 +99,15 @@ class tensors_of {
 
   /// Whether a message that was received has filled this member.
   bool received() const noexcept { return arrived_.has_value(); }
-  /// A received set: what has to be pulled, with the addresses that came with it; nothing where all tensors came inline. For a third
-  /// party: add the owner's address where there is none. It names the tensors above the sender's limit, not the inline ones; to hand
+  /// A received set: what has to be pulled, with the addresses that came with it; nothing if all tensors came inline. For a third
+  /// party: add the owner's address if there is none. It names the tensors above the sender's limit, not the inline ones; to hand
   /// over the whole set, send this member on in another message.
   std::optional<locator> remote() const noexcept {
     if (!arrived_ || !arrived_->rest) return std::nullopt;
     return arrived_->rest;
   }
   /// A received set: says where its owner can be reached, so that it can be sent on to somebody else. As locator::add; invalid_argument
-  /// where nothing was received.
+  /// if nothing was received.
   result<void> owner_at(std::string_view address) noexcept {
     if (!arrived_) return failure(errc::invalid_argument);
     return arrived_->rest.add(address);
@@ -116,7 +116,7 @@ class tensors_of {
   /// Pulls a received set into `model` from the sender of the message, over the session that it came by. The model is unspecified after an
   /// error. A set that came inline is copied, which sends nothing: its receipt says completed_unverified and 0 chunks, since the sender does
   /// not hear of it. Errors: schema_mismatch, those of the pull. One allocation of 64 bytes a large
-  /// tensor where the set is split. May be repeated.
+  /// tensor if the set is split. May be repeated.
   template <class Session>
   result<receipt> pull_into(Session& session, model_type& model, const pull_options& options = {}) const noexcept {
     return recompose(model, [&](land& to) { return session.pull(arrived_->rest.reference, to, options); });

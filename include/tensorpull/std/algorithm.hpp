@@ -2,6 +2,8 @@
 // whole pipeline may cost 1 s. Its own headers include the part with these two, and so do we.
 #pragma once
 
+#include <cstddef>  // defines __GLIBCXX__ and costs nothing
+
 #if defined(__GLIBCXX__) && __has_include(<bits/stl_algobase.h>)
 #include <bits/stl_algobase.h>
 #else

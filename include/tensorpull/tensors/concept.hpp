@@ -14,6 +14,7 @@ namespace tensorpull {
 ///  4. `T::source(model)`: the image of what is there, for reading; borrows the model, which outlives the view;
 ///  5. `T::destination(model)`, unless models are only read: the image to land in; called when a pull begins, so that it can prepare for that. Its
 ///     tensors are contiguous in C order and do not overlap. A model that cannot be landed in gives a schema that no owner has.
+///     Tensors that no address leads to are `indirect`: image/view.hpp has the reader and the writer that the two views then need.
 ///  6. optionally `T::landed(model)`: what is left to do when a pull into destination(model) has ended well; cannot fail.
 /// None throws or allocates: what can fail, fails when the model is made (dynamic_image::make), with a tensor's name.
 template <class T>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <tensorpull/consumers/concept.hpp>
-#include <tensorpull/image/detail/header_rows.hpp>
+#include <tensorpull/image/header_reader.hpp>
 #include <tensorpull/consumers/land.hpp>
 #include <tensorpull/image/arrange.hpp>
 
@@ -96,7 +96,7 @@ class new_model {
   void abandon(const error&) noexcept { forget(header_type(0)); }
 
  private:
-  using header_type = detail::header_rows;
+  using header_type = header_reader;
 
   void release() noexcept {
     landing_.reset();

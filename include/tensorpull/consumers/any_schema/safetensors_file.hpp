@@ -1,7 +1,7 @@
 // Writes the image to disk as the safetensors file that it is. Under its name there is a complete file or what was there before. For hosts.
 #pragma once
 
-#include <tensorpull/system/atomic_file.hpp>
+#include <tensorpull/system/files.hpp>
 #include <tensorpull/consumers/concept.hpp>
 #include <tensorpull/image/detail/file_bytes.hpp>
 #include <tensorpull/image/header.hpp>

@@ -5,10 +5,8 @@
 // update that stops half-way means is chosen here, when the program is compiled.
 #pragma once
 
-#include <tensorpull/consumers/average/detail/averaging.hpp>
+#include <tensorpull/consumers/average/detail/updates.hpp>
 #include <tensorpull/consumers/concept.hpp>
-#include <tensorpull/consumers/average/detail/staged_update.hpp>
-#include <tensorpull/consumers/average/detail/streamed_update.hpp>
 
 #include <algorithm>
 #include <memory>
@@ -33,7 +31,8 @@ struct average_options {
 
 /// The mean of models of one schema. Memory: 4 bytes for each float element (8 for F64 and integers), 8 for each tensor, 16 for each
 /// partial update, all allocated by make(), none later; and the chunk buffers, shared by all updates. With `staged`: one model more.
-/// Sums are of the precision that accumulate.hpp states; the sum of weight * value has to fit it: scale weights down where values are huge.
+/// Sums are float32 for dtypes of at most 32 bits and C64, float64 for F64 and integers; the sum of weight * value has to fit: scale weights down
+/// if values are huge.
 /// Any number of updates may be under way, their calls interleaved in any way on one thread.
 template <partial_updates Partial = partial_updates::divide_by_reached>
 class weighted_average {

@@ -6,7 +6,7 @@
 #include <tensorpull/tensors/numpy_files/detail/npy_header.hpp>
 #include <tensorpull/tensors/numpy_files/detail/npy_reader.hpp>
 #include <tensorpull/tensors/numpy_files/detail/npy_tile.hpp>
-#include <tensorpull/system/positioned_file.hpp>
+#include <tensorpull/system/files.hpp>
 #include <tensorpull/tensors/numpy_files/detail/zip_directory.hpp>
 
 #include <zlib.h>

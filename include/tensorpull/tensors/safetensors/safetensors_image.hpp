@@ -5,7 +5,7 @@
 
 #include <tensorpull/image/arrange.hpp>
 #include <tensorpull/image/view.hpp>
-#include <tensorpull/system/positioned_file.hpp>
+#include <tensorpull/system/files.hpp>
 #include <tensorpull/tensors/safetensors/detail/safetensors_table.hpp>
 
 #include <algorithm>

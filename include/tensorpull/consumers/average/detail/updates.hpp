@@ -1,14 +1,64 @@
-// One update on its way into a weighted average: a chunk is added when it is complete and checked, then forgotten.
+// The updates of one weighted average: what they share (the sums, the round, the first thing that spoils the result), and the two ways in
+// which one is added: chunk by chunk as its chunks prove right, or as a whole, by way of the staging memory, when it has proved complete.
 #pragma once
 
-#include <tensorpull/consumers/average/detail/averaging.hpp>
+#include <tensorpull/consumers/average/chunk_buffers.hpp>
+#include <tensorpull/consumers/average/detail/weighted_sums.hpp>
 #include <tensorpull/consumers/concept.hpp>
+#include <tensorpull/consumers/receipt.hpp>
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <limits>
+#include <optional>
+#include <utility>
 
 namespace tensorpull::detail {
+
+struct averaging {
+  averaging(weighted_sums made, chunk_buffers* shared) noexcept : sums(std::move(made)), buffers(shared) {}
+
+  weighted_sums sums;
+  chunk_buffers* buffers = nullptr;      ///< null where updates are staged
+  std::uint64_t round = 1;               ///< an update that began in another round adds nothing more
+  std::size_t halfway = 0;               ///< updates that have added something and have not ended
+  std::size_t whole = 0;
+  std::size_t partial = 0;
+  const void* staging_user = nullptr;
+  std::optional<error> spoiled;          ///< what cannot be taken out again
+
+  /// Whether an update of this weight and description may begin.
+  result<void> check(double weight, const description& d, error_name peer) const noexcept {
+    // as a float too: sums are float32 for most dtypes
+    if (!std::isnormal(static_cast<float>(weight)) || weight < 0) return failure(errc::invalid_argument, 0, peer);
+    const image_schema& schema = sums.schema();
+    if (d.fingerprint != schema.fingerprint || d.data_start > d.image_bytes || d.image_bytes - d.data_start != schema.data_bytes())
+      return failure(errc::schema_mismatch, 0, peer);
+    return {};
+  }
+
+  void spoil(errc code, std::uint64_t at, error_name peer) noexcept {
+    if (!spoiled) spoiled = error{code, 0, at, peer};
+  }
+
+  void reset() noexcept {
+    sums.clear();
+    ++round;
+    halfway = whole = partial = 0;
+    staging_user = nullptr;
+    spoiled.reset();
+  }
+
+  result<void> finish() noexcept {
+    if (spoiled) return failure(*spoiled);
+    if (halfway > 0) return failure(errc::partial_update, halfway);
+    return sums.write();
+  }
+};
 
 /// Holds a chunk buffer while a chunk arrives, and at most 7 bytes of an element between chunks. About 170 bytes.
 template <bool PartialIsError>
@@ -125,6 +175,74 @@ class streamed_update {
   std::array<std::byte, 8> carry_{};
   std::size_t carried_ = 0;
   std::uint64_t added_ = 0, data_start_ = 0, round_ = 0;
+  bool active_ = false;
+};
+
+/// The staging memory holds one model: who finds it taken waits until the other update ends.
+class staged_update {
+ public:
+  static constexpr bool irrevocable = false;
+  /// The header lands in the staging memory too, a piece at a time, and is overwritten.
+  static constexpr std::size_t least_staging_bytes = 4096;
+
+  staged_update(averaging& to, double weight, error_name peer) noexcept : to_(to), weight_(weight), peer_(peer) {}
+  staged_update(const staged_update&) = delete;
+  staged_update& operator=(const staged_update&) = delete;
+  ~staged_update() { stop(); }
+
+  std::uint64_t fingerprint() const noexcept { return to_.sums.schema().fingerprint; }
+  const image_schema* schema() const noexcept { return &to_.sums.schema(); }
+
+  result<void> begin(const description& d) noexcept {
+    stop();
+    if (const auto ok = to_.check(weight_, d, peer_); !ok) return ok;
+    active_ = true;
+    round_ = to_.round;
+    data_start_ = d.data_start;
+    return {};
+  }
+
+  prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
+    if (!active_ || length == 0 || out.empty()) return {};
+    if (round_ == to_.round && to_.staging_user == nullptr) to_.staging_user = this;
+    if (to_.staging_user != this) return {};
+    const bool header = offset < data_start_;
+    const std::uint64_t at = header ? 0 : offset - data_start_;
+    const std::uint64_t room = header ? std::min<std::uint64_t>(data_start_ - offset, least_staging_bytes) : to_.sums.schema().data_bytes() - at;
+    const auto n = static_cast<std::size_t>(std::min(length, room));
+    out[0] = {to_.sums.staging() + static_cast<std::size_t>(at), n};
+    return {1, n};
+  }
+
+  result<void> commit(std::uint64_t, std::span<const std::byte>) noexcept { return {}; }
+  result<void> chunk(std::uint64_t offset, std::uint64_t) noexcept {
+    if (!active_ || round_ != to_.round) return failure(errc::cancelled, offset, peer_);
+    return {};
+  }
+
+  result<void> finish(const receipt&) noexcept {
+    const auto n = static_cast<std::size_t>(to_.sums.schema().data_bytes());
+    if (!active_ || round_ != to_.round || (n > 0 && to_.staging_user != this)) return failure(errc::cancelled, 0, peer_);
+    to_.sums.add(0, {to_.sums.staging(), n}, weight_);
+    to_.sums.reached().add_whole(weight_);
+    ++to_.whole;
+    stop();
+    return {};
+  }
+
+  void rewind(std::uint64_t) noexcept {}
+  void abandon(const error&) noexcept { stop(); }
+
+ private:
+  void stop() noexcept {
+    active_ = false;
+    if (to_.staging_user == this) to_.staging_user = nullptr;
+  }
+
+  averaging& to_;
+  double weight_;
+  error_name peer_;
+  std::uint64_t data_start_ = 0, round_ = 0;
   bool active_ = false;
 };
 

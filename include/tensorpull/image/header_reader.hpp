@@ -1,7 +1,13 @@
 // Reads the header of an image while it arrives, a piece at a time, and keeps what it says: names, dtypes, shapes, metadata. Its text is
-// never held. Only the text that an image has is accepted (image/header.hpp), byte for byte up to the escapes in its strings.
+// never held. Only the text that the writer writes (image/header.hpp) is accepted, byte for byte up to the escapes in its strings.
+//
+// The reader of safetensors files (component `safetensors`) takes any spelling of the JSON, in any order and with unknown fields, from a file
+// that is at hand as a whole and can be read twice; it needs a JSON library. This one takes one spelling, needs no library, can stop after any
+// byte and go back to an earlier one. Neither could serve both: a file need not be canonical, and an owner's header cannot be read twice.
+// What they share is what a header means: dtypes by name, sizes and order are checked by core and by arrange().
 #pragma once
 
+#include <tensorpull/image/header.hpp>
 #include <tensorpull/image/schema.hpp>
 
 #include <cstddef>
@@ -11,12 +17,12 @@
 #include <string_view>
 #include <vector>
 
-namespace tensorpull::detail {
+namespace tensorpull {
 
 /// Memory follows what has been received, not what it claims: at least a tenth of it was on the wire.
-class header_rows {
+class header_reader {
  public:
-  explicit header_rows(std::uint64_t most_tensors) noexcept : most_tensors_(most_tensors) {}
+  explicit header_reader(std::uint64_t most_tensors) noexcept : most_tensors_(most_tensors) {}
 
   /// Takes the next bytes of the header, its 8 leading bytes first. Errors: bad_frame with the place (no header of an image);
   /// unsupported_dtype with the tensor's name; too_large (more tensors than allowed). Throws std::bad_alloc.
@@ -52,7 +58,7 @@ class header_rows {
     std::uint64_t at = 0;
 
    private:
-    friend header_rows;
+    friend header_reader;
     enum class in : std::uint8_t { length, literal, string, escape, code, first_key, after_entry, first_pair, after_pair, dtype, first_extent, extent, offset, padding };
     in state = in::length, after = in::first_key;
     enum class part : std::uint8_t { key, pair_key, pair_value } part = part::key;
@@ -171,14 +177,13 @@ class header_rows {
   }
 
   result<void> take_escape(char c) {
-    constexpr std::string_view written = "\"\\bfnrt", meant = "\"\\\b\f\n\r\t";
     if (c == 'u') {
       now_.code = 0, now_.count = 0;
       return go(in::code), result<void>{};
     }
-    const std::size_t which = written.find(c);
-    if (which == written.npos) return bad();
-    text_.push_back(meant[which]);
+    const char meant = detail::json_unescape(c);
+    if (meant == '\0') return bad();
+    text_.push_back(meant);
     return go(in::string), result<void>{};
   }
 
@@ -233,4 +238,4 @@ class header_rows {
   std::vector<std::uint64_t> extents_;
 };
 
-}  // namespace tensorpull::detail
+}  // namespace tensorpull

@@ -1,0 +1,356 @@
+// Files. The system calls behind them: repeated if they were interrupted or did half of their work, with errors as values and no signal.
+// A file that is read at positions: regular files only, by any name that leads to one.
+// A file that appears under its name complete, or not at all: written next to it under another name, synchronised, then renamed.
+#pragma once
+
+#include <tensorpull/core/checked.hpp>
+#include <tensorpull/core/result.hpp>
+#include <tensorpull/system/entropy.hpp>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <limits>
+#include <span>
+#include <string_view>
+#include <utility>
+
+namespace tensorpull::detail {
+
+inline unexpected file_failure(int system, error_name file, std::uint64_t at = 0) noexcept {
+  return failure(system == ENOSPC || system == EDQUOT ? errc::disk_full : errc::io, at, file, system);
+}
+
+/// A write beyond RLIMIT_FSIZE raises SIGXFSZ, which ends the process by default. While this lives, the calling thread only sees EFBIG.
+class no_file_size_signal {
+ public:
+  no_file_size_signal() noexcept {
+    sigemptyset(&set_);
+    sigaddset(&set_, SIGXFSZ);
+    pthread_sigmask(SIG_BLOCK, &set_, &before_);
+    was_pending_ = sigismember(&before_, SIGXFSZ) == 1 && pending();
+  }
+  no_file_size_signal(const no_file_size_signal&) = delete;
+  no_file_size_signal& operator=(const no_file_size_signal&) = delete;
+  ~no_file_size_signal() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+  /// Takes back the signal that came with EFBIG. Keeps errno.
+  void forget() noexcept {
+    const int system = errno;
+    int taken = 0;
+    if (!was_pending_ && pending()) sigwait(&set_, &taken);
+    errno = system;
+  }
+
+ private:
+  static bool pending() noexcept {
+    sigset_t now;
+    sigemptyset(&now);
+    sigpending(&now);
+    return sigismember(&now, SIGXFSZ) == 1;
+  }
+  sigset_t set_, before_;
+  bool was_pending_ = false;
+};
+
+/// Owns a descriptor.
+class file_descriptor {
+ public:
+  file_descriptor() noexcept = default;
+  explicit file_descriptor(int fd) noexcept : fd_(fd) {}
+  file_descriptor(file_descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  file_descriptor& operator=(file_descriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~file_descriptor() { close(); }
+
+  int get() const noexcept { return fd_; }
+  explicit operator bool() const noexcept { return fd_ >= 0; }
+
+  /// errno, or 0. The descriptor is gone in any case: Linux frees it even where close() was interrupted.
+  int close() noexcept {
+    if (fd_ < 0 || ::close(std::exchange(fd_, -1)) == 0 || errno == EINTR) return 0;
+    return errno;
+  }
+
+ private:
+  int fd_ = -1;
+};
+
+/// Again while it is interrupted.
+template <class Call>
+auto uninterrupted(Call call) noexcept {
+  decltype(call()) n;
+  do n = call();
+  while (n < 0 && errno == EINTR);
+  return n;
+}
+
+/// All of the bytes at `at`. 0, or errno.
+inline int write_all(int fd, std::uint64_t at, std::span<const std::byte> bytes) noexcept {
+  if (at > static_cast<std::uint64_t>(std::numeric_limits<off_t>::max()) - bytes.size()) return EFBIG;
+  no_file_size_signal quiet;
+  while (!bytes.empty()) {
+    const ssize_t n = uninterrupted([&] { return ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(at)); });
+    if (n == 0) return EIO;  // POSIX has no meaning for it; going on would wait for ever
+    if (n < 0) {
+      if (errno == EFBIG) quiet.forget();
+      return errno;
+    }
+    at += static_cast<std::uint64_t>(n);
+    bytes = bytes.subspan(static_cast<std::size_t>(n));
+  }
+  return 0;
+}
+
+/// All of the bytes at `at`. 0, or errno; EIO where the file ends before.
+inline int read_all(int fd, std::uint64_t at, std::span<std::byte> out) noexcept {
+  if (at > static_cast<std::uint64_t>(std::numeric_limits<off_t>::max()) - out.size()) return EINVAL;
+  while (!out.empty()) {
+    const ssize_t n = uninterrupted([&] { return ::pread(fd, out.data(), out.size(), static_cast<off_t>(at)); });
+    if (n <= 0) return n == 0 ? EIO : errno;
+    at += static_cast<std::uint64_t>(n);
+    out = out.subspan(static_cast<std::size_t>(n));
+  }
+  return 0;
+}
+
+/// Makes the file `bytes` long with all its blocks reserved, where the file system can; its first bytes stay, or all are zero. 0, or errno.
+inline int reserve(int fd, std::uint64_t bytes, bool keep = false) noexcept {
+  if (bytes > static_cast<std::uint64_t>(std::numeric_limits<off_t>::max())) return EFBIG;
+  no_file_size_signal quiet;
+  const auto length = static_cast<off_t>(bytes);
+  // what was there before, and what a longer file would leave behind the end, goes first
+  int system = uninterrupted([&] { return ::ftruncate(fd, keep ? length : 0); }) == 0 ? 0 : errno;
+#ifdef __linux__
+  // not posix_fallocate: where the file system cannot, glibc would write to every block instead
+  if (system == 0 && length > 0) system = uninterrupted([&] { return ::fallocate(fd, 0, 0, length); }) == 0 ? 0 : errno;
+#else
+  if (system == 0 && length > 0) do system = ::posix_fallocate(fd, 0, length);
+    while (system == EINTR);
+#endif
+  if (system == EFBIG) quiet.forget();
+  return system == EOPNOTSUPP || system == EINVAL || system == ENOSYS ? 0 : system;
+}
+
+}  // namespace tensorpull::detail
+
+namespace tensorpull {
+
+/// One descriptor, open for reading; no heap, no mapping, no position: reads from several threads do not disturb each other.
+/// It stays the file that was opened, whatever happens to its name. Its bytes are the file system's: who changes them is seen.
+class positioned_file {
+ public:
+  /// Symbolic links are followed, as everywhere when reading (caches of models consist of them). What is no regular file in the end
+  /// is refused without waiting for it or reading from it.
+  /// Errors, with the file's name without its directory: io with errno (ENOENT, EACCES, ...; EISDIR; EINVAL: a pipe, a socket, a device;
+  /// ENAMETOOLONG), invalid_argument (an empty path, or one with a NUL in it).
+  [[nodiscard]] static result<positioned_file> open(std::string_view path) noexcept {
+    const std::string_view name = path.substr(path.find_last_of('/') + 1);
+    if (path.empty() || path.find('\0') != path.npos) return failure(errc::invalid_argument, 0, name);
+    std::array<char, PATH_MAX> text{};
+    if (path.size() >= text.size()) return detail::file_failure(ENAMETOOLONG, name);
+    std::copy(path.begin(), path.end(), text.begin());
+    // O_NONBLOCK: a pipe without a writer must not hold us up before it is refused. It means nothing for a regular file.
+    detail::file_descriptor fd(detail::uninterrupted([&] { return ::open(text.data(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK); }));
+    struct stat about {};
+    if (!fd || ::fstat(fd.get(), &about) != 0) return detail::file_failure(errno == ENXIO ? EINVAL : errno, name);
+    if (!S_ISREG(about.st_mode)) return detail::file_failure(S_ISDIR(about.st_mode) ? EISDIR : EINVAL, name);
+    return positioned_file(std::move(fd), static_cast<std::uint64_t>(about.st_size), name);
+  }
+
+  /// Bytes of the file when it was opened.
+  std::uint64_t size() const noexcept { return size_; }
+  /// Its name without the directory, cut to what an error carries.
+  const error_name& name() const noexcept { return name_; }
+  /// The descriptor, which stays the file's: do not close it.
+  int descriptor() const noexcept { return fd_.get(); }
+
+  /// Reads the file's bytes [offset, offset + out.size()), all of them. Errors: io, with errno, or without where the file ends before
+  /// (it was longer once, or the range was never in it); `at` is the first byte that could not be read. `out` is then unspecified.
+  [[nodiscard]] result<void> read_at(std::uint64_t offset, std::span<std::byte> out) const noexcept {
+    if (!range_within(offset, out.size(), static_cast<std::uint64_t>(std::numeric_limits<off_t>::max()))) return failure(errc::io, offset, name_);
+    while (!out.empty()) {
+      const ssize_t n = detail::uninterrupted([&] { return ::pread(fd_.get(), out.data(), out.size(), static_cast<off_t>(offset)); });
+      if (n < 0) return detail::file_failure(errno, name_, offset);
+      if (n == 0) return failure(errc::io, offset, name_);
+      offset += static_cast<std::uint64_t>(n);
+      out = out.subspan(static_cast<std::size_t>(n));
+    }
+    return {};
+  }
+
+ private:
+  positioned_file(detail::file_descriptor fd, std::uint64_t size, error_name name) noexcept : fd_(std::move(fd)), size_(size), name_(name) {}
+
+  detail::file_descriptor fd_;
+  std::uint64_t size_;
+  error_name name_;
+};
+
+}  // namespace tensorpull
+
+namespace tensorpull::detail {
+
+/// Two descriptors and two names; no heap. The directory is opened once: what happens to the path above it later does not matter.
+/// A process that is killed leaves at most `.NAME.PID.RANDOM.part` behind; or `.NAME.part`, which the next one goes on with, if it asks to.
+class atomic_file {
+ public:
+  atomic_file(atomic_file&&) noexcept = default;
+  atomic_file& operator=(atomic_file&& other) noexcept {
+    discard();
+    directory_ = std::move(other.directory_);
+    file_ = std::move(other.file_);
+    name_ = other.name_;
+    temporary_ = other.temporary_;
+    overwrite_ = other.overwrite_;
+    return *this;
+  }
+  ~atomic_file() { discard(); }
+
+  /// `resumable`: the other name is `.NAME.part`, and what is there is opened as it is. It is one process's at a time (EAGAIN).
+  /// Errors: invalid_argument (no file name); io, or disk_full, with errno and the name. Mode 0644 less the umask.
+  static result<atomic_file> create(std::string_view path, bool overwrite, bool resumable = false) noexcept {
+    const std::size_t slash = path.rfind('/');
+    const std::string_view name = slash == path.npos ? path : path.substr(slash + 1);
+    const std::string_view parent = slash == path.npos ? "." : path.substr(0, slash + 1);
+    if (name.empty() || name == "." || name == ".." || path.find('\0') != path.npos) return failure(errc::invalid_argument, 0, path);
+    if (name.size() > NAME_MAX || parent.size() >= PATH_MAX) return file_failure(ENAMETOOLONG, name);
+    atomic_file made(name, overwrite);
+    std::array<char, PATH_MAX> directory{};
+    std::copy(parent.begin(), parent.end(), directory.begin());
+    made.directory_ = file_descriptor(uninterrupted([&] { return ::open(directory.data(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
+    if (!made.directory_) return file_failure(errno, name);
+    if (const int system = made.refusal(); system != 0) return file_failure(system, name);
+    const int system = resumable ? made.open_partial() : made.open_temporary();
+    if (system != 0) return file_failure(system, name);
+    return made;
+  }
+
+  bool open() const noexcept { return static_cast<bool>(file_); }
+  error_name name() const noexcept { return std::string_view(name_.data()); }
+
+  /// Bytes that are there.
+  std::uint64_t size() const noexcept {
+    struct stat about {};
+    return ::fstat(file_.get(), &about) == 0 ? static_cast<std::uint64_t>(about.st_size) : 0;
+  }
+  result<void> reserve(std::uint64_t bytes, bool keep = false) noexcept { return done(detail::reserve(file_.get(), bytes, keep), bytes); }
+  result<void> truncate(std::uint64_t bytes) noexcept {
+    return done(uninterrupted([&] { return ::ftruncate(file_.get(), static_cast<off_t>(bytes)); }) == 0 ? 0 : errno, bytes);
+  }
+  result<void> read(std::uint64_t at, std::span<std::byte> out) const noexcept { return done(read_all(file_.get(), at, out), at); }
+  result<void> write(std::uint64_t at, std::span<const std::byte> bytes) noexcept { return done(write_all(file_.get(), at, bytes), at); }
+
+  /// Closes the file and gives it its name. After an error the name is what it was before (or, where only the directory's own
+  /// synchronisation failed, the complete file), and nothing else is left behind.
+  result<void> publish(bool synchronise) noexcept {
+    int system = 0;
+    if (synchronise && uninterrupted([&] { return ::fsync(file_.get()); }) != 0) system = errno;
+    if (const int closing = file_.close(); system == 0) system = closing;
+    if (system == 0) system = refusal();
+    if (system == 0) system = rename();
+    if (system != 0) {
+      discard();
+      return file_failure(system, name());
+    }
+    temporary_[0] = '\0';
+    // some file systems cannot synchronise a directory: EINVAL
+    if (synchronise && uninterrupted([&] { return ::fsync(directory_.get()); }) != 0 && errno != EINVAL) system = errno;
+    directory_.close();
+    return done(system, 0);
+  }
+
+  /// Closes it and leaves it under its other name.
+  void leave() noexcept {
+    temporary_[0] = '\0';
+    file_.close();
+    directory_.close();
+  }
+  /// Leaves nothing behind, unless it was published.
+  void discard() noexcept {
+    if (directory_ && temporary_[0] != '\0') ::unlinkat(directory_.get(), temporary_.data(), 0);
+    temporary_[0] = '\0';
+    file_.close();
+    directory_.close();
+  }
+
+ private:
+  atomic_file(std::string_view name, bool overwrite) noexcept : overwrite_(overwrite) { std::copy(name.begin(), name.end(), name_.begin()); }
+
+  result<void> done(int system, std::uint64_t at) const noexcept { return system == 0 ? result<void>{} : file_failure(system, name(), at); }
+
+  /// Why the name cannot be given to a file now: errno, or 0. Only a regular file that may be written is ever replaced: not a symbolic
+  /// link (neither followed nor destroyed), a directory, a device.
+  int refusal() const noexcept {
+    struct stat there {};
+    if (::fstatat(directory_.get(), name_.data(), &there, AT_SYMLINK_NOFOLLOW) != 0) return errno == ENOENT ? 0 : errno;
+    if (S_ISLNK(there.st_mode)) return ELOOP;
+    if (S_ISDIR(there.st_mode)) return EISDIR;
+    if (!S_ISREG(there.st_mode)) return EINVAL;
+    if (!overwrite_) return EEXIST;
+    return (there.st_mode & 0222) == 0 ? EACCES : 0;
+  }
+
+  int open_temporary() noexcept {
+    for (int attempt = 0; attempt < 16; ++attempt) {
+      std::snprintf(temporary_.data(), temporary_.size(), ".%.200s.%ld.%016llx.part", name_.data(), static_cast<long>(::getpid()),
+                    static_cast<unsigned long long>(system_entropy{}()));
+      file_ = file_descriptor(uninterrupted(
+          [&] { return ::openat(directory_.get(), temporary_.data(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644); }));
+      if (file_) return 0;
+      if (errno != EEXIST) break;
+    }
+    temporary_[0] = '\0';
+    return errno;
+  }
+
+  /// Only a file of our own: who could write to another's would write what we take for received.
+  int open_partial() noexcept {
+    int system = EAGAIN;
+    std::snprintf(temporary_.data(), temporary_.size(), ".%.240s.part", name_.data());
+    for (int attempt = 0; attempt < 16; ++attempt) {
+      file_ = file_descriptor(uninterrupted(
+          [&] { return ::openat(directory_.get(), temporary_.data(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0644); }));
+      struct stat opened {}, named {};
+      if (!file_ || ::fstat(file_.get(), &opened) != 0) { system = errno; break; }
+      if (!S_ISREG(opened.st_mode) || opened.st_nlink > 1 || opened.st_uid != ::geteuid()) { system = EACCES; break; }
+      if (uninterrupted([&] { return ::flock(file_.get(), LOCK_EX | LOCK_NB); }) != 0) { system = errno; break; }
+      // whoever had it may have given it its final name, or removed it, since it was opened
+      if (::fstatat(directory_.get(), temporary_.data(), &named, AT_SYMLINK_NOFOLLOW) == 0 && named.st_ino == opened.st_ino && named.st_dev == opened.st_dev) return 0;
+    }
+    temporary_[0] = '\0';
+    file_.close();
+    return system;
+  }
+
+  int rename() noexcept {
+    const int d = directory_.get();
+    if (overwrite_) return ::renameat(d, temporary_.data(), d, name_.data()) == 0 ? 0 : errno;
+#ifdef RENAME_NOREPLACE
+    if (::renameat2(d, temporary_.data(), d, name_.data(), RENAME_NOREPLACE) == 0) return 0;
+    if (errno != EINVAL && errno != ENOSYS) return errno;
+#endif
+    if (::linkat(d, temporary_.data(), d, name_.data(), 0) != 0) return errno;
+    ::unlinkat(d, temporary_.data(), 0);
+    return 0;
+  }
+
+  file_descriptor directory_, file_;
+  std::array<char, NAME_MAX + 1> name_{}, temporary_{};
+  bool overwrite_;
+};
+
+}  // namespace tensorpull::detail
