@@ -19,17 +19,20 @@ struct prepared {
 };
 
 /// A consumer C:
-///  1. `C::irrevocable` is a constant: true where taking a chunk cannot be undone, so a check of each chunk is required;
+///  1. `C::irrevocable` is a constant: true if taking a chunk cannot be undone, so that a check of each chunk is required;
 ///  2. `c.fingerprint()`: the only schema that it takes, 0 for any; `c.schema()`: that schema, or nullptr;
 ///  3. `c.begin(description)`: called once before data moves; an error ends the transfer and nothing has landed;
 ///  4. `c.prepare(offset, length, out)`: memory for the bytes [offset, offset + bytes), bytes <= length, at least one byte if
 ///     length > 0 and out is not empty; no bytes at all: no memory is free now, ask again; repeatable until commit;
-///  5. `c.commit(offset, bytes)`: these bytes (a part of what was prepared) have arrived; in order, without gaps;
-///  6. `c.chunk(offset, length)`: the chunk is complete and, where the integrity policy says so, its own digest was right;
+///  5. `c.commit(offset, bytes)`: these bytes (a part of what was prepared) have arrived; in order, without gaps. They may begin and end
+///     anywhere, also within an element, so a consumer that looks at numbers keeps the beginning of one until the rest has come;
+///  6. `c.chunk(offset, length)`: the chunk is complete and, if the integrity policy says so, its own digest was right;
 ///  7. `c.finish(receipt)`: everything arrived and was checked; called before the owner is told, so an error makes it a failure;
 ///  8. `c.abandon(error)`: the transfer ended in any other way; never after finish() succeeded and at most once.
 /// A consumer that can take a chunk twice also has `c.rewind(offset)`: what was committed from there on comes again, since its chunk was
 /// damaged or cut off; offset is where a chunk began. Without it such a transfer fails.
+/// A consumer whose memory can be read has `source_view c.read_back() const`: what lies there, as the image that it is to become, so that
+/// a later transfer can go on from a cursor. A view without schema: nothing can be read back, so cursors stay empty and nothing resumes.
 /// Offsets count as `description` says. Nothing throws; nothing allocates in prepare, commit and chunk.
 template <class C>
 concept consumer = requires(C c, const C& k, const description& d, std::uint64_t n, std::span<std::span<std::byte>> out,

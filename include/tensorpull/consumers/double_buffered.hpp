@@ -17,13 +17,15 @@ class double_buffered {
  public:
   static constexpr bool irrevocable = false;
 
-  /// Errors: schema_mismatch; invalid_argument where both are the same memory.
+  /// Errors: schema_mismatch; invalid_argument if both are the same memory.
   [[nodiscard]] static result<double_buffered> make(const destination_view& front, const destination_view& back) noexcept {
     if (front.schema->fingerprint != back.schema->fingerprint || front.schema->data_bytes() != back.schema->data_bytes())
       return failure(errc::schema_mismatch);
     for (std::size_t i = 0; i < front.schema->tensor_count; ++i) {
       const tensor_entry& t = front.schema->tensors[i];
-      if (t.size_bytes() != 0 && front.address(i) == back.address(i)) return failure(errc::invalid_argument, t.begin, t.name);
+      const bool one_device = !t.indirect || front.writer->context == back.writer->context;
+      if (t.size_bytes() != 0 && t.indirect == back.schema->tensors[i].indirect && one_device && front.address(i) == back.address(i))
+        return failure(errc::invalid_argument, t.begin, t.name);
     }
     return double_buffered(front, back);
   }
@@ -42,7 +44,9 @@ class double_buffered {
   prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
     return landing_ ? landing_->prepare(offset, length, out) : prepared{};
   }
-  result<void> commit(std::uint64_t, std::span<const std::byte>) noexcept { return {}; }
+  result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
+    return landing_ ? landing_->commit(offset, bytes) : result<void>{};
+  }
   result<void> chunk(std::uint64_t, std::uint64_t) noexcept { return {}; }
   /// The owner is told after this: an error from there leaves a complete model at the front.
   result<void> finish(const receipt&) noexcept {

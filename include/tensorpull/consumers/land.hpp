@@ -1,4 +1,5 @@
-// Lands bytes where the tensors are: the transport writes into the model's own memory, nothing is copied.
+// Lands bytes where the tensors are: the transport writes into the model's own memory, nothing is copied. Tensors that have no address
+// (on a device) land in the staging memory of the destination's writer, which takes them from there.
 #pragma once
 
 #include <tensorpull/consumers/concept.hpp>
@@ -6,11 +7,11 @@
 #include <tensorpull/image/gather_scatter.hpp>
 #include <tensorpull/image/view.hpp>
 
-
 namespace tensorpull {
 
 /// Landing in place. Borrows the destination; its contents are unspecified from the first landed byte until finish().
 /// The image's header is not kept: its bytes pass through 192 bytes of this object.
+/// A destination with a writer costs a call of it for each range of a tensor that has arrived, at most as long as the staging memory.
 class land {
  public:
   static constexpr bool irrevocable = false;
@@ -23,6 +24,7 @@ class land {
   result<void> begin(const description& d) noexcept {
     // the same fingerprint with another amount of data cannot happen by accident; an owner that lies must still not get past the end
     if (d.image_bytes - d.data_start != to_.schema->image_bytes - to_.schema->header_bytes) return failure(errc::schema_mismatch);
+    if (to_.writer != nullptr && (to_.writer->write == nullptr || to_.writer->staging.empty())) return failure(errc::invalid_argument);
     data_start_ = d.data_start;
     return {};
   }
@@ -40,11 +42,20 @@ class land {
     return {s.pieces + (text > 0 ? 1 : 0), s.bytes + text};
   }
 
-  result<void> commit(std::uint64_t, std::span<const std::byte>) noexcept { return {}; }
+  /// Errors: the writer's, with the name of the tensor. Nothing can fail without a writer.
+  result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
+    if (to_.writer == nullptr) return {};
+    if (offset < data_start_) {
+      const auto text = static_cast<std::size_t>(std::min<std::uint64_t>(bytes.size(), data_start_ - offset));
+      bytes = bytes.subspan(text);
+      offset += text;
+    }
+    return hand_over(to_, to_.schema->header_bytes + (offset - data_start_), bytes);
+  }
   result<void> chunk(std::uint64_t, std::uint64_t) noexcept { return {}; }
   void rewind(std::uint64_t) noexcept {}
-  /// The destination as an image with its own header, whatever of it has landed.
-  source_view read_back() const noexcept { return to_; }
+  /// The destination as an image with its own header, whatever of it has landed. No schema: its writer has no reader.
+  source_view read_back() const noexcept { return to_.readable() ? source_view(to_) : source_view{}; }
   result<void> finish(const receipt&) noexcept { return {}; }
   void abandon(const error&) noexcept {}
 

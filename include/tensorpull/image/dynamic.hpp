@@ -31,10 +31,12 @@ class dynamic_image {
                                                   const source_reader& reader = {}) noexcept {
     return make_from(tensors, metadata, reader);
   }
-  /// An image for reading and writing. Besides: unsupported_layout for a tensor that is not contiguous.
-  [[nodiscard]] static result<dynamic_image> make(std::span<const mutable_tensor_view> tensors,
-                                                  std::span<const metadata_entry> metadata = {}) noexcept {
-    return make_from(tensors, metadata, {});
+  /// An image for reading and writing. Besides: unsupported_layout for a tensor that is not contiguous; invalid_argument for a token
+  /// without writer, or a writer without staging memory.
+  /// `writer`, copied, takes the bytes of the tensors that are `indirect`, and its reader reads them; what they point to outlives the image.
+  [[nodiscard]] static result<dynamic_image> make(std::span<const mutable_tensor_view> tensors, std::span<const metadata_entry> metadata = {},
+                                                  const destination_writer& writer = {}) noexcept {
+    return make_from(tensors, metadata, writer);
   }
 
   const image_schema& schema() const noexcept { return table_->schema; }
@@ -45,7 +47,7 @@ class dynamic_image {
   /// Requires writable(); ends the program otherwise.
   destination_view destination() noexcept {
     if (!writable()) detail::bad_result_access();
-    return {&table_->schema, nullptr, table_->where};
+    return {&table_->schema, nullptr, table_->where, table_->writer};
   }
   /// Heap memory of the table, in bytes.
   std::size_t table_bytes() const noexcept { return table_->bytes; }
@@ -55,6 +57,7 @@ class dynamic_image {
     image_schema schema{};
     std::uintptr_t* where = nullptr;
     source_reader reader{};
+    const destination_writer* writer = nullptr;
     std::size_t bytes = 0;
     bool writable = false;
   };
@@ -67,12 +70,12 @@ class dynamic_image {
 
   explicit dynamic_image(table* t) noexcept : table_(t) {}
 
-  static result<bool> needs_strides(const tensor_view& tensor, std::size_t index, bool writable, bool readable) noexcept {
+  static result<bool> needs_strides(const tensor_view& tensor, std::size_t index, bool writable, bool reachable) noexcept {
     const std::size_t rank = tensor.shape.size();
     const auto size = size_bytes(tensor.type, tensor.shape);
     if (!size) return failure(size.error().code, index, tensor.name);
     if (rank > std::numeric_limits<std::uint16_t>::max() || (tensor.data == nullptr && *size != 0 && !tensor.indirect) ||
-        (!tensor.strides_bytes.empty() && (tensor.strides_bytes.size() != rank || tensor.indirect)) || (tensor.indirect && !readable))
+        (!tensor.strides_bytes.empty() && (tensor.strides_bytes.size() != rank || tensor.indirect)) || (tensor.indirect && !reachable))
       return failure(errc::invalid_argument, index, tensor.name);
     const bool strided = !is_contiguous(tensor.type, tensor.shape, tensor.strides_bytes);
     if (strided && (writable || rank > max_strided_rank || bits(tensor.type) % 8 != 0))
@@ -80,12 +83,20 @@ class dynamic_image {
     return strided;
   }
 
-  template <class View>
-  static result<dynamic_image> make_from(std::span<const View> tensors, std::span<const metadata_entry> metadata, const source_reader& reader) noexcept {
+  template <class View, class Access>
+  static result<dynamic_image> make_from(std::span<const View> tensors, std::span<const metadata_entry> metadata, const Access& access) noexcept {
     constexpr bool writable = std::is_same_v<View, mutable_tensor_view>;
+    bool reachable = false;
+    std::uint64_t writer_bytes = 0;
+    if constexpr (writable) {
+      reachable = access.write != nullptr && !access.staging.empty();
+      writer_bytes = reachable ? sizeof(destination_writer) : 0;
+    } else {
+      reachable = access.read != nullptr;
+    }
     sizes total;
     for (std::size_t i = 0; i < tensors.size(); ++i) {
-      const auto strided = needs_strides(tensors[i], i, writable, reader.read != nullptr);
+      const auto strided = needs_strides(tensors[i], i, writable, reachable);
       if (!strided) return failure(strided.error());
       total.extents += tensors[i].shape.size();
       total.strides += *strided ? tensors[i].shape.size() : 0;
@@ -93,7 +104,7 @@ class dynamic_image {
     }
     for (const metadata_entry& pair : metadata) total.characters += pair.key.size() + pair.value.size();
 
-    const std::uint64_t bytes = sizeof(table) + tensors.size() * std::uint64_t{sizeof(tensor_entry) + sizeof(std::uintptr_t)} +
+    const std::uint64_t bytes = sizeof(table) + writer_bytes + tensors.size() * std::uint64_t{sizeof(tensor_entry) + sizeof(std::uintptr_t)} +
                                 (total.extents + total.strides) * 8 + metadata.size() * std::uint64_t{sizeof(metadata_entry)} + total.characters;
     if (bytes > std::numeric_limits<std::size_t>::max() / 2) return failure(errc::out_of_memory);
     void* const block = ::operator new(static_cast<std::size_t>(bytes), std::nothrow);
@@ -101,6 +112,7 @@ class dynamic_image {
 
     dynamic_image image(::new (block) table{});
     detail::carver carve(static_cast<std::byte*>(block) + sizeof(table));
+    [[maybe_unused]] auto* const writer = carve.take<destination_writer>(writer_bytes != 0 ? 1 : 0);
     const std::span entries(carve.take<tensor_entry>(tensors.size()), tensors.size());
     std::uint64_t* extents = carve.take<std::uint64_t>(static_cast<std::size_t>(total.extents));
     std::int64_t* strides = carve.take<std::int64_t>(static_cast<std::size_t>(total.strides));
@@ -108,7 +120,7 @@ class dynamic_image {
     const std::span where(carve.take<std::uintptr_t>(tensors.size()), tensors.size());
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       const tensor_view tensor = tensors[i];
-      const bool strided = *needs_strides(tensor, i, writable, reader.read != nullptr);
+      const bool strided = *needs_strides(tensor, i, writable, reachable);
       tensor_entry& made = entries[i];
       made.name = carve.copy(tensor.name);
       made.type = tensor.type;
@@ -125,7 +137,20 @@ class dynamic_image {
 
     const auto schema = arrange(entries, where, pairs);
     if (!schema) return failure(schema.error());
-    *image.table_ = {*schema, where.data(), reader, static_cast<std::size_t>(bytes), writable};
+    table& made = *image.table_;
+    made = {*schema, where.data(), {}, nullptr, static_cast<std::size_t>(bytes), writable};
+    if constexpr (writable) {
+      if (reachable) {
+        made.writer = writer;
+        *writer = access;
+        if (access.reader != nullptr) {
+          made.reader = *access.reader;
+          writer->reader = &made.reader;
+        }
+      }
+    } else {
+      made.reader = access;
+    }
     return image;
   }
 

@@ -98,22 +98,52 @@ struct scattered {
   std::uint64_t bytes = 0;
 };
 
-/// Fills `out` with spans of the destination's memory that take the image's bytes [offset, offset + bytes), bytes <= length.
-/// Stops early when `out` is used up. Nothing is written or allocated. O(log tensors) and the pieces.
+/// Fills `out` with spans of the destination's memory that take the image's bytes [offset, offset + bytes), bytes <= length. Bytes of
+/// tensors that are `indirect` get spans of the writer's staging memory; hand_over() hands them on when they have arrived.
+/// Stops early when `out` or the staging memory is used up. Nothing is written or allocated. O(log tensors) and the pieces.
 /// Requires offset >= header_bytes (a header is compared, never landed) and that [offset, offset + length) lies within the image.
 inline scattered scatter(const destination_view& destination, std::uint64_t offset, std::uint64_t length,
                          std::span<std::span<std::byte>> out) noexcept {
   const image_schema& schema = *destination.schema;
   detail::piece_list<std::byte> pieces(out);
+  std::size_t staged = 0;
   std::uint64_t at = offset - schema.header_bytes;
   for (std::size_t i = tensor_at(schema, at); i < schema.tensor_count && pieces.bytes() < length; ++i) {
     const tensor_entry& entry = schema.tensors[i];
     if (entry.begin == entry.end) continue;
-    const std::size_t n = detail::smaller(length - pieces.bytes(), entry.end - at);
-    if (!pieces.add(destination.address(i) + static_cast<std::size_t>(at - entry.begin), n)) break;
-    at += n;
+    const std::size_t wanted = detail::smaller(length - pieces.bytes(), entry.end - at);
+    if (!entry.indirect) {
+      if (!pieces.add(destination.address(i) + static_cast<std::size_t>(at - entry.begin), wanted)) break;
+    } else {
+      const std::span<std::byte> room = destination.writer->staging.subspan(staged);
+      const std::size_t n = detail::smaller(wanted, room.size());
+      if (n == 0 || !pieces.add(room.data(), n) || n != wanted) break;
+      staged += n;
+    }
+    at += wanted;
   }
   return {pieces.count(), pieces.bytes()};
+}
+
+/// Hands bytes that have arrived in spans of scatter() to the destination's writer, as far as they are those of `indirect` tensors.
+/// `bytes` are the image's bytes from `offset` on, offset >= header_bytes. Requires a writer. The writer's error, with the tensor's name.
+inline result<void> hand_over(const destination_view& destination, std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
+  const image_schema& schema = *destination.schema;
+  std::uint64_t at = offset - schema.header_bytes;
+  for (std::size_t i = tensor_at(schema, at); i < schema.tensor_count && !bytes.empty(); ++i) {
+    const tensor_entry& entry = schema.tensors[i];
+    if (entry.begin == entry.end) continue;
+    const std::size_t n = detail::smaller(bytes.size(), entry.end - at);
+    if (entry.indirect)
+      if (const auto done = destination.writer->write(destination.writer->context, destination.where[i], at - entry.begin, bytes.first(n)); !done) {
+        error why = done.error();
+        why.name = entry.name;
+        return failure(why);
+      }
+    bytes = bytes.subspan(n);
+    at += n;
+  }
+  return {};
 }
 
 }  // namespace tensorpull

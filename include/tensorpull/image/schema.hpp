@@ -25,7 +25,7 @@ struct tensor_entry {
   /// UTF-8; may be empty, may hold any character
   std::string_view name;
   dtype type = dtype::u8;
-  /// nothing reads it where it lies: a source_reader gives its bytes
+  /// no address leads to it: a source_reader gives its bytes, a destination_writer takes them
   bool indirect = false;
   std::uint16_t rank = 0;
   /// 2, 4 or 8: in memory its numbers have that many bytes in the other byte order

@@ -39,17 +39,37 @@ struct source_view {
   }
 };
 
-/// Where the bytes of an image go to. Every tensor is contiguous: who makes one refuses other layouts (`unsupported_layout`).
+/// Takes the bytes of tensors that no address leads to: on another device, in a file. The mirror image of source_reader.
+struct destination_writer {
+  /// Takes the bytes [offset, offset + bytes.size()) of one tensor, as the image has them; they are within it. Any range: it may begin or
+  /// end within an element, and after a damaged chunk a range comes again. `bytes` is part of `staging` and valid during the call.
+  /// `token`: what mutable_tensor_view::data was. An error ends the transfer with that error and the tensor's name.
+  /// Called on the thread that receives, so all time that it takes is time in which nothing is received.
+  result<void> (*write)(void* context, std::uintptr_t token, std::uint64_t offset, std::span<const std::byte> bytes) noexcept = nullptr;
+  void* context = nullptr;
+  /// Memory that the transport receives into before write() is called. Not empty; 64 KiB is plenty. It is borrowed by every destination
+  /// that has this writer, and only one transfer at a time may use it.
+  std::span<std::byte> staging = {};
+  /// Reads what was written, so that an interrupted transfer can be resumed and the tensors can be published; null: neither is possible.
+  const source_reader* reader = nullptr;
+};
+
+/// Where the bytes of an image go to. Four words; owns nothing; all that it points to outlives it. Every tensor is contiguous: whatever
+/// makes a destination refuses other layouts (`unsupported_layout`).
 struct destination_view {
   const image_schema* schema = nullptr;
   std::byte* base = nullptr;
   const std::uintptr_t* where = nullptr;
+  /// for entries that are `indirect`; required if there are any
+  const destination_writer* writer = nullptr;
 
   std::byte* address(std::size_t i) const noexcept {
     return reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(base) + where[i]);
   }
-  /// The same memory for reading: to hash what has landed, or to publish it.
-  constexpr operator source_view() const noexcept { return {schema, base, where, nullptr}; }
+  /// The same memory for reading: to hash what has landed, or to publish it. Reading an indirect tensor fails if the writer has no reader.
+  constexpr operator source_view() const noexcept { return {schema, base, where, writer != nullptr ? writer->reader : nullptr}; }
+  /// Whether all of it can be read.
+  constexpr bool readable() const noexcept { return writer == nullptr || writer->reader != nullptr; }
 };
 
 static_assert(std::is_trivially_copyable_v<source_view> && std::is_trivially_copyable_v<destination_view>);

@@ -41,10 +41,13 @@ struct arrived_set {
 /// the model until finish().
 class set_landing {
  public:
-  /// The split follows the sender's limit; everything that can be checked without pulling is. Errors as tensors_of::pull_into.
+  /// The split follows the sender's limit; everything that can be checked without pulling is. Errors as tensors_of::pull_into;
+  /// unsupported_layout with the name of a tensor that a destination_writer would have to take (pull such models by their reference).
   static result<set_landing> make(const detail::arrived_set& set, const destination_view& whole) noexcept {
     using enum detail::part_of_set;
     if (whole.schema->fingerprint != set.fingerprint) return failure(errc::schema_mismatch);
+    for (const tensor_entry& t : whole.schema->entries())
+      if (t.indirect) return failure(errc::unsupported_layout, t.begin, t.name);
     auto inlined = detail::image_part::make(*whole.schema, whole.where, set.limit, small);
     if (!inlined) return failure(inlined.error());
     auto rest = detail::image_part::make(*whole.schema, whole.where, set.limit, large);

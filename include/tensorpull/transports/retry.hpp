@@ -33,7 +33,6 @@ class retry_schedule {
     const std::uint64_t whole = std::min<std::uint64_t>(std::uint64_t{policy_.first_delay_ms} << doublings, policy_.longest_delay_ms);
     return whole - whole / 2 * (random >> 40) / (std::uint64_t{1} << 24);
   }
-  constexpr std::uint32_t failures() const noexcept { return failures_; }
 
  private:
   retry_policy policy_;

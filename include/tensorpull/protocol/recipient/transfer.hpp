@@ -8,7 +8,7 @@
 #include <tensorpull/integrity/concept.hpp>
 #include <tensorpull/protocol/recipient/recipient.hpp>
 #include <tensorpull/consumers/resume_cursor.hpp>
-#include <tensorpull/protocol/subset.hpp>
+#include <tensorpull/integrity/range_digest.hpp>
 
 #include <utility>
 
@@ -30,14 +30,14 @@ class transfer {
   transfer(Consumer& to, pull_request request, Chunking chunking, std::uint32_t first_id) noexcept
       : to_(to), machine_(complete(request, to), chunking, first_id) {}
 
-  /// Before the first message: goes on where an earlier transfer stopped, if the destination holds what the cursor says. Reads the prefix
+  /// Before the first request: goes on where an earlier transfer stopped, if the destination holds what the cursor says. Reads the prefix
   /// back and hashes it (one pass). False: it starts at 0.
   bool resume(const resume_cursor& from) noexcept {
     if constexpr (can_read_back) {
       const source_view there = to_.read_back();
       const pull_request& r = machine_.request();
       if (!from || from.ref != r.ref || (r.fingerprint != 0 && from.fingerprint != r.fingerprint) || (r.version != 0 && from.version != r.version) || !r.subset.empty() ||
-          from.offset > there.schema->image_bytes)
+          there.schema == nullptr || from.offset > there.schema->image_bytes)
         return false;
       typename Integrity::hash_type so_far;
       // the last byte is always fetched: the owner has to serve the end before it takes a confirmation
@@ -53,11 +53,12 @@ class transfer {
       return false;
     }
   }
-  /// Where the transfer stands now, to keep; empty where it cannot be resumed, as after bytes that were not those that were published.
+  /// Where the transfer stands now, to keep; empty if it cannot be resumed, as after bytes that were not those that were published.
   resume_cursor cursor() const noexcept {
     resume_cursor c;
     if constexpr (can_read_back)
-      if (const description& d = machine_.description(); d.ref && machine_.request().subset.empty() && landed_ > 0 && !(error_ && error_->code == errc::digest_mismatch))
+      if (const description& d = machine_.description(); d.ref && machine_.request().subset.empty() && landed_ > 0 &&
+          !(error_ && error_->code == errc::digest_mismatch) && readable_)
         c = {d.ref, d.fingerprint, d.version, landed_, whole_hash_.digest()};
     return c;
   }
@@ -67,7 +68,7 @@ class transfer {
 
   bool next_is_long() const noexcept { return !ended_ && machine_.next_is_long(); }
 
-  /// A control message arrived. Errors are kept: see ended().
+  /// A control frame arrived. Errors are kept: see ended().
   void on(const frame& m) noexcept {
     if (ended_) return;
     ++answers_;
@@ -76,6 +77,7 @@ class transfer {
     if (*event == recipient_event::described) {
       begun_ = true;
       if (const auto ok = to_.begin(machine_.description()); !ok) return fail(ok.error());
+      if constexpr (can_read_back) readable_ = to_.read_back().schema != nullptr;
       if (machine_.description().image_bytes == 0) received_all();
     } else if (*event == recipient_event::busy) {
       pause_ms_ = machine_.delay_ms() > 0 ? machine_.delay_ms() : 1;
@@ -114,7 +116,7 @@ class transfer {
   }
 
   /// After a time-out or on another connection: what was asked for and has not come is asked for again, from the first missing byte on,
-  /// or from the last chunk that was checked. Nothing that has landed is fetched twice where no chunk is checked by itself.
+  /// or from the last chunk that was checked. Nothing that has landed is fetched twice if no chunk is checked by itself.
   void restart() noexcept {
     if (ended_) return;
     pause_ms_ = 0;
@@ -126,7 +128,6 @@ class transfer {
   /// What the owner's `busy` asks to wait before restart(); 0: it is not busy.
   std::uint32_t pause_ms() const noexcept { return pause_ms_; }
 
-  std::uint64_t chunk_left() const noexcept { return ended_ ? 0 : chunk_left_; }
   bool awaiting_chunk() const noexcept { return !ended_ && machine_.awaiting_chunk(); }
   bool described() const noexcept { return !machine_.describing(); }
   std::uint64_t landed_bytes() const noexcept { return landed_; }
@@ -156,7 +157,7 @@ class transfer {
     machine_.settle();
   }
 
-  /// The message that tells the owner that we gave up, where it should hear of it, and whether the bytes were to blame.
+  /// The frame that tells the owner that we gave up, if it should hear of it, and whether the bytes were to blame.
   optional<frame> farewell() const noexcept {
     if (!error_ || machine_.nonce() == 0 || error_->code == errc::withdrawn || error_->code == errc::stale_version) return {};
     frame m;
@@ -222,7 +223,7 @@ class transfer {
     }
   }
 
-  /// Whose memory can be read back has `source_view read_back() const`: what lies there, as the image that it is to become.
+  /// A consumer whose memory can be read back has `read_back()` (consumers/concept.hpp).
   static constexpr bool can_read_back = Integrity::whole && requires(const Consumer& c) { c.read_back(); };
   static constexpr std::uint32_t most_damaged = 3;
   /// Consumers that can take a chunk a second time say so by having rewind(offset): the bytes from there on come again.
@@ -240,7 +241,7 @@ class transfer {
   receipt receipt_{};
   optional<error> error_;
   std::uint32_t answers_ = 0, pause_ms_ = 0, reason_ = 0, damaged_ = 0;
-  bool begun_ = false, finished_ = false, ended_ = false;
+  bool begun_ = false, finished_ = false, ended_ = false, readable_ = false;
 };
 
 }  // namespace tensorpull

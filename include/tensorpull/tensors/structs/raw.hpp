@@ -20,9 +20,12 @@ namespace tensorpull {
 
 namespace detail {
 
-/// False for the type of a member that is no tensor: compilers then print the type beside the message.
+/// False for a member that is no tensor: compilers then print the pointer to it (struct, name and type) next to the message.
 template <class FirstUnsupported>
 inline constexpr bool all_are_tensors = std::is_void_v<FirstUnsupported>;
+/// False for a struct in whose BOOST_HANA_ADAPT_STRUCT something is wrong.
+template <class FirstUnsupported>
+concept every_name_is_a_member = !struct_member<FirstUnsupported> || well_adapted<FirstUnsupported>;
 
 /// The names of a model's tensors, and the requirements on them. A refused model has none, so that the refusal is the only error.
 template <class Argument, bool Accepted>
@@ -125,9 +128,14 @@ struct raw_tensors {
                 "tensorpull: a model is a struct adapted with BOOST_HANA_ADAPT_STRUCT (at most 39 members: nest structs for more), "
                 "or an array of such structs, so that every tensor has a name");
   using unsupported = typename std::conditional_t<is_model, detail::first_unsupported<model_type>, std::type_identity<void>>::type;
-  static_assert(detail::all_are_tensors<unsupported>,
+  static_assert(detail::every_name_is_a_member<unsupported>,
+                "tensorpull: BOOST_HANA_ADAPT_STRUCT of this struct names something that is not one of its members: correct the name");
+  static constexpr bool adapted = detail::every_name_is_a_member<unsupported>;
+  static_assert(detail::all_are_tensors<typename std::conditional_t<std::is_void_v<unsupported> || !adapted, std::type_identity<void>,
+                                                                    detail::named_unsupported<model_type>>::type>,
                 "tensorpull: a member of the model is neither a scalar, an array of scalars nor an adapted struct, or it is const: "
-                "change its type, or leave it out of BOOST_HANA_ADAPT_STRUCT");
+                "change its type, leave it out of BOOST_HANA_ADAPT_STRUCT, or use tensor_list, which takes views of any memory "
+                "(what a pointer or a std::vector leads to)");
   static constexpr bool accepted = is_model && detail::all_are_tensors<unsupported>;
   using names = detail::tensor_names<Model, accepted>;
   using image = detail::static_image<names::final_names, detail::metadata_of<names>()>;

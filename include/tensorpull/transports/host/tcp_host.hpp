@@ -92,7 +92,7 @@ class tcp_host {
 
  private:
   friend connection;
-  static constexpr std::size_t frame_bytes = (Parts::limits::application_body_bytes + Parts::limits::application_references * 32 + 256 + 63) / 64 * 64;
+  static constexpr std::size_t frame_bytes = (message_frame_bytes<typename Parts::limits> + 63) / 64 * 64;
   static constexpr std::chrono::milliseconds tick_interval{200};
   /// What the handlers of the listener and the clock hold: their memory, and whether the host is still there.
   struct anchor {

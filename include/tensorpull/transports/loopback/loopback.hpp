@@ -3,7 +3,7 @@
 #pragma once
 
 #include <tensorpull/std/algorithm.hpp>
-#include <tensorpull/protocol/no_transfer.hpp>
+#include <tensorpull/protocol/roles.hpp>
 #include <tensorpull/protocol/recipient/transfer.hpp>
 #include <tensorpull/transports/stream/drive.hpp>
 #include <tensorpull/transports/publisher.hpp>
@@ -84,17 +84,14 @@ struct loopback {
   /// have control_frame_bytes of 1,024.
   template <class Parts, class Owner, consumer Consumer>
   static result<receipt> pull(Owner& from, const reference& ref, Consumer& to, const pull_options& options, typename Parts::chunking chunking) noexcept {
-    struct deaf {
-      static constexpr bool ready() noexcept { return true; }
-      static constexpr void on_message(const frame&) noexcept {}
-    } handler;
+    ignore_messages handler;
     using limits = typename Parts::limits;
     no_transfer nothing;
     alignas(64) std::byte memory[2 * limits::control_frame_bytes];
     buffer_pool<> pool(memory, limits::control_frame_bytes);
     const pull_request request = make_request(ref, options);
     // the recipient's end could have no owner; with this one both ends are one class for the compiler, and nobody asks it for anything
-    using end_type = endpoint<typename Parts::framing, limits, typename Owner::owner_type, deaf>;
+    using end_type = endpoint<typename Parts::framing, limits, typename Owner::owner_type, ignore_messages>;
     end_type owner_end(from.machine(), pool, handler), end(from.machine(), pool, handler);
     using transfer_type = transfer<Consumer, typename Parts::chunking, typename Parts::integrity, limits>;
     transfer_type t(to, request, chunking, 1);

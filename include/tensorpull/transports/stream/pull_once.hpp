@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tensorpull/protocol/connection/endpoint.hpp>
-#include <tensorpull/protocol/no_owner.hpp>
+#include <tensorpull/protocol/roles.hpp>
 #include <tensorpull/protocol/recipient/transfer.hpp>
 #include <tensorpull/transports/stream/drive.hpp>
 
@@ -15,10 +15,7 @@ namespace tensorpull {
 template <class Parts, class Connect, class Pause, consumer Consumer>
 result<receipt> pull_persistently(Connect connect, Pause pause, const reference& ref, Consumer& to, const pull_options& options = {},
                                   typename Parts::chunking chunking = {}) noexcept {
-  struct deaf {
-    static constexpr bool ready() noexcept { return true; }
-    static constexpr void on_message(const frame&) noexcept {}
-  } handler;
+  ignore_messages handler;
   using limits = typename Parts::limits;
   pull_request request = make_request(ref, options);
   while (!request.recipient) request.recipient = {system_entropy{}()};
@@ -45,7 +42,7 @@ result<receipt> pull_persistently(Connect connect, Pause pause, const reference&
       // for the names of a subset, and for the other schema's pages where the schemas differ
       alignas(8) std::array<std::byte, limits::page_bytes> memory;
       buffer_pool<> pool(memory, memory.size());
-      endpoint<typename Parts::framing, limits, no_owner, deaf> end(none, pool, handler);
+      endpoint<typename Parts::framing, limits, no_owner, ignore_messages> end(none, pool, handler);
       do {  // who is only busy is asked again over the same connection, which may be in the middle of a frame
         why = detail::drive(end, t, *stream, {}, options, detail::chunk_length_of(chunking), all, broken);
       } while (why && why->code == errc::busy && again(*why));

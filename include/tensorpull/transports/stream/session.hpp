@@ -4,7 +4,7 @@
 #include <tensorpull/consumers/land.hpp>
 #include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/protocol/connection/endpoint.hpp>
-#include <tensorpull/protocol/no_owner.hpp>
+#include <tensorpull/protocol/roles.hpp>
 #include <tensorpull/protocol/recipient/transfer.hpp>
 #include <tensorpull/tensors/concept.hpp>
 #include <tensorpull/transports/stream/drive.hpp>
@@ -142,7 +142,7 @@ class session {
  private:
   using published_type = publisher<Parts>;
   using inbox_type = inbox<typename Parts::limits>;
-  static constexpr std::size_t frame_bytes = (Parts::limits::application_body_bytes + Parts::limits::application_references * 32 + 256 + 63) / 64 * 64;
+  static constexpr std::size_t frame_bytes = (message_frame_bytes<typename Parts::limits> + 63) / 64 * 64;
 
   struct state {
     explicit state(Stream s) noexcept : stream(std::move(s)) {}

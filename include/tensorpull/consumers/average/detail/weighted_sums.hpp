@@ -23,14 +23,15 @@ namespace tensorpull::detail {
 /// Owns sums and stops; borrows the destination, whose schema says what an update is. Movable.
 class weighted_sums {
  public:
-  /// `staging`: bytes that are allocated besides, for whoever wants to hold an update. Errors: unsupported_dtype with the tensor's name,
-  /// out_of_memory.
+  /// `staging`: bytes that are allocated besides, for whoever wants to hold an update. Errors, with the tensor's name: unsupported_dtype,
+  /// unsupported_layout (a destination_writer would have to take it); out_of_memory.
   static result<weighted_sums> make(const destination_view& to, std::size_t max_stops, std::uint64_t staging) noexcept {
     const image_schema& schema = *to.schema;
     std::uint64_t sums = 0;
     for (const tensor_entry& t : schema.entries()) {
       const std::size_t each = sum_bytes(t.type);
       if (each == 0) return failure(errc::unsupported_dtype, t.begin, t.name);
+      if (t.indirect) return failure(errc::unsupported_layout, t.begin, t.name);
       const auto bytes = checked_multiply(t.size_bytes() / (bits(t.type) / 8), each);
       const auto sum = bytes ? checked_add(sums, *bytes + padding(*bytes)) : bytes;
       if (!sum || *sum > most) return failure(errc::out_of_memory, t.begin, t.name);
@@ -48,7 +49,6 @@ class weighted_sums {
   const image_schema& schema() const noexcept { return *to_.schema; }
   reached_weights& reached() noexcept { return reached_; }
   std::byte* staging() noexcept { return block_.get() + staging_; }
-  std::size_t staging_bytes() const noexcept { return bytes_ - staging_; }
   std::size_t allocated_bytes() const noexcept { return bytes_; }
 
   void clear() noexcept {

@@ -60,6 +60,7 @@ template <class NameAndAccessor>
 struct member_of;
 template <char... Characters, class Accessor>
 struct member_of<boost::hana::pair<boost::hana::string<Characters...>, Accessor>> {
+  using accessor = Accessor;
   static constexpr std::size_t length = sizeof...(Characters);
   static constexpr const char* name() noexcept { return boost::hana::string<Characters...>::c_str(); }
   template <class T>
@@ -70,6 +71,14 @@ struct member_of<boost::hana::pair<boost::hana::string<Characters...>, Accessor>
 
 template <class T>
 using members_of = decltype(boost::hana::accessors<T>());
+
+/// Whether the macro that adapted T has done its work: a name in it that is no member leaves something else than a list.
+template <class>
+inline constexpr bool is_member_list = false;
+template <class... Members>
+inline constexpr bool is_member_list<boost::hana::tuple<Members...>> = true;
+template <class T>
+concept well_adapted = requires { requires is_member_list<members_of<T>>; };
 
 /// Calls f(member_of<...>{}) for each member of an adapted struct, in order.
 template <class F, class... Members>
@@ -95,11 +104,29 @@ template <class T>
   requires(array_member<T> && !std::is_const_v<T>)
 struct first_unsupported<T> : first_unsupported<typename array_traits<T>::element> {};
 template <class T>
-  requires(struct_member<T> && !std::is_const_v<T>)
+  requires(!std::is_const_v<T>) && struct_member<T> && well_adapted<T>
 struct first_unsupported<T> {
   template <class... Members>
   static first_not_void<typename first_unsupported<typename member_of<Members>::template type<T>>::type...> among(
       std::type_identity<boost::hana::tuple<Members...>>);
+  using type = typename decltype(among(std::type_identity<members_of<T>>{}))::type;
+};
+
+/// The same, to be printed: the accessor of the member, which compilers write as `&layer::weight`. Only used when a model is refused.
+template <class T>
+struct named_unsupported { using type = T; };
+template <class Struct, class Member, class Type = typename Member::template type<Struct>>
+using unsupported_member = std::conditional_t<struct_member<Type> || array_member<Type>, named_unsupported<Type>, std::type_identity<typename Member::accessor>>;
+template <class T>
+  requires(array_member<T>)
+struct named_unsupported<T> : named_unsupported<typename array_traits<T>::element> {};
+template <class T>
+  requires struct_member<T> && well_adapted<T>
+struct named_unsupported<T> {
+  template <class... Members>
+  static auto among(std::type_identity<boost::hana::tuple<Members...>>)
+      -> first_not_void<typename std::conditional_t<std::is_void_v<typename first_unsupported<typename member_of<Members>::template type<T>>::type>,
+                                                    std::type_identity<void>, unsupported_member<T, member_of<Members>>>::type...>;
   using type = typename decltype(among(std::type_identity<members_of<T>>{}))::type;
 };
 
