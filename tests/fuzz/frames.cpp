@@ -72,10 +72,15 @@ unsigned frames(input in) {
   measure(given.bytes());
   const unsigned payload = prefix(given.bytes());
   const decoded first(given);
+  tp::frame by_library;
+  tp::capnp_framing::decode_storage lists;
+  const auto with_library = tp::capnp_framing::decode(given.bytes(), by_library, lists);
+  require(with_library.has_value() == first.outcome.has_value(), "both framings accept the same frames");
   if (!first.outcome) return payload;
+  require(same(first.m, by_library), "both framings read the same");
   check_views(first);
   static std::vector<std::uint64_t> room(16'384);
-  const auto n = tp::capnp_framing::encode(first.m, std::as_writable_bytes(std::span(room)));
+  const auto n = tp::word_framing::encode(first.m, std::as_writable_bytes(std::span(room)));
   require(n.has_value(), "what was decoded can be encoded");
   const decoded second(frame(std::as_bytes(std::span(room)).first(*n)));
   require(second.outcome.has_value() && same(first.m, second.m), "what was decoded, encoded and decoded is the same");

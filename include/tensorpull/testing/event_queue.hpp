@@ -1,5 +1,5 @@
-// Virtual time: one clock that only the simulation moves, and the queue of what will happen. Equal times keep the order of their making,
-// so nothing depends on addresses or on the machine.
+// Virtual time: one clock that only the simulation moves, and the queue of what will happen. Events of the same time keep the order in which
+// they were made, so nothing depends on addresses or on the machine.
 #pragma once
 
 #include <algorithm>
@@ -9,29 +9,33 @@
 
 namespace tensorpull::testing {
 
-/// Microseconds since the simulation began.
+/// The time of one simulation.
 class virtual_clock {
  public:
+  /// Microseconds since the simulation began.
   std::uint64_t now() const noexcept { return now_; }
-  /// Never goes back.
+  /// Moves the clock to `at_us`; it never goes back.
   void advance_to(std::uint64_t at_us) noexcept { now_ = std::max(now_, at_us); }
 
  private:
   std::uint64_t now_ = 0;
 };
 
-/// `Event` is a small value. Popping moves the clock.
+/// `Event` is a small value. Borrows the clock; allocates for the events that wait.
 template <class Event>
 class event_queue {
  public:
   explicit event_queue(virtual_clock& clock) noexcept : clock_(clock) {}
 
+  /// `what` happens at `at_us`, or now if that is over.
   void at(std::uint64_t at_us, const Event& what) {
     heap_.push_back({std::max(at_us, clock_.now()), order_++, what});
     std::push_heap(heap_.begin(), heap_.end(), later);
   }
+  /// `what` happens `delay_us` microseconds from now.
   void after(std::uint64_t delay_us, const Event& what) { at(clock_.now() + delay_us, what); }
 
+  /// The next event, and moves the clock to its time; nothing if there is none.
   std::optional<Event> pop() noexcept {
     if (heap_.empty()) return std::nullopt;
     std::pop_heap(heap_.begin(), heap_.end(), later);

@@ -1,5 +1,5 @@
-// Makes one heap allocation of this thread fail. The program's own `operator new` asks; this header replaces none, since a header cannot know
-// whether the program has one.
+// Makes one heap allocation of this thread fail. The program's own `operator new` asks whether it should; this header replaces none, since a
+// header cannot know whether the program has one already.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ class failing_allocation {
 
   /// Allocations since it was made, the one that failed included.
   std::uint64_t count() const noexcept { return state().count; }
-  /// Whether it came to that.
+  /// Whether the allocation that had to fail was made.
   bool happened() const noexcept { return state().failed; }
 
   /// For `operator new`: whether this allocation is the one.

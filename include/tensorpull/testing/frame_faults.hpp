@@ -14,9 +14,10 @@
 
 namespace tensorpull::testing {
 
+/// `late`: other frames overtake it. `flip_head`, `flip_payload`: one bit of the frame's head or of its tensor bytes is another.
 enum class frame_fault_kind : std::uint8_t { none, duplicate, late, drop, truncate, flip_head, flip_payload };
 
-/// What happens to one frame of a direction. Frames count from 0; for flip_payload, only those that carry tensor bytes.
+/// What happens to one frame of a direction. Frames count from 0; for flip_payload only those count that carry tensor bytes.
 struct frame_fault {
   frame_fault_kind kind = frame_fault_kind::none;
   std::uint64_t frame = 0;
@@ -24,19 +25,19 @@ struct frame_fault {
   std::uint64_t detail = 0;
 };
 
-/// Allocates only for a frame that it has to hold back.
+/// One direction of a connection. Allocates only for a frame that it has to hold back.
 class frame_faults {
  public:
-  static constexpr std::size_t capacity = 4;
+  static constexpr std::size_t capacity = 4;  ///< faults that one direction can have
 
-  /// False: there are `capacity` already.
+  /// Adds a fault; false if there are `capacity` already.
   bool arm(const frame_fault& f) noexcept {
     if (count_ == capacity) return false;
     armed_[count_++] = f;
     return true;
   }
 
-  /// Bytes of the stream, cut anywhere; emit(span) gets what goes on.
+  /// Takes the next bytes of the stream, cut anywhere; emit(span) gets what goes on, during the call.
   template <class Emit>
   void take(std::span<const std::byte> bytes, Emit&& emit) {
     if (count_ == 0 || lost_) return emit(bytes);
@@ -56,8 +57,9 @@ class frame_faults {
     }
   }
 
+  /// Whether a late frame is being held back.
   bool holding() const noexcept { return !held_.empty(); }
-  /// A late frame that nothing overtook goes on.
+  /// Lets a late frame that nothing overtook go on.
   template <class Emit>
   void release(Emit&& emit) {
     if (left_ > 0 || held_.empty()) return;  // never into the middle of another frame
@@ -65,7 +67,7 @@ class frame_faults {
     held_.clear();
     emit(std::span<const std::byte>(late));
   }
-  /// Faults that have happened.
+  /// How many faults have happened.
   std::uint64_t happened() const noexcept { return happened_; }
 
  private:

@@ -1,4 +1,4 @@
-// Models for simulations: tensors of generated shapes in one block of memory, surrounded by guard bytes that nobody may touch.
+// Models for simulations: tensors of generated shapes in one block of memory, between guard bytes that nobody may touch.
 #pragma once
 
 #include <tensorpull/image/dynamic.hpp>
@@ -27,10 +27,11 @@ concept simulated_model = std::constructible_from<typename M::shape, seeded_rand
                             { k.guards_intact() } -> std::same_as<bool>;
                           };
 
-/// What lies around the tensors.
+/// The bytes around the tensors.
 struct guard {
   static constexpr std::byte pattern{0xa5};
   static constexpr std::size_t bytes = 32;
+  /// Whether nobody wrote there.
   static bool intact(std::span<const std::byte> s) noexcept {
     return std::all_of(s.begin(), s.end(), [](std::byte b) { return b == pattern; });
   }
@@ -39,6 +40,7 @@ struct guard {
 /// Up to 6 tensors, up to about 6,000 bytes (times `scale`): several dtypes, scalars, empty ones, addresses that are not aligned.
 class guarded_tensors {
  public:
+  /// Dtypes, extents and places of the tensors.
   class shape {
    public:
     explicit shape(seeded_random& random, std::uint64_t scale = 1) {
@@ -57,8 +59,9 @@ class guarded_tensors {
       total_ += guard::bytes;
     }
 
+    /// How many tensors there are.
     std::size_t tensors() const noexcept { return count_; }
-    /// Of all tensors with what lies around them.
+    /// The memory of a model, guard bytes included.
     std::size_t bytes() const noexcept { return total_; }
 
    private:
@@ -72,6 +75,7 @@ class guarded_tensors {
     std::size_t count_ = 0, total_ = 0;
   };
 
+  /// Borrows the shape. `parts`: bit i for tensor i.
   explicit guarded_tensors(const shape& s, std::uint32_t parts = ~0u) : shape_(&s), parts_(parts), memory_(s.total_, guard::pattern) {
     // the last one: so long that a request for it does not fit a connection's own few hundred bytes
     static constexpr auto long_name = [] {
@@ -92,12 +96,17 @@ class guarded_tensors {
   guarded_tensors(const guarded_tensors&) = delete;
   guarded_tensors& operator=(const guarded_tensors&) = delete;
 
+  /// Gives the tensors values.
   void fill(seeded_random& random) noexcept {
     for (std::size_t i = 0; i < shape_->count_; ++i) random.fill({memory_.data() + shape_->tensors_[i].at, shape_->tensors_[i].bytes});
   }
+  /// The image to publish; valid as long as the model.
   source_view source() const noexcept { return image_->source(); }
+  /// The image to land in; valid as long as the model.
   destination_view destination() noexcept { return image_->destination(); }
+  /// The names of the tensors that it has.
   std::span<const std::string_view> names() const noexcept { return {names_.data(), count_}; }
+  /// Whether nobody wrote around the tensors.
   bool guards_intact() const noexcept {
     std::size_t at = 0;
     for (std::size_t i = 0; i < shape_->count_; ++i) {
@@ -127,10 +136,12 @@ class guarded_object {
  public:
   using model_type = typename Tensors::model_type;
   static_assert(std::is_trivially_copyable_v<model_type>, "tensorpull: guarded_object writes the model's bytes: the model has to be trivially copyable");
+  /// All objects of a type have the same shape.
   struct shape {
     explicit shape(seeded_random&) noexcept {}
   };
 
+  /// Allocates the object and the guard bytes around it.
   explicit guarded_object(const shape&) : memory_(sizeof(block)) {
     std::fill(memory_.begin(), memory_.end(), guard::pattern);
     at_ = (alignof(model_type) - (reinterpret_cast<std::uintptr_t>(memory_.data()) + guard::bytes) % alignof(model_type)) % alignof(model_type) + guard::bytes;
@@ -140,12 +151,16 @@ class guarded_object {
   guarded_object(const guarded_object&) = delete;
   guarded_object& operator=(const guarded_object&) = delete;
 
+  /// Gives the tensors values.
   void fill(seeded_random& random) noexcept {
     const destination_view to = destination();
     for (std::size_t i = 0; i < to.schema->tensor_count; ++i) random.fill({to.address(i), static_cast<std::size_t>(to.schema->tensors[i].size_bytes())});
   }
+  /// The image to publish; valid as long as the object.
   source_view source() const noexcept { return Tensors::source(*model_); }
+  /// The image to land in; valid as long as the object.
   destination_view destination() noexcept { return Tensors::destination(*model_); }
+  /// Whether nobody wrote around the object.
   bool guards_intact() const noexcept {
     return guard::intact({memory_.data(), at_}) && guard::intact(std::span(memory_).subspan(at_ + sizeof(model_type)));
   }

@@ -14,15 +14,18 @@ class seeded_random {
  public:
   constexpr explicit seeded_random(std::uint64_t seed) noexcept : next_{seed} {}
 
+  /// 64 random bits.
   constexpr std::uint64_t operator()() noexcept { return next_(); }
-  /// In [0, n), n > 0.
+  /// A number in [0, n); n > 0.
   constexpr std::uint64_t below(std::uint64_t n) noexcept { return (*this)() % n; }
-  /// In [low, high].
+  /// A number in [low, high].
   constexpr std::uint64_t between(std::uint64_t low, std::uint64_t high) noexcept { return low + below(high - low + 1); }
+  /// True so many times of a thousand.
   constexpr bool chance(std::uint32_t per_thousand) noexcept { return below(1000) < per_thousand; }
-  /// A generator of its own, so that one part that draws more or less leaves the others' values as they were.
+  /// A generator of its own for one part of a program: if that part draws more or less, the values of the others stay as they were.
   constexpr seeded_random fork() noexcept { return seeded_random((*this)()); }
 
+  /// Random bytes.
   constexpr void fill(std::span<std::byte> bytes) noexcept {
     std::uint64_t word = 0;
     for (std::size_t i = 0; i < bytes.size(); ++i) {

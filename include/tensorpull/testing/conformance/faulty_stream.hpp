@@ -1,9 +1,9 @@
 // Any byte stream, made worse: small steps, calls that come back empty, an end in the middle of a frame, frames that are meddled with. What
-// goes through it must still be right, or fail.
+// goes through it must still be right, or be an error.
 #pragma once
 
-#include <tensorpull/testing/frame_faults.hpp>
 #include <tensorpull/links/concept.hpp>
+#include <tensorpull/testing/frame_faults.hpp>
 
 #include <algorithm>
 #include <array>
@@ -12,17 +12,18 @@
 
 namespace tensorpull::testing {
 
+/// What goes wrong. By default nothing does.
 struct stream_faults {
-  std::size_t most_per_read = ~std::size_t{0};
-  std::size_t most_per_write = ~std::size_t{0};
-  std::uint32_t blocked_calls = 0;                   ///< so many calls of read and write come back with would_block before each one that works
-  std::uint64_t read_ends_after = ~std::uint64_t{0}; ///< bytes after which reading says `closed`, and writing too
-  std::uint64_t stall_after = ~std::uint64_t{0};     ///< bytes after which `stalled_calls` reads come back with would_block
+  std::size_t most_per_read = ~std::size_t{0};       ///< bytes that one read moves at most
+  std::size_t most_per_write = ~std::size_t{0};      ///< bytes that one write moves at most
+  std::uint32_t blocked_calls = 0;                   ///< calls that answer would_block before each one that works; reads and writes count apart
+  std::uint64_t read_ends_after = ~std::uint64_t{0}; ///< bytes read after which both directions answer `closed`
+  std::uint64_t stall_after = ~std::uint64_t{0};     ///< bytes read after which `stalled_calls` reads answer would_block
   std::uint32_t stalled_calls = 0;
   std::array<frame_fault, 2> sent{};                 ///< what happens to frames that are written
 };
 
-/// Owns the stream. Allocates for what meddling holds back.
+/// A byte_stream over one that it owns. Allocates for what meddling holds back.
 template <byte_stream S>
 class faulty_stream {
  public:
@@ -60,7 +61,7 @@ class faulty_stream {
     if (meddles_) (void)flush();
     return inner_.wait(read, write || !waiting_.empty(), timeout);
   }
-  /// A frame that is late has nothing left to overtake it.
+  /// Lets a late frame go: nothing is left to overtake it.
   void release() noexcept {
     frames_.release([this](std::span<const std::byte> b) { waiting_.insert(waiting_.end(), b.begin(), b.end()); });
     (void)flush();

@@ -11,6 +11,7 @@
 
 namespace tensorpull::testing::detail {
 
+/// Allocates a copy of everything that is added.
 class published_versions {
  public:
   void add(std::uint64_t version, const source_view& image) {

@@ -7,11 +7,12 @@
 
 namespace tensorpull::testing {
 
+/// Which seeds to run: `count` of them from `first` on.
 struct seed_range {
   std::uint64_t first = 0, count = 1;
   bool trace = false;  ///< print every step of every run
 
-  /// `count` seeds from 0; the environment's TENSORPULL_SIM_FIRST and TENSORPULL_SIM_SEEDS change both. One seed asked for is traced.
+  /// `count` seeds from 0, unless TENSORPULL_SIM_FIRST or TENSORPULL_SIM_SEEDS in the environment say otherwise. A single seed is traced.
   static seed_range from_environment(std::uint64_t count) noexcept {
     const auto number = [](const char* name, std::uint64_t otherwise) {
       const char* const text = std::getenv(name);
@@ -23,7 +24,8 @@ struct seed_range {
   }
 };
 
-/// Stops after `most_failures` runs that did not pass. `out`: where failures are told; nullptr: nowhere.
+/// Runs each seed and sums up. Stops after `most_failures` runs that did not pass. `out`: the file to which failures are printed, if it is not
+/// nullptr. `Net`, `Consumer`, `Model`: as simulated_network says. About a millisecond for each seed.
 template <class Net, consumer Consumer = land, simulated_model Model = guarded_tensors>
 simulation_report run_seeds(const seed_range& seeds, simulation_options options = {}, std::FILE* out = stderr, std::uint64_t most_failures = 3) {
   simulation_report sum;

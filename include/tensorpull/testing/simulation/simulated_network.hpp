@@ -19,7 +19,7 @@
 
 namespace tensorpull::testing {
 
-/// Policy for the transport slot of pipelines that are simulated.
+/// The transport of a pipeline that is simulated.
 struct simulated {
   using is_transport_policy = void;
   using stream = simulated_stream;
@@ -36,6 +36,7 @@ struct simulated {
 template <class Net, consumer Consumer = land, simulated_model Model = guarded_tensors>
 class simulated_network {
  public:
+  /// Draws from the seed what will go wrong. Borrows `options.trace`.
   simulated_network(std::uint64_t seed, const simulation_options& options)
       : random_(seed), shape_(random_), plan_(options, random_.fork()), queue_(clock_), trace_(options.trace), owner_(shape_, random_.fork(), oracle_) {
     report_.seed = seed;
@@ -56,6 +57,7 @@ class simulated_network {
   simulated_network(const simulated_network&) = delete;
   simulated_network& operator=(const simulated_network&) = delete;
 
+  /// Runs to the end, once.
   simulation_report run() {
     start_owner(false);
     for (std::uint32_t i = 0; i < plan_.recipients; ++i) queue_.at(random_.below(20'000), {event_kind::begin, i});
@@ -94,7 +96,7 @@ class simulated_network {
   struct recipient_process {
     bool done = false;
     bool stable = true;         ///< it has the same number in all its pulls
-    bool named = true;          ///< it says who it is at all
+    bool named = true;          ///< it says which recipient it is
     std::uint64_t number = 0;   ///< of the current pull
     std::uint32_t tries = 0;    ///< tells the delays apart that belong to transfers that have ended since
   };
@@ -268,7 +270,7 @@ class simulated_network {
     r.end();
     const bool enough = done && (done->outcome == outcome::completed || !parts::integrity::whole) && (healed() || random_.chance(600));
     if (enough) return void((states_[i].done = true, --waiting_));
-    // on the same connection, where late answers may still come, or on another one
+    // on the same connection, on which late answers may still come, or on another one
     if (r.connected() && random_.chance(500)) drop(r);
     queue_.after(1'000 + random_.below(30'000), {event_kind::begin, i});
   }
@@ -482,7 +484,7 @@ class simulated_network {
   simulation_report report_;
 };
 
-/// One run.
+/// One run, in memory of its own.
 template <class Net, consumer Consumer = land, simulated_model Model = guarded_tensors>
 simulation_report simulate(std::uint64_t seed, const simulation_options& options = {}) {
   return std::make_unique<simulated_network<Net, Consumer, Model>>(seed, options)->run();

@@ -1,4 +1,4 @@
-// One direction of a simulated connection: bytes under way in virtual time, and what can happen to them there.
+// One direction of a simulated connection: bytes on their way in virtual time, and what can happen to them there.
 #pragma once
 
 #include <tensorpull/links/concept.hpp>
@@ -24,7 +24,7 @@ struct wire_conditions {
   std::size_t most_per_write = ~std::size_t{0};
 };
 
-/// Borrows the clock. Allocates when made, and later only for frames that a fault doubles or holds back.
+/// One writer, one reader. Borrows the clock. Allocates when made, and later only for frames that a fault doubles or holds back.
 class simulated_pipe {
  public:
   simulated_pipe(virtual_clock& clock, const wire_conditions& c, seeded_random random) : clock_(clock), c_(c), random_(random) {
@@ -32,6 +32,7 @@ class simulated_pipe {
     arrivals_.reserve(2 * max_arrivals);
   }
 
+  /// As byte_stream's write_some().
   io_result write(std::span<const std::span<const std::byte>> spans) {
     if (broken_ != 0 || no_reader_) return {io_status::closed, broken_ != 0 ? broken_ : EPIPE, 0};
     const std::size_t room = c_.capacity_bytes - std::min(c_.capacity_bytes, waiting());
@@ -46,6 +47,7 @@ class simulated_pipe {
     return {taken > 0 ? io_status::ok : io_status::would_block, 0, taken};
   }
 
+  /// As byte_stream's read_some().
   io_result read(std::span<const std::span<std::byte>> spans) {
     if (broken_ != 0) return {io_status::closed, broken_, 0};
     release_late();
@@ -60,13 +62,14 @@ class simulated_pipe {
     return {at_end() ? io_status::closed : io_status::would_block, 0, 0};
   }
 
-  /// A call to read() or write() would not answer would_block.
+  /// A call of read() would not answer would_block.
   bool readable() {
     release_late();
     return broken_ != 0 || arrived() > 0 || at_end();
   }
+  /// As readable(), for the writer.
   bool writable() const noexcept { return broken_ != 0 || no_reader_ || waiting() < c_.capacity_bytes; }
-  /// When the reader should look (again): now or later; nothing: only after the writer did something.
+  /// The time in microseconds at which the reader should look again; nothing: only after the writer did something.
   std::optional<std::uint64_t> next_arrival() const noexcept {
     if (broken_ != 0) return clock_.now();
     if (lost_) return std::nullopt;
@@ -75,26 +78,30 @@ class simulated_pipe {
     if (ended_) return std::max(end_at_, clock_.now());
     return std::nullopt;
   }
+  /// Bytes that were written and not read yet.
   std::size_t waiting() const noexcept { return bytes_.size() - head_; }
+  /// Bytes that were written since it was made.
   std::uint64_t carried() const noexcept { return carried_; }
 
   // What can go wrong.
   /// What is written from now on arrives this much later.
   void stall(std::chrono::microseconds time) noexcept { last_at_ = std::max(last_at_, clock_.now()) + static_cast<std::uint64_t>(time.count()); }
-  /// After this many bytes more the connection is gone, in the middle of whatever they are.
+  /// After so many more bytes the connection is gone, in the middle of whatever they are.
   void cut_after(std::uint64_t bytes) noexcept { cut_at_ = std::min(cut_at_, carried_ + bytes); }
-  /// Both sides get an error now; what is under way is lost.
+  /// Both sides get an error now; what is on its way is lost.
   void reset() noexcept { broken_ = ECONNRESET; }
-  /// The network swallows what is and will be under way, and tells nobody.
+  /// The network swallows what is and will be on its way, and tells nobody.
   void lose() noexcept { lost_ = true; }
 
   // What the two sides do.
+  /// The reader gets what was written, and then the end.
   void writer_closed() noexcept {
     faults.release([this](std::span<const std::byte> b) { put(b); });
     held_since_ = 0;
     ended_ = true;
     end_at_ = arrival();
   }
+  /// Writing answers `closed` from now on.
   void reader_closed() noexcept { no_reader_ = !lost_; }
 
   frame_faults faults;  ///< arm them before the first byte

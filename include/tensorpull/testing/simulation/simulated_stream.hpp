@@ -1,4 +1,4 @@
-// A byte stream that exists in virtual time only. Two ends share a wire; waiting moves the clock.
+// A byte stream that exists in virtual time only. Two ends share a wire; waiting moves the clock. Wire: both directions of one connection.
 #pragma once
 
 #include <tensorpull/testing/simulation/simulated_pipe.hpp>
@@ -16,13 +16,18 @@ class simulated_wire {
   simulated_wire(virtual_clock& clock, const wire_conditions& c, seeded_random random)
       : clock_(clock), pipes_{simulated_pipe(clock, c, random.fork()), simulated_pipe(clock, c, random.fork())} {}
 
+  /// The time in which the bytes travel.
   virtual_clock& clock() noexcept { return clock_; }
+  /// What `side` (0 or 1) writes.
   simulated_pipe& from(std::size_t side) noexcept { return pipes_[side]; }
+  /// What `side` (0 or 1) reads.
   simulated_pipe& to(std::size_t side) noexcept { return pipes_[1 - side]; }
 
+  /// Both ends get an error now.
   void reset() noexcept { pipes_[0].reset(), pipes_[1].reset(); }
   /// Nothing gets through any more, in both directions, and nobody is told.
   void lose() noexcept { pipes_[0].lose(), pipes_[1].lose(); }
+  /// The end `side` is gone, and the other one hears of it.
   void close(std::size_t side) noexcept { from(side).writer_closed(), to(side).reader_closed(); }
 
  private:
@@ -30,7 +35,7 @@ class simulated_wire {
   std::array<simulated_pipe, 2> pipes_;
 };
 
-/// One end. Closed by its destructor.
+/// One end: a byte_stream. Shares the wire with the other end; its destructor closes it.
 class simulated_stream {
  public:
   simulated_stream(std::shared_ptr<simulated_wire> wire, std::size_t side) noexcept : wire_(std::move(wire)), side_(side) {}
@@ -44,7 +49,9 @@ class simulated_stream {
     if (wire_) wire_->close(side_);
   }
 
+  /// Reads what has arrived.
   io_result read_some(std::span<const std::span<std::byte>> spans) noexcept { return wire_->to(side_).read(spans); }
+  /// Writes what there is room for.
   io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept { return wire_->from(side_).write(spans); }
 
   /// Moves the clock to the first moment at which a direction is ready, or by `timeout`. Nothing else happens meanwhile.
@@ -59,6 +66,7 @@ class simulated_stream {
     }
   }
 
+  /// To make things go wrong.
   simulated_wire& wire() noexcept { return *wire_; }
 
  private:
@@ -68,10 +76,11 @@ class simulated_stream {
 
 static_assert(byte_stream<simulated_stream>);
 
-/// A connected pair in a time of its own.
+/// Two ends of one connection.
 struct simulated_pair {
   simulated_stream left, right;
 };
+/// A new connection. Borrows the clock, which moves when one of the ends waits.
 inline simulated_pair connect_simulated(virtual_clock& clock, const wire_conditions& c, seeded_random random) {
   auto wire = std::make_shared<simulated_wire>(clock, c, random);
   return {simulated_stream(wire, 0), simulated_stream(wire, 1)};

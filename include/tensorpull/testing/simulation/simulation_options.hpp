@@ -15,6 +15,7 @@ namespace tensorpull::testing {
 enum class fault : std::uint8_t {
   reset, stall, cut, lose, crash_recipient, crash_owner, publish_again, withdraw, mutate, take_buffers,
 };
+/// As a trace prints them.
 inline constexpr std::array<std::string_view, 10> fault_names{"reset", "stall", "cut", "lose", "crash recipient", "crash owner", "publish again", "withdraw", "mutate", "take buffers"};
 
 /// What may go wrong at all, and how much is simulated.

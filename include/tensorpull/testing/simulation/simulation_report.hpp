@@ -10,7 +10,7 @@
 
 namespace tensorpull::testing {
 
-/// Counts, and the first thing that must not happen.
+/// What was counted, and the first thing that must not happen. Counters that must not happen are 0 in a run that passed.
 struct simulation_report {
   std::uint64_t seed = 0, steps = 0, trace_hash = 0, virtual_us = 0;
   std::uint64_t completed = 0, completed_unverified = 0;
@@ -28,19 +28,21 @@ struct simulation_report {
   std::uint64_t false_settlements = 0;       ///< a transaction's outcome is not what happened, was told twice or not at all, or was served on
   std::uint64_t leaks = 0;                   ///< buffers or pins that the owner did not get back
   std::uint64_t stuck = 0;                   ///< somebody had not completed long after the last fault
-  // must not happen where the integrity policy checks the whole
+  // must not happen if the integrity policy checks the whole
   std::uint64_t unverified_wrong = 0;        ///< `completed_unverified` with wrong bytes
 
-  const char* first_failure = nullptr;
+  const char* first_failure = nullptr;       ///< in words; nullptr: none
 
+  /// Nothing happened that must not. unverified_wrong is judged by the caller, who knows the integrity policy.
   bool passed() const noexcept { return false_completions + guard_violations + contract_violations + false_counts + false_settlements + leaks + stuck == 0; }
+  /// All transfers that ended with an error.
   std::uint64_t failed_transfers() const noexcept {
     std::uint64_t sum = 0;
     for (const std::uint64_t n : failed) sum += n;
     return sum;
   }
 
-  /// Sums up another run; seed and hash stay the first failure's.
+  /// Adds another run. Seed and hash stay those of the first run that failed.
   void add(const simulation_report& r) noexcept {
     if (passed() && !r.passed()) seed = r.seed, trace_hash = r.trace_hash;
     for (const auto member : {&simulation_report::steps, &simulation_report::virtual_us, &simulation_report::completed, &simulation_report::completed_unverified,
@@ -52,6 +54,7 @@ struct simulation_report {
     if (first_failure == nullptr) first_failure = r.first_failure;
   }
 
+  /// Prints the counters that are not 0.
   void print(std::FILE* out) const {
     const auto u = [](std::uint64_t v) { return static_cast<unsigned long long>(v); };
     std::fprintf(out, "%llu completed, %llu completed_unverified, %llu failed, %llu went on, %llu resumed, %llu frames meddled with, %llu steps, %.1f s of virtual time\n", u(completed),

@@ -1,5 +1,5 @@
-// Whole transfers through a byte stream, in one thread: of every chunk length, in odd steps, and with what a network does wrong. Whatever
-// happens, a transfer that says `completed` has the published bytes.
+// Whole transfers through a byte stream, in one thread: with chunks of every length, in odd steps, and with what a network does wrong.
+// Whatever happens, a transfer that says `completed` has the published bytes.
 #pragma once
 
 #include <tensorpull/chunking/policies.hpp>

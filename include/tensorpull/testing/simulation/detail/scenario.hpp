@@ -12,6 +12,7 @@
 
 namespace tensorpull::testing::detail {
 
+/// One thing that goes wrong between frames.
 struct planned_fault {
   std::uint64_t at_us;
   fault what;
@@ -19,7 +20,7 @@ struct planned_fault {
   std::uint64_t detail;  ///< a duration, a number of bytes, or a choice
 };
 
-/// One run.
+/// What will go wrong in one run, and how large it is.
 struct scenario {
   scenario(const simulation_options& o, seeded_random random) : options(o), random_(random) {
     const std::uint64_t size = random_.below(100);
@@ -37,7 +38,7 @@ struct scenario {
     healed_us = faults.empty() && !damages ? 0 : window_us + 500'000;  // the longest outage
   }
 
-  /// The conditions of the next connection, made before `healed_us`; better ones afterwards.
+  /// The conditions of the next connection. `healed`: the last fault is over, and they are good.
   wire_conditions conditions(bool healed) {
     wire_conditions c;
     if (healed) return c.latency = std::chrono::microseconds(100), c.capacity_bytes = 8192, c;
@@ -49,8 +50,8 @@ struct scenario {
     c.most_per_write = cut();
     return c;
   }
-  /// Arms faults of frames on a new connection. At most one bit of a connection is flipped: two could undo each other's detection where a
-  /// digest is not asked for.
+  /// Arms faults of frames on a new connection. At most one bit of a connection is flipped: two could hide each other if no
+  /// digest is asked for.
   void damage(simulated_pipe& requests, simulated_pipe& replies) {
     if (!damages) return;
     if (options.frame_faults && random_.chance(500))

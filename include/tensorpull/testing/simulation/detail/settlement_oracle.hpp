@@ -1,4 +1,5 @@
-// The oracle of transactions: who is expected by each, who really holds its bytes, and whether what the owner says of it at the end is so.
+// The oracle of transactions: it knows which recipients each one expects and which of them truly hold its bytes, and says whether what the
+// owner tells at the end is so.
 #pragma once
 
 #include <tensorpull/protocol/owner/transaction.hpp>
@@ -28,14 +29,14 @@ struct expectation {
   }
 };
 
-/// Knows nothing of the owner's tables: only what was published, and which consumers were told that everything is there with their bytes
+/// It knows nothing of the owner's tables: only what was published, and which consumers were told that everything is there. Their bytes were
 /// compared at that moment.
 class settlement_oracle {
  public:
   /// `process`: an owner that has crashed knows nothing of its transactions, and its numbers begin again.
   void published(std::uint32_t process, transaction_id id, std::uint64_t version, const expectation& e) { entries_.push_back({process, id, version, e, {}}); }
 
-  /// A recipient (a number of its own, also where it does not say it) holds exactly these bytes.
+  /// A recipient holds exactly these bytes. It has a number of its own, even if it does not say it.
   void holds(std::uint64_t version, std::uint64_t who) {
     for (auto e = entries_.rbegin(); e != entries_.rend(); ++e)
       if (e->version == version) {

@@ -1,4 +1,4 @@
-// What happened in a simulation, step by step: as a hash that two runs can compare, and as text for people where a file is given.
+// What happened in a simulation, step by step: as a hash by which two runs can be compared and, if there is a file, as text for people.
 #pragma once
 
 #include <cstdint>
