@@ -9,7 +9,7 @@ usage: bash tests/run.sh [--quick | --all] [LEG...]
 
 Installs what is missing (apt-get, as root or with sudo), then runs these legs, or those that are named:
 
-  dev            g++: every test; headers alone; programs that must not compile; uses by other projects; the Python package; Python's safetensors, NumPy and torch
+  dev            g++: every test; headers alone; programs that must not compile; uses by other projects; documentation, snippets and format; the Python package; Python's safetensors, NumPy and torch
   clang-asan     clang++ with the address and undefined-behaviour sanitizers: all but other projects, Python, simulation, torture and examples
   tsan           g++ with the thread sanitizer: protocol, transports, pipeline
   fuzz           clang++ and libFuzzer: each target of tests/fuzz for 20 seconds, with --all for 10 minutes (TENSORPULL_FUZZ_SECONDS)
@@ -178,7 +178,7 @@ needs() {
     case $leg in
       dev)
         /usr/bin/python3 -c 'import venv, ensurepip' 2>/dev/null || echo python3-venv  # a Python without them makes no environment
-        echo python3-dev
+        printf '%s\n' python3-dev pkg-config:pkg-config doxygen:doxygen clang-format-14:clang-format-14
         ;;
       clang) command -v clang++-14 >/dev/null || echo clang++:clang ;;
       fuzz | clang-asan)

@@ -18,9 +18,9 @@ class Refused(Exception):
 
 
 def generate_protocol(folder):
-    """The headers that `capnp` makes from the schemas, as the library's CMake files make them. The folder to include."""
+    """The header that `capnp` makes for message structs, as the library's CMake files make it. The folder to include."""
     include = ROOT / "include"
-    for schema in ("framing/protocol", "messages/decomposed"):
+    for schema in ("messages/decomposed",):
         (folder / "tensorpull" / schema).parent.mkdir(parents=True, exist_ok=True)
         subprocess.run(["capnp", "compile", "-I/usr/include", f"-oc++:{folder}", f"tensorpull/{schema}.capnp"], cwd=include, env={**os.environ, "PWD": str(include)}, check=True)
     return folder

@@ -63,7 +63,7 @@ def main():
     parser.add_argument("--only", nargs="+", choices=[s.name for s in everything], help="these series")
     parser.add_argument("--rounds", type=int, help="default 5, with --quick 1")
     parser.add_argument("--compilers", nargs="+", default=["g++", "clang++|clang++-14"], metavar="NAME", help="default: g++, and clang++ where it is")
-    parser.add_argument("--generated", type=Path, metavar="FOLDER", help="where tensorpull/framing/protocol.capnp.h is, instead of running capnp")
+    parser.add_argument("--generated", type=Path, metavar="FOLDER", help="where tensorpull/messages/decomposed.capnp.h is, instead of running capnp")
     parser.add_argument("--report", type=Path, default=compilers.ROOT / "bench" / "report", metavar="FOLDER", help="default bench/report")
     parser.add_argument("--json", type=Path, metavar="FILE", help="the rows and the targets, for other programs")
     args = parser.parse_args()

@@ -1,0 +1,53 @@
+# The code blocks of the READMEs, each in the program around it (snippets.py): C++ is built and run, CMake configures a project against the installed
+# library, Python runs with the package.
+
+set(folder "${PROJECT_BINARY_DIR}/snippets")
+execute_process(COMMAND "${Python3_EXECUTABLE}" "${CMAKE_CURRENT_SOURCE_DIR}/snippets.py" generate "${PROJECT_SOURCE_DIR}" "${folder}"
+  OUTPUT_VARIABLE programs COMMAND_ERROR_IS_FATAL ANY)
+file(GLOB_RECURSE pages CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/include/*.md" "${PROJECT_SOURCE_DIR}/cmake/*.md" "${PROJECT_SOURCE_DIR}/examples/*.md"
+  "${PROJECT_SOURCE_DIR}/bench/*.md" "${PROJECT_SOURCE_DIR}/.github/*.md" "${CMAKE_CURRENT_SOURCE_DIR}/snippets/*")
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${pages} "${PROJECT_SOURCE_DIR}/README.md" "${CMAKE_CURRENT_SOURCE_DIR}/README.md"
+  "${CMAKE_CURRENT_SOURCE_DIR}/snippets.py")
+add_test(NAME snippets.are_claimed COMMAND "${Python3_EXECUTABLE}" "${CMAKE_CURRENT_SOURCE_DIR}/snippets.py" check "${PROJECT_SOURCE_DIR}")
+add_test(NAME snippets.the_check_can_fail COMMAND "${Python3_EXECUTABLE}" "${CMAKE_CURRENT_SOURCE_DIR}/snippets_test.py")
+set_tests_properties(snippets.are_claimed snippets.the_check_can_fail PROPERTIES LABELS documentation TIMEOUT 60)
+
+string(STRIP "${programs}" programs)
+string(REPLACE "\n" ";" programs "${programs}")
+foreach(line IN LISTS programs)
+  string(REGEX MATCH "^([^|]*)\\|([^|]*)\\|(.*)$" unused "${line}")
+  set(name "${CMAKE_MATCH_1}")
+  set(language "${CMAKE_MATCH_2}")
+  string(REPLACE "," ";" needs "${CMAKE_MATCH_3}")
+  set(missing)
+  foreach(target IN LISTS needs)
+    if(NOT TARGET ${target})
+      list(APPEND missing ${target})
+    endif()
+  endforeach()
+  if(missing)
+    message(STATUS "the snippet ${name} is left out: there is no ${missing}")
+  elseif(language STREQUAL "cpp")
+    add_executable(tensorpull_snippet_${name} "${folder}/${name}.cpp")
+    target_include_directories(tensorpull_snippet_${name} PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}/snippets" "${PROJECT_SOURCE_DIR}/examples")
+    target_link_libraries(tensorpull_snippet_${name} PRIVATE tensorpull::asio ${needs})
+    target_compile_options(tensorpull_snippet_${name} PRIVATE -Wno-error)
+    add_test(NAME snippets.${name} COMMAND tensorpull_snippet_${name})
+  elseif(language STREQUAL "cmake" AND TENSORPULL_INSTALL AND "consumer" IN_LIST TENSORPULL_TEST_GROUPS)
+    file(MAKE_DIRECTORY "${folder}/${name}")
+    configure_file("${folder}/${name}.cmake" "${folder}/${name}/CMakeLists.txt" COPYONLY)
+    add_test(NAME snippets.${name} COMMAND "${CMAKE_COMMAND}" -S "${folder}/${name}" -B "${folder}/${name}/build" --fresh -G "${CMAKE_GENERATOR}"
+      "-DCMAKE_CXX_COMPILER=${CMAKE_CXX_COMPILER}" "-DCMAKE_PREFIX_PATH=${PROJECT_BINARY_DIR}/consumers/installed" "-DTorch_DIR=${Torch_DIR}"
+      "-DTENSORPULL_SOURCE=${PROJECT_SOURCE_DIR}")
+    set_tests_properties(snippets.${name} PROPERTIES FIXTURES_REQUIRED consumer_installed)
+  elseif(language STREQUAL "python" AND TENSORPULL_PACKAGE_PYTHON)
+    add_test(NAME snippets.${name} COMMAND "${CMAKE_COMMAND}" -E env "PYTHONPATH=${PROJECT_BINARY_DIR}/python-package:${CMAKE_CURRENT_SOURCE_DIR}/snippets"
+      "${TENSORPULL_PACKAGE_PYTHON}" "${folder}/${name}.py")
+    set_tests_properties(snippets.${name} PROPERTIES FIXTURES_REQUIRED python_package)
+  endif()
+  if(TEST snippets.${name})
+    set_tests_properties(snippets.${name} PROPERTIES LABELS documentation TIMEOUT 120)
+  else()
+    message(STATUS "the snippet ${name} (${language}) is left out here")
+  endif()
+endforeach()

@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+"""The code blocks of every README.md are compiled and run. usage: snippets.py check ROOT | snippets.py generate ROOT FOLDER
+
+Above each block stands a comment that says how it is tested:
+  <!-- snippet: NAME -->          tests/snippets/NAME.cpp, .py or .cmake, as the block's language says, is the program around it
+  <!-- snippet: excerpt FILE -->  each of its lines is in FILE, in this order (a program that is built and run by another test)
+  <!-- snippet: output FILE -->   it is what stands below "// Output:" in FILE, or a part of it
+  <!-- snippet: commands -->      commands: they are not run, but each script and folder that they name is there, and each option is in its --help
+  <!-- snippet: picture -->       what a terminal shows, or a table: nothing to run
+In the program around a block, a line `// SNIPPET` (`# SNIPPET`) is replaced by the block, `// SNIPPET 1` and `// SNIPPET 2-3` by paragraphs of it: paragraphs
+end at empty lines, and each must be used once. `// NEEDS tensorpull::torch` (also `# NEEDS`) leaves it out if there is no such target.
+
+check: every block is claimed, every program is used, excerpts, outputs and commands are right. Prints what is wrong. Status: 0 nothing, 1 something.
+generate: writes the programs to FOLDER, and prints a line NAME|LANGUAGE|TARGETS for each.
+"""
+
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+
+SUFFIX = {"cpp": ".cpp", "python": ".py", "cmake": ".cmake"}
+CLAIM = re.compile(r"<!--\s*snippet:\s*(\S+)(?:\s+(\S+))?\s*-->")
+SPLICE = re.compile(r"^(\s*)(?://|#) SNIPPET(?: (\d+)(?:-(\d+))?)?\s*$")
+NEEDS = re.compile(r"^(?://|#) NEEDS (.*)$", re.M)
+
+
+class Block:
+    def __init__(self, page, line, language, claim, argument, lines):
+        self.page, self.line, self.language, self.claim, self.argument, self.lines = page, line, language, claim, argument, lines
+
+    def paragraphs(self):
+        """[(line in the page, lines)]"""
+        found, current, at = [], [], self.line + 1
+        for i, text in enumerate([*self.lines, ""]):
+            if text.strip():
+                current = current or []
+                if not current:
+                    at = self.line + 1 + i
+                current.append(text)
+            elif current:
+                found.append((at, current))
+                current = []
+        return found
+
+
+def pages(root):
+    listed = subprocess.run(["git", "-C", str(root), "ls-files", "-co", "--exclude-standard", "*.md"], capture_output=True, text=True)
+    names = listed.stdout.split() if listed.returncode == 0 else [str(p.relative_to(root)) for p in root.rglob("*.md") if "build" not in p.relative_to(root).parts]
+    return [root / n for n in sorted(names) if (root / n).is_file()]
+
+
+def blocks(root):
+    for page in pages(root):
+        lines = page.read_text(encoding="utf-8").splitlines()
+        start = None
+        for i, line in enumerate(lines):
+            fence = re.match(r"^(\s*)```(\w*)\s*$", line)
+            if not fence:
+                continue
+            if start is None:
+                start = i
+                language = fence[2]
+                indent = len(fence[1])
+                above = i - 1
+                while above >= 0 and not lines[above].strip():
+                    above -= 1
+                claim = CLAIM.search(lines[above]) if above >= 0 else None
+            else:
+                body = [text[indent:] if text[:indent].isspace() else text for text in lines[start + 1:i]]
+                yield Block(page.relative_to(root), start + 1, language, claim and claim[1], claim and claim[2], body)
+                start = None
+
+
+def program(root, block):
+    """The program's path and text, or raises ValueError."""
+    path = root / "tests" / "snippets" / (block.claim + SUFFIX.get(block.language, "?"))
+    if not path.is_file():
+        raise ValueError(f"there is no {path.relative_to(root)} around this block")
+    paragraphs = block.paragraphs()
+    unused = set(range(1, len(paragraphs) + 1))
+    out = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        splice = SPLICE.match(line)
+        if not splice:
+            out.append(line)
+            continue
+        first = int(splice[2] or 1)
+        last = int(splice[3] or splice[2] or len(paragraphs))
+        for i in range(first, last + 1):
+            if i not in unused:
+                raise ValueError(f"{path.relative_to(root)}:{number}: the block has no paragraph {i}, or it is used twice")
+            unused.remove(i)
+            at, lines = paragraphs[i - 1]
+            if block.language == "cpp":
+                out.append(f'#line {at} "{root / block.page}"')
+            out += [splice[1] + text if block.language == "python" else text for text in lines]
+        if block.language == "cpp":
+            out.append(f'#line {number + 1} "{path}"')
+    if unused:
+        raise ValueError(f"{path.relative_to(root)} does not use the paragraphs {sorted(unused)} of this block")
+    return path, "\n".join(out) + "\n"
+
+
+def is_excerpt(lines, file):
+    there = iter(text.strip() for text in file.read_text(encoding="utf-8").splitlines())
+    for line in lines:
+        if line.strip() and not any(line.strip() == text for text in there):
+            return line
+    return None
+
+
+def printed_by(file):
+    text = file.read_text(encoding="utf-8")
+    _, found, comment = text.partition("// Output:\n")
+    if not found:
+        raise ValueError(f"{file} has no comment `// Output:`")
+    return [line[3:] for line in comment.splitlines() if line.startswith("// ")]
+
+
+def check_commands(root, block):
+    for line in block.lines:
+        line = re.sub(r"\s#.*$", "", line).strip()
+        if not line:
+            continue
+        if subprocess.run(["bash", "-n", "-c", line], capture_output=True).returncode != 0:
+            raise ValueError(f"bash cannot read: {line}")
+        words = shlex.split(line, comments=True)
+        script = None
+        for word in words:
+            named = word.split("=")[0].rstrip("/")
+            if re.match(r"^(\./)?(examples|tests|bench|cmake|include|\.github)/", named) and "*" not in named:
+                if not (root / named).exists():
+                    raise ValueError(f"there is no {named}")
+                if named.endswith(".sh"):
+                    script = root / named
+            elif word.startswith("--") and script is not None and word not in script.read_text(encoding="utf-8"):
+                raise ValueError(f"{script.relative_to(root)} has no option {word}")
+
+
+def check(root):
+    wrong, used = [], set()
+    count = 0
+    for block in blocks(root):
+        count += 1
+        try:
+            if block.claim is None:
+                raise ValueError("no comment <!-- snippet: ... --> stands above this block (tests/snippets.py says what it may be)")
+            if block.claim == "excerpt":
+                missing = is_excerpt(block.lines, root / block.argument)
+                if missing is not None:
+                    raise ValueError(f"{block.argument} does not have, in this order, the line: {missing}")
+            elif block.claim == "output":
+                missing = [line for line in block.lines if line not in printed_by(root / block.argument)]
+                if missing:
+                    raise ValueError(f"{block.argument} does not print: {missing[0]}")
+            elif block.claim == "commands":
+                check_commands(root, block)
+            elif block.claim == "picture":
+                if block.language:
+                    raise ValueError(f"a picture is no {block.language}")
+            else:
+                used.add(program(root, block)[0])
+        except (ValueError, OSError) as why:
+            wrong.append(f"{block.page}:{block.line}: {why}")
+    for path in sorted((root / "tests" / "snippets").glob("*.*")):
+        if path.suffix in SUFFIX.values() and path not in used and path.stem != "context":
+            wrong.append(f"{path.relative_to(root)}: no block of a README names it")
+    if not count:
+        wrong.append("there are no blocks at all")
+    print("\n".join(wrong) if wrong else f"{count} blocks are claimed")
+    return 1 if wrong else 0
+
+
+def generate(root, folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    for block in blocks(root):
+        if block.claim is None or block.claim in ("excerpt", "output", "commands", "picture"):
+            continue
+        try:
+            path, text = program(root, block)
+        except ValueError as why:
+            print(f"{block.page}:{block.line}: {why}", file=sys.stderr)  # the test snippets.are_claimed fails
+            continue
+        to = folder / path.name
+        if not to.is_file() or to.read_text(encoding="utf-8") != text:
+            to.write_text(text, encoding="utf-8")
+        print(f"{block.claim}|{block.language}|{','.join(' '.join(NEEDS.findall(text)).split())}")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["check"] and len(sys.argv) == 3:
+        sys.exit(check(pathlib.Path(sys.argv[2]).resolve()))
+    if sys.argv[1:2] == ["generate"] and len(sys.argv) == 4:
+        generate(pathlib.Path(sys.argv[2]).resolve(), pathlib.Path(sys.argv[3]))
+        sys.exit(0)
+    print(__doc__, file=sys.stderr)
+    sys.exit(2)

@@ -1,0 +1,64 @@
+"""What snippets.py must find wrong."""
+
+import contextlib
+import io
+import pathlib
+import tempfile
+import unittest
+
+import snippets
+
+PAGE = """# a
+<!-- snippet: first -->
+```cpp
+int a = 1;
+
+int b = 2;
+```
+"""
+
+
+class Check(unittest.TestCase):
+    def said(self, page, **files):
+        with tempfile.TemporaryDirectory() as name:
+            root = pathlib.Path(name)
+            (root / "tests" / "snippets").mkdir(parents=True)
+            (root / "README.md").write_text(page)
+            for file, text in files.items():
+                (root / "tests" / "snippets" / file.replace("__", ".")).write_text(text)
+            (root / "program.cpp").write_text("int main() {\n  one();\n  two();\n}\n\n// Output:\n// it works\n")
+            with contextlib.redirect_stdout(io.StringIO()) as out:
+                status = snippets.check(root)
+            self.assertEqual(status == 0, "claimed" in out.getvalue())
+            return out.getvalue() if status else ""
+
+    def test_a_program_uses_each_paragraph_once(self):
+        self.assertEqual(self.said(PAGE, first__cpp="// SNIPPET 1\nint main() {\n// SNIPPET 2\n}\n"), "")
+        self.assertEqual(self.said(PAGE, first__cpp="// SNIPPET\n"), "")
+        self.assertIn("does not use the paragraphs [2]", self.said(PAGE, first__cpp="// SNIPPET 1\n"))
+        self.assertIn("no paragraph 3", self.said(PAGE, first__cpp="// SNIPPET 1-3\n"))
+        self.assertIn("there is no tests/snippets/first.cpp", self.said(PAGE))
+
+    def test_every_block_is_claimed_and_every_program_used(self):
+        self.assertIn("README.md:1: no comment", self.said("```cpp\nint a;\n```\n"))
+        self.assertIn("README.md:2: no comment", self.said("text\n```\nsomething\n```\n"))
+        self.assertIn("second.py: no block", self.said(PAGE, first__cpp="// SNIPPET\n", second__py="# SNIPPET\n"))
+        self.assertIn("no blocks at all", self.said("text\n"))
+
+    def test_excerpts_and_outputs(self):
+        excerpt = "<!-- snippet: excerpt program.cpp -->\n\n```cpp\n{}\n```\n"
+        self.assertEqual(self.said(excerpt.format("one();\n\ntwo();")), "")
+        self.assertIn("one();", self.said(excerpt.format("two();\none();")))
+        self.assertEqual(self.said("<!-- snippet: output program.cpp -->\n```\nit works\n```\n"), "")
+        self.assertIn("does not print: it fails", self.said("<!-- snippet: output program.cpp -->\n```\nit fails\n```\n"))
+
+    def test_commands(self):
+        commands = "<!-- snippet: commands -->\n```\n{}\n```\n"
+        self.assertEqual(self.said(commands.format("ls tests/snippets  # lists")), "")
+        self.assertIn("there is no tests/none.sh", self.said(commands.format("bash tests/none.sh")))
+        self.assertIn("has no option --none", self.said(commands.format("bash tests/snippets/a.sh --none"), a__sh="# --some\n"))
+        self.assertIn("bash cannot read", self.said(commands.format("if then")))
+
+
+if __name__ == "__main__":
+    unittest.main()
