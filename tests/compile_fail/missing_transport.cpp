@@ -1,7 +1,8 @@
 // A pipeline without a transport policy, used on.
 // EXPECT: tensorpull: a pipeline needs a transport policy: add tcp or loopback
+// WITHIN_LINES: 5
 // MAX_ERRORS: 2
-// MAX_LINES: 24
+// MAX_LINES: 12
 #include <tensorpull/tensorpull.hpp>
 
 struct mlp {

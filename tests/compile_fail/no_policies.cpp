@@ -1,7 +1,8 @@
 // No policies at all.
 // EXPECT: tensorpull: a pipeline needs a tensor policy
+// WITHIN_LINES: 5
 // MAX_ERRORS: 3
-// MAX_LINES: 24
+// MAX_LINES: 12
 #include <tensorpull/tensorpull.hpp>
 
 struct mlp {

@@ -1,7 +1,8 @@
 // A constant model that is gone before it is pulled.
-// EXPECT: deleted
-// MAX_ERRORS: 2
-// MAX_LINES: 24
+// EXPECT: tensorpull: add_tensors was given a constant temporary
+// WITHIN_LINES: 5
+// MAX_ERRORS: 1
+// MAX_LINES: 12
 #include <tensorpull/tensorpull.hpp>
 
 struct mlp {

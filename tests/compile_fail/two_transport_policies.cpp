@@ -1,7 +1,8 @@
 // Two transport policies.
 // EXPECT: tensorpull: a pipeline has two transport policies: keep one
+// WITHIN_LINES: 5
 // MAX_ERRORS: 1
-// MAX_LINES: 24
+// MAX_LINES: 12
 #include <tensorpull/tensorpull.hpp>
 
 struct mlp {

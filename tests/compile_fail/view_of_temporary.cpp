@@ -1,7 +1,8 @@
 // A view of a model that is gone at once.
 // EXPECT: deleted
+// WITHIN_LINES: 5
 // MAX_ERRORS: 2
-// MAX_LINES: 24
+// MAX_LINES: 12
 #include <tensorpull/tensorpull.hpp>
 
 struct mlp {
