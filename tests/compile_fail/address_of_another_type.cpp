@@ -3,7 +3,7 @@
 // EXPECT: tcp takes an address as text, loopback a downloader
 // WITHIN_LINES: 5
 // MAX_ERRORS: 1
-// MAX_LINES: 12
+// MAX_LINES: 24
 #include <tensorpull/tensorpull.hpp>
 
 struct mlp {

@@ -2,7 +2,7 @@
 // EXPECT: this one is not: give it a name that outlives the callback
 // WITHIN_LINES: 5
 // MAX_ERRORS: 1
-// MAX_LINES: 12
+// MAX_LINES: 24
 #include <memory>
 
 #include <tensorpull/tensorpull.hpp>

@@ -3,7 +3,7 @@
 // EXPECT: tensorpull: fixed_bytes<N> needs a positive N; use `whole` to send the image in one frame
 // WITHIN_LINES: 6
 // MAX_ERRORS: 3
-// MAX_LINES: 12
+// MAX_LINES: 24
 #include <tensorpull/tensorpull.hpp>
 
 struct mlp {

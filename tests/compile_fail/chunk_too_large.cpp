@@ -3,7 +3,7 @@
 // EXPECT: tensorpull: fixed_bytes<N> allows at most 536870904 bytes, the most that one Cap'n Proto frame carries
 // WITHIN_LINES: 6
 // MAX_ERRORS: 3
-// MAX_LINES: 12
+// MAX_LINES: 24
 #include <tensorpull/tensorpull.hpp>
 
 struct mlp {

@@ -2,7 +2,7 @@
 // EXPECT: tensorpull: a consumer is told of each whole chunk (requirement 6)
 // WITHIN_LINES: 5
 // MAX_ERRORS: 1
-// MAX_LINES: 12
+// MAX_LINES: 24
 #include <tensorpull/tensorpull.hpp>
 
 struct mlp {

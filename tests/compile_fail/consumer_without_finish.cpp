@@ -2,7 +2,7 @@
 // EXPECT: tensorpull: a consumer is told that all is there (requirement 7)
 // WITHIN_LINES: 5
 // MAX_ERRORS: 1
-// MAX_LINES: 12
+// MAX_LINES: 24
 #include <tensorpull/tensorpull.hpp>
 
 struct mlp {

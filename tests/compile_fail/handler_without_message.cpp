@@ -2,7 +2,7 @@
 // EXPECT: tensorpull: a host's handler is given messages: void message(auto& connection, const frame&)
 // WITHIN_LINES: 5
 // MAX_ERRORS: 1
-// MAX_LINES: 12
+// MAX_LINES: 24
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/transports/host/tcp_host.hpp>
 

@@ -2,7 +2,7 @@
 // EXPECT: tensorpull: an integrity policy's chunk_hash_type is a hash (requirement 5)
 // WITHIN_LINES: 5
 // MAX_ERRORS: 1
-// MAX_LINES: 12
+// MAX_LINES: 24
 #include <tensorpull/tensorpull.hpp>
 
 struct mlp {

@@ -3,7 +3,7 @@
 // EXPECT: tensorpull: bytes_up_to<Max> needs a positive maximum
 // WITHIN_LINES: 6
 // MAX_ERRORS: 3
-// MAX_LINES: 12
+// MAX_LINES: 24
 #include <tensorpull/tensorpull.hpp>
 
 struct mlp {

@@ -3,7 +3,7 @@
 // EXPECT: tensorpull: a member of the model is neither a scalar, an array of scalars nor an adapted struct
 // WITHIN_LINES: 6
 // MAX_ERRORS: 3
-// MAX_LINES: 12
+// MAX_LINES: 24
 #include <tensorpull/tensorpull.hpp>
 
 #include <string>

@@ -2,7 +2,7 @@
 // EXPECT: deleted
 // WITHIN_LINES: 5
 // MAX_ERRORS: 3
-// MAX_LINES: 12
+// MAX_LINES: 24
 #include <tensorpull/tensorpull.hpp>
 
 #include <tensorpull/messages/tensors_of.hpp>

@@ -2,7 +2,7 @@
 // EXPECT: a struct of tensors is given as raw_tensors<Struct>
 // WITHIN_LINES: 5
 // MAX_ERRORS: 1
-// MAX_LINES: 12
+// MAX_LINES: 24
 #include <tensorpull/tensorpull.hpp>
 
 struct mlp {

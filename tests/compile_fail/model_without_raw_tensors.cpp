@@ -2,7 +2,7 @@
 // EXPECT: tensorpull: a model was given to pipeline<...> where its tensor policy belongs: write raw_tensors<Model>
 // WITHIN_LINES: 5
 // MAX_ERRORS: 1
-// MAX_LINES: 12
+// MAX_LINES: 24
 #include <tensorpull/tensorpull.hpp>
 
 struct mlp {

@@ -2,7 +2,7 @@
 // EXPECT: tensorpull: a pipeline needs a tensor policy
 // WITHIN_LINES: 5
 // MAX_ERRORS: 3
-// MAX_LINES: 12
+// MAX_LINES: 24
 #include <tensorpull/tensorpull.hpp>
 
 struct mlp {

@@ -3,7 +3,7 @@
 // EXPECT: tensorpull: per_tensor<Max> allows at most 536870904 bytes
 // WITHIN_LINES: 6
 // MAX_ERRORS: 3
-// MAX_LINES: 12
+// MAX_LINES: 24
 #include <tensorpull/tensorpull.hpp>
 
 struct mlp {

@@ -2,7 +2,7 @@
 // EXPECT: tensorpull: one of the types given to pipeline<...> names two slots
 // WITHIN_LINES: 5
 // MAX_ERRORS: 1
-// MAX_LINES: 12
+// MAX_LINES: 24
 #include <tensorpull/tensorpull.hpp>
 
 struct mlp {

@@ -3,7 +3,7 @@
 // EXPECT: tensorpull: renamed: two tensors have the same new name
 // WITHIN_LINES: 6
 // MAX_ERRORS: 1
-// MAX_LINES: 12
+// MAX_LINES: 24
 #include <tensorpull/tensorpull.hpp>
 
 struct mlp {

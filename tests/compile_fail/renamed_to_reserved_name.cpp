@@ -3,7 +3,7 @@
 // EXPECT: tensorpull: a tensor may not be named __metadata__
 // WITHIN_LINES: 6
 // MAX_ERRORS: 1
-// MAX_LINES: 12
+// MAX_LINES: 24
 #include <tensorpull/tensorpull.hpp>
 
 struct mlp {

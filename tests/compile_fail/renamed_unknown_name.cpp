@@ -3,7 +3,7 @@
 // EXPECT: tensorpull: renamed: an old name is neither the name of a tensor nor the leading components of one
 // WITHIN_LINES: 6
 // MAX_ERRORS: 1
-// MAX_LINES: 12
+// MAX_LINES: 24
 #include <tensorpull/tensorpull.hpp>
 
 struct mlp {

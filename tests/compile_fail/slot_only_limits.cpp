@@ -2,7 +2,7 @@
 // EXPECT: tensorpull: a limits policy has each constant of default_limits (requirement 2): derive from default_limits
 // WITHIN_LINES: 5
 // MAX_ERRORS: 1
-// MAX_LINES: 12
+// MAX_LINES: 24
 #include <tensorpull/tensorpull.hpp>
 
 struct mlp {

@@ -2,7 +2,7 @@
 // EXPECT: tensorpull: a tensor policy names the type of its models (requirement 2)
 // WITHIN_LINES: 5
 // MAX_ERRORS: 1
-// MAX_LINES: 12
+// MAX_LINES: 24
 #include <tensorpull/tensorpull.hpp>
 
 struct mlp {

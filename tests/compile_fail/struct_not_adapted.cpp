@@ -3,7 +3,7 @@
 // EXPECT: tensorpull: a model is a struct adapted with BOOST_HANA_ADAPT_STRUCT
 // WITHIN_LINES: 6
 // MAX_ERRORS: 3
-// MAX_LINES: 12
+// MAX_LINES: 24
 #include <tensorpull/tensorpull.hpp>
 
 struct mlp {

@@ -2,7 +2,7 @@
 // EXPECT: tensorpull: a tensor policy gives where to land (requirement 5)
 // WITHIN_LINES: 5
 // MAX_ERRORS: 1
-// MAX_LINES: 12
+// MAX_LINES: 24
 #include <tensorpull/tensorpull.hpp>
 
 struct mlp {

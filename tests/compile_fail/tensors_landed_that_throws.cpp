@@ -2,7 +2,7 @@
 // EXPECT: tensorpull: a tensor policy that finishes a landing cannot fail at it (requirement 6)
 // WITHIN_LINES: 5
 // MAX_ERRORS: 1
-// MAX_LINES: 12
+// MAX_LINES: 24
 #include <tensorpull/tensorpull.hpp>
 
 struct mlp {

@@ -3,7 +3,7 @@
 // EXPECT: tensorpull: tied: two tensors that are tied have different dtypes or shapes
 // WITHIN_LINES: 6
 // MAX_ERRORS: 1
-// MAX_LINES: 12
+// MAX_LINES: 24
 #include <tensorpull/tensorpull.hpp>
 
 struct mlp {

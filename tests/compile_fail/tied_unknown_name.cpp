@@ -3,7 +3,7 @@
 // EXPECT: tensorpull: tied: an alias or a kept name is not the name of a tensor, or a tensor is tied twice
 // WITHIN_LINES: 6
 // MAX_ERRORS: 1
-// MAX_LINES: 12
+// MAX_LINES: 24
 #include <tensorpull/tensorpull.hpp>
 
 struct mlp {

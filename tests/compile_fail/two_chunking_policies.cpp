@@ -2,7 +2,7 @@
 // EXPECT: tensorpull: a pipeline has two chunking policies: keep one
 // WITHIN_LINES: 5
 // MAX_ERRORS: 1
-// MAX_LINES: 12
+// MAX_LINES: 24
 #include <tensorpull/tensorpull.hpp>
 
 struct mlp {

@@ -2,7 +2,7 @@
 // EXPECT: deleted
 // WITHIN_LINES: 5
 // MAX_ERRORS: 2
-// MAX_LINES: 12
+// MAX_LINES: 24
 #include <tensorpull/tensorpull.hpp>
 
 struct mlp {
