@@ -3,55 +3,88 @@
 #pragma once
 
 #include <tensorpull/consumers/land.hpp>
-#include <tensorpull/framing/word_framing.hpp>
 #include <tensorpull/detail/policy_slots.hpp>
 #include <tensorpull/protocol/connection/endpoint.hpp>
 #include <tensorpull/protocol/roles.hpp>
-#include <tensorpull/protocol/owner/owner.hpp>
 #include <tensorpull/protocol/recipient/transfer.hpp>
 #include <tensorpull/tensors/concept.hpp>
 #include <tensorpull/transports/stream/drive.hpp>
 
+#include <concepts>
+#include <cstddef>
 #include <utility>
 
 namespace tensorpull {
 
-/// What a pipeline was resolved to. Drivers take it as `Parts`.
-template <class Tensors, class Chunking, class Transport, class Framing, class Integrity, class Limits>
-struct pipeline_parts {
-  using tensors = Tensors;
-  using chunking = Chunking;
-  using transport = Transport;
-  using framing = Framing;
-  using integrity = Integrity;
-  using limits = Limits;
-  /// an owner answers requests for chunk digests whatever its own policy is
-  using owner_hash = std::conditional_t<std::is_same_v<typename Integrity::hash_type, detail::no_hash>, xxhash_digest, typename Integrity::hash_type>;
-  using owner_chunk_hash = std::conditional_t<Integrity::per_chunk, chunk_hash_of<Integrity>, owner_hash>;
-};
-
-/// What a pipeline takes beside the model itself, in bytes; see `pipeline::memory`.
-struct memory_bound {
-  std::size_t recipient;           ///< landing in place: connection, transfer, digest, consumer, a page
-  std::size_t owner_per_recipient; ///< connection and what the transport adds to it
-  std::size_t owner_per_reference; ///< one slot; a static model has no table, a dynamic one has its own
-  std::size_t slice;               ///< for each thread of an owner
-};
+template <hash Hash, class Limits, class Lock, hash ChunkHash>
+class owner;  // protocol/owner/owner.hpp: a program that only pulls does without
+struct publication;
 
 /// Policies in any order: one for tensors, one for chunking, one for the transport; framing, integrity and limits have defaults.
 template <class... Policies>
 struct pipeline {
-  static_assert(detail::slot_checks<Policies...>::passed);
+  // a policy's own requirements fail here, and not inside a requires-expression, which clang would take for "is no policy"
+  enum : std::size_t { policy_bytes = (std::size_t{0} + ... + sizeof(Policies)) };
 
-  using limits = detail::policy_t<detail::in_limits, default_limits, Policies...>;
-  using parts = pipeline_parts<detail::policy_t<detail::in_tensors, detail::missing_tensors, Policies...>,
-                               detail::policy_t<detail::in_chunking, detail::missing_chunking, Policies...>,
-                               detail::policy_t<detail::in_transport, detail::missing_transport, Policies...>,
-                               detail::policy_t<detail::in_framing, basic_word_framing<limits>, Policies...>,
-                               detail::policy_t<detail::in_integrity, image_digest, Policies...>, limits>;
-  static_assert(detail::longest_chunk<typename parts::chunking, typename parts::tensors>() <= parts::transport::max_payload_bytes,
-                "tensorpull: the chunk does not fit one message of this transport: choose a smaller chunk");
+  /// The policies by slot.
+  using parts = typename decltype(detail::composition<Policies...>::resolved())::parts;
 
+ private:
+  // one sentence for each mistake, and only for the first: here, since this is the closest that a header gets to the user's line
+  using fault = detail::fault;
+  static constexpr fault first = decltype(detail::composition<Policies...>::resolved())::first;
+
+  static_assert(first != fault::fault_model_itself, "tensorpull: a model was given to pipeline<...> where its tensor policy belongs: write raw_tensors<Model>");
+  static_assert(first != fault::fault_no_policy,
+                "tensorpull: one of the types given to pipeline<...> is no policy: a policy names is_tensor_policy, is_chunking_policy, is_transport_policy, "
+                "is_framing_policy, is_integrity_policy or is_limits_policy; a struct of tensors is given as raw_tensors<Struct>");
+  static_assert(first != fault::fault_two_slots, "tensorpull: one of the types given to pipeline<...> names two slots (is_..._policy): a policy is for one");
+  static_assert(first != fault::fault_no_tensors, "tensorpull: a pipeline needs a tensor policy: add raw_tensors<Model> or tensor_list");
+  static_assert(first != fault::fault_two_tensors, "tensorpull: a pipeline has two tensor policies: keep one");
+  static_assert(first != fault::fault_no_chunking, "tensorpull: a pipeline needs a chunking policy: add fixed_bytes<N>, bytes_up_to<Max>, per_tensor<Max> or whole");
+  static_assert(first != fault::fault_two_chunking, "tensorpull: a pipeline has two chunking policies: keep one");
+  static_assert(first != fault::fault_no_transport, "tensorpull: a pipeline needs a transport policy: add tcp or loopback");
+  static_assert(first != fault::fault_two_transport, "tensorpull: a pipeline has two transport policies: keep one");
+  static_assert(first != fault::fault_two_framing, "tensorpull: a pipeline has two framing policies: keep one");
+  static_assert(first != fault::fault_two_integrity, "tensorpull: a pipeline has two integrity policies: keep one");
+  static_assert(first != fault::fault_two_limits, "tensorpull: a pipeline has two limits policies: keep one");
+
+  static_assert(first != fault::fault_of_tensors + 2, "tensorpull: a tensor policy names the type of its models (requirement 2): using model_type = ...;");
+  static_assert(first != fault::fault_of_tensors + 3, "tensorpull: a tensor policy says whether its schema is constant (requirement 3): static constexpr bool is_static; "
+                                                      "if true, static constexpr const image_schema& schema()");
+  static_assert(first != fault::fault_of_tensors + 4, "tensorpull: a tensor policy gives what to read (requirement 4): static source_view source(const model_type&) noexcept");
+  static_assert(first != fault::fault_of_tensors + 5,
+                "tensorpull: a tensor policy gives where to land (requirement 5): static destination_view destination(model_type&) noexcept");
+  static_assert(first != fault::fault_of_tensors + 6, "tensorpull: a tensor policy that finishes a landing cannot fail at it (requirement 6): static void landed(model_type&) noexcept");
+
+  static_assert(first != fault::fault_of_chunking + 2, "tensorpull: a chunking policy has a longest chunk (requirement 2): static constexpr std::uint64_t max_chunk_bytes; 0: the whole image");
+  static_assert(first != fault::fault_of_chunking + 3, "tensorpull: a chunking policy says whether it needs the image's layout (requirement 3): static constexpr bool needs_layout");
+  static_assert(first != fault::fault_of_chunking + 4,
+                "tensorpull: a chunking policy gives each chunk's length (requirement 4): std::uint64_t next(std::uint64_t offset, const chunk_context&) const noexcept");
+
+  static_assert(first != fault::fault_of_transport + 2, "tensorpull: a transport says how much one frame carries (requirement 2): static constexpr std::uint64_t max_payload_bytes");
+  static_assert(first != fault::fault_of_transport + 3, "tensorpull: a transport says what it keeps for a connection (requirement 3): static constexpr std::size_t connection_bytes");
+  static_assert(first != fault::fault_of_transport + 4, "tensorpull: a transport names its owner (requirement 4): template <class Parts> using downloader = ...;");
+  static_assert(first != fault::fault_of_transport + 5, "tensorpull: a transport names its connection for both sides (requirement 5): template <class Parts> using session = ...;");
+
+  static_assert(first != fault::fault_of_framing + 2, "tensorpull: a framing has memory for one decoded frame's lists (requirement 2): struct decode_storage, default constructible");
+  static_assert(first != fault::fault_of_framing + 3, "tensorpull: a framing writes frames (requirement 3): static result<std::size_t> encode(const frame&, std::span<std::byte>)");
+  static_assert(first != fault::fault_of_framing + 4,
+                "tensorpull: a framing reads frames (requirement 4): static result<void> decode(std::span<const std::byte>, frame&, decode_storage&)");
+
+  static_assert(first != fault::fault_of_integrity + 2, "tensorpull: an integrity policy says whether the whole image is checked (requirement 2): static constexpr bool whole");
+  static_assert(first != fault::fault_of_integrity + 3, "tensorpull: an integrity policy says whether each chunk is checked (requirement 3): static constexpr bool per_chunk");
+  static_assert(first != fault::fault_of_integrity + 4, "tensorpull: an integrity policy has the hash of a version (requirement 4): using hash_type = xxhash_digest; "
+                                                        "another hash of XXH3-64 will do, and of none if the whole is not checked");
+  static_assert(first != fault::fault_of_integrity + 5, "tensorpull: an integrity policy's chunk_hash_type is a hash (requirement 5): update(bytes) and std::uint64_t digest() const");
+
+  static_assert(first != fault::fault_of_limits + 2,
+                "tensorpull: a limits policy has each constant of default_limits (requirement 2): derive from default_limits, and hide those that you change");
+
+  static_assert(first != fault::fault_chunk_too_long, "tensorpull: the chunk does not fit one message of this transport: choose a smaller chunk");
+
+ public:
+  using limits = typename parts::limits;
   using model_type = typename parts::tensors::model_type;
   using chunking = typename parts::chunking;
 
@@ -77,32 +110,73 @@ struct pipeline {
   /// Allocates nothing. After an error the model is unspecified from its first landed byte on; the error's `at` says how many landed.
   template <class Where>
   static result<receipt> download_tensors(Where&& where, const reference& ref, model_type& model, const pull_options& options = {}, chunking cut = {}) noexcept {
-    consumer to(model);
-    const auto done = parts::transport::template pull<parts>(std::forward<Where>(where), ref, to, options, cut);
-    if (done) detail::after_landing<typename parts::tensors>(model);
-    return done;
+    static_assert(can_pull<Where, consumer>, "tensorpull: a transport pulls (requirement 6): template <class Parts> static result<receipt> pull(where, ref, consumer, options, "
+                                             "chunking) noexcept; this one has none for this type of `where`: tcp takes an address as text, loopback a downloader");
+    if constexpr (can_pull<Where, consumer>) {
+      consumer to(model);
+      const auto done = parts::transport::template pull<parts>(std::forward<Where>(where), ref, to, options, cut);
+      if (done) detail::after_landing<typename parts::tensors>(model);
+      return done;
+    } else return failure(errc::bad_address);  // refused above
   }
   template <class Where>
   static result<receipt> download_tensors(Where&& where, ref_id id, model_type& model, const pull_options& options = {}, chunking cut = {}) noexcept {
     return download_tensors(std::forward<Where>(where), reference{id, 0, 0}, model, options, cut);
   }
-  /// The same into any consumer (a file, a digest, an average).
+  /// The same into any consumer (a file, a digest, an average). The last argument is for the compiler: it says what a consumer lacks.
   template <class Where, class Consumer>
-  static result<receipt> pull(Where&& where, const reference& ref, Consumer& to, const pull_options& options = {}, chunking cut = {}) noexcept {
-    return parts::transport::template pull<parts>(std::forward<Where>(where), ref, to, options, cut);
+  static result<receipt> pull(Where&& where, const reference& ref, Consumer& to, const pull_options& options = {}, chunking cut = {},
+                              detail::consumer_checks<Consumer> = {}) noexcept {
+    static_assert(!tensorpull::consumer<Consumer> || can_pull<Where, Consumer>,
+                  "tensorpull: a transport pulls (requirement 6): template <class Parts> static result<receipt> pull(where, ref, consumer, options, "
+                  "chunking) noexcept; this one has none for this type of `where`: tcp takes an address as text, loopback a downloader");
+    static_assert(can_undo<Consumer>, "tensorpull: this consumer cannot undo what it has taken, so the pipeline needs an integrity policy that checks each chunk "
+                                      "(chunk_and_image_digest or chunk_digest)");
+    if constexpr (tensorpull::consumer<Consumer> && can_pull<Where, Consumer> && can_undo<Consumer>)
+      return parts::transport::template pull<parts>(std::forward<Where>(where), ref, to, options, cut);
+    else return failure(errc::bad_address);  // refused above
+  }
+
+  /// A model that is gone when the pull has ended.
+  template <class Where, class Ref, class Model>
+    requires(std::is_same_v<Model, model_type>)
+  static result<receipt> download_tensors(Where&&, const Ref&, Model&&, const pull_options& = {}, chunking = {}) noexcept {
+    static_assert(!std::is_same_v<Model, model_type>, "tensorpull: download_tensors was given a temporary, which is gone when the tensors have landed: give the model a name");
+    return failure(errc::bad_address);
   }
 
  private:
-  using owner_type = owner<typename parts::owner_hash, limits, no_lock, typename parts::owner_chunk_hash>;
+  template <class Consumer>
+  static constexpr bool can_undo = [] {
+    if constexpr (tensorpull::consumer<Consumer>) return !Consumer::irrevocable || parts::integrity::per_chunk;
+    else return true;  // refused already
+  }();
+  template <class Where, class Consumer>
+  static constexpr bool can_pull = requires(Where&& where, const reference& ref, Consumer& to, const pull_options& options, chunking cut) {
+    { parts::transport::template pull<parts>(std::forward<Where>(where), ref, to, options, cut) } -> std::same_as<result<receipt>>;
+  };
+  template <class Parts>
+  struct owner_side {
+    using type = owner<typename Parts::owner_hash, typename Parts::limits, no_lock, typename Parts::owner_chunk_hash>;
+    using slot = publication;
+  };
 
  public:
-  /// For static_assert in a program that has to fit.
-  static constexpr memory_bound memory{
-      sizeof(endpoint<typename parts::framing, limits, no_owner, ignore_messages>) + sizeof(transfer<consumer>) + sizeof(consumer) + limits::page_bytes,
-      sizeof(endpoint<typename parts::framing, limits, owner_type, ignore_messages>) + parts::transport::connection_bytes,
-      sizeof(publication),
-      64 * 1024,
+  /// What a pipeline takes beside the model itself, in bytes; for static_assert in a program that has to fit. What an owner takes can be asked for
+  /// if a header of an owner is included.
+  struct memory_bound {
+    /// landing in place: connection, transfer, digest, consumer, a page
+    static constexpr std::size_t recipient =
+        sizeof(endpoint<typename parts::framing, limits, no_owner, ignore_messages>) + sizeof(transfer<consumer>) + sizeof(consumer) + limits::page_bytes;
+    /// connection and what the transport adds to it
+    static constexpr std::size_t owner_per_recipient =
+        sizeof(endpoint<typename parts::framing, limits, typename owner_side<parts>::type, ignore_messages>) + parts::transport::connection_bytes;
+    /// one slot; a static model has no table, a dynamic one has its own
+    static constexpr std::size_t owner_per_reference = sizeof(typename owner_side<parts>::slot);
+    /// for each thread of an owner
+    static constexpr std::size_t slice = 64 * 1024;
   };
+  static constexpr memory_bound memory{};
 };
 
 }  // namespace tensorpull

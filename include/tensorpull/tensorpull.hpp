@@ -1,14 +1,22 @@
-// The umbrella: pipelines, and the policies that need no third-party header but Hana, Cap'n Proto and xxHash.
-// Opt-in, one header each: transports/tcp_owner.hpp and transports/tcp_host.hpp (Boost.Asio), consumers/safetensors_file.hpp (files).
+// The umbrella: pipelines, and the policies that need no library but Hana and xxHash. It has no Cap'n Proto and no Boost.Asio in it.
+// Opt-in, one header each: transports/host/tcp_owner.hpp and transports/host/tcp_host.hpp (Boost.Asio), consumers/any_schema/safetensors_file.hpp
+// (files), framing/capnp/capnp_framing.hpp (Cap'n Proto).
 #pragma once
 
+// Sorted so that what refuses wrong uses is reached from here: a compiler shows each header between a sentence and the user's line.
 #include <tensorpull/chunking/policies.hpp>
+#include <tensorpull/consumers/concept.hpp>
 #include <tensorpull/core/describe.hpp>
 #include <tensorpull/integrity/xxhash/policies.hpp>
-#include <tensorpull/pipeline.hpp>
+#include <tensorpull/std/functional.hpp>
 #include <tensorpull/tensors/make_model.hpp>
 #include <tensorpull/tensors/structs/raw.hpp>
 #include <tensorpull/tensors/structs/renamed.hpp>
 #include <tensorpull/tensors/tensor_list.hpp>
+
+#include <tensorpull/transports/publisher.hpp>
+
 #include <tensorpull/transports/loopback/loopback.hpp>
 #include <tensorpull/transports/tcp/tcp.hpp>
+
+#include <tensorpull/pipeline.hpp>

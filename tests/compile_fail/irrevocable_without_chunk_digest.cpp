@@ -1,5 +1,6 @@
 // An average without a check of each chunk.
 // EXPECT: tensorpull: this consumer cannot undo what it has taken, so the pipeline needs an integrity policy that checks each chunk
+// WITHIN_LINES: 5
 // MAX_ERRORS: 1
 // MAX_LINES: 24
 #include <tensorpull/tensorpull.hpp>

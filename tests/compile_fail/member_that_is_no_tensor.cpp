@@ -1,7 +1,9 @@
 // A member that is no tensor.
+// One line more than five: a policy refuses its own arguments, so the pipeline that names it stands between.
 // EXPECT: tensorpull: a member of the model is neither a scalar, an array of scalars nor an adapted struct
+// WITHIN_LINES: 6
 // MAX_ERRORS: 3
-// MAX_LINES: 40
+// MAX_LINES: 24
 #include <tensorpull/tensorpull.hpp>
 
 #include <string>

@@ -1,7 +1,8 @@
 // A model that is gone before the message is sent.
 // EXPECT: deleted
+// WITHIN_LINES: 5
 // MAX_ERRORS: 3
-// MAX_LINES: 40
+// MAX_LINES: 24
 #include <tensorpull/tensorpull.hpp>
 
 #include <tensorpull/messages/tensors_of.hpp>

@@ -1,5 +1,6 @@
 // A pipeline without a transport policy, used on.
 // EXPECT: tensorpull: a pipeline needs a transport policy: add tcp or loopback
+// WITHIN_LINES: 5
 // MAX_ERRORS: 2
 // MAX_LINES: 24
 #include <tensorpull/tensorpull.hpp>

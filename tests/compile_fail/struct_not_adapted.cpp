@@ -1,7 +1,9 @@
 // A struct that was not adapted.
+// One line more than five: a policy refuses its own arguments, so the pipeline that names it stands between.
 // EXPECT: tensorpull: a model is a struct adapted with BOOST_HANA_ADAPT_STRUCT
+// WITHIN_LINES: 6
 // MAX_ERRORS: 3
-// MAX_LINES: 40
+// MAX_LINES: 24
 #include <tensorpull/tensorpull.hpp>
 
 struct mlp {

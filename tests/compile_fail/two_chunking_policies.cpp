@@ -1,5 +1,6 @@
 // Two chunking policies.
 // EXPECT: tensorpull: a pipeline has two chunking policies: keep one
+// WITHIN_LINES: 5
 // MAX_ERRORS: 1
 // MAX_LINES: 24
 #include <tensorpull/tensorpull.hpp>

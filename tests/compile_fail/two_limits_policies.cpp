@@ -1,5 +1,6 @@
 // Two limits policies.
 // EXPECT: tensorpull: a pipeline has two limits policies: keep one
+// WITHIN_LINES: 5
 // MAX_ERRORS: 1
 // MAX_LINES: 24
 #include <tensorpull/tensorpull.hpp>

@@ -1,5 +1,6 @@
 // Two tensor policies.
 // EXPECT: tensorpull: a pipeline has two tensor policies: keep one
+// WITHIN_LINES: 5
 // MAX_ERRORS: 1
 // MAX_LINES: 24
 #include <tensorpull/tensorpull.hpp>

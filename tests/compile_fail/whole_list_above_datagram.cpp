@@ -1,5 +1,6 @@
 // An image of unknown size in one datagram.
 // EXPECT: tensorpull: the chunk does not fit one message of this transport: choose a smaller chunk
+// WITHIN_LINES: 5
 // MAX_ERRORS: 1
 // MAX_LINES: 24
 #include <tensorpull/tensorpull.hpp>

@@ -71,6 +71,14 @@ static_assert(framing<word_framing> && framing<capnp_framing> && framing<basic_c
 static_assert(byte_stream<posix_stream> && !byte_stream<nothing> && !datagram_link<posix_stream> && !memory_link<posix_stream>);
 static_assert(consumer<plain::consumer> && consumer<land> && !consumer<nothing> && !consumer<mlp>);
 
+static_assert(tensor_policy<raw_tensors<mlp>> && tensor_policy<tensor_list> && !tensor_policy<nothing> && !tensor_policy<loopback>);
+static_assert(limits_policy<few> && !limits_policy<nothing> && !limits_policy<raw_tensors<mlp>>);
+static_assert(detail::missed_of_tensors<tensor_list>() == 0 && detail::missed_of_chunking<whole>() == 0 && detail::missed_of_integrity<unverified>() == 0);
+static_assert(detail::missed_of_framing<word_framing>() == 0 && detail::missed_of_transport<tcp, plain::parts>() == 0 && detail::missed_of_consumer<land>() == 0);
+static_assert(detail::missed_of_transport<endless_transport, plain::parts>() == 2 && detail::missed_of_integrity<no_digest>() == 3);
+static_assert(detail::missed_of_chunking<wrong_chunk>() == 2 && detail::missed_of_consumer<mlp>() == 1 && detail::missed_of_limits<nothing>() == 1);
+static_assert(std::is_empty_v<detail::consumer_checks<land>>);
+
 template <class Net, class Model>
 result<receipt> carry(const Model& source, Model& mine) {
   const auto owner = std::make_unique<typename Net::downloader>();
@@ -88,6 +96,27 @@ TEST(Composition, EveryOrderCarriesTheSame) {
   EXPECT_EQ(first->chunks, second->chunks);
   EXPECT_EQ(a.b[3], 10);
   EXPECT_EQ(b.w[1][2], 6);
+}
+TEST(Composition, TemporaryLambdasHearOfTheTransfer) {
+  const mlp source{{{1, 2, 3}, {4, 5, 6}}, {7, 8, 9, 10}};
+  mlp mine{};
+  int settled = 0, steps = 0;
+  const auto owner = std::make_unique<plain::downloader>();
+  const auto ref = owner->add_tensors(source, {.expect = {.recipients = 1, .settled = [&](const settlement& s) { settled += s.expected == 1; }}});
+  ASSERT_TRUE(ref);
+  ASSERT_TRUE(plain::download_tensors(*owner, *ref, mine, {.progress = [&](const progress_event&) { ++steps; }, .progress_interval = std::chrono::milliseconds(0)}));
+  EXPECT_EQ(settled, 1);
+  EXPECT_GT(steps, 0);
+}
+TEST(Composition, APullIntoAConsumer) {
+  const mlp source{{{1, 2, 3}, {4, 5, 6}}, {7, 8, 9, 10}};
+  mlp mine{};
+  const auto owner = std::make_unique<plain::downloader>();
+  const auto ref = owner->add_tensors(source, {.recipients = 1});
+  ASSERT_TRUE(ref);
+  plain::consumer to(mine);
+  ASSERT_TRUE(plain::pull(*owner, *ref, to));
+  EXPECT_EQ(mine.b[3], 10);
 }
 TEST(Composition, LimitsAreThePolicys) {
   const auto owner = std::make_unique<one::downloader>();

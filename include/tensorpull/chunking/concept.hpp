@@ -32,4 +32,16 @@ concept chunking_strategy = requires(const C c, std::uint64_t offset, const chun
   { c.next(offset, context) } noexcept -> std::same_as<std::uint64_t>;
 };
 
+namespace detail {
+/// The number of the first requirement that C misses, or 0: `pipeline` has a sentence for each.
+template <class C>
+constexpr int missed_of_chunking() noexcept {
+  if constexpr (chunking_strategy<C>) return 0;
+  else if constexpr (!requires { typename C::is_chunking_policy; }) return 1;
+  else if constexpr (!requires { requires std::same_as<decltype(C::max_chunk_bytes), const std::uint64_t>; }) return 2;
+  else if constexpr (!requires { requires std::same_as<decltype(C::needs_layout), const bool>; }) return 3;
+  else return 4;
+}
+}  // namespace detail
+
 }  // namespace tensorpull

@@ -48,4 +48,38 @@ concept consumer = requires(C c, const C& k, const description& d, std::uint64_t
   c.abandon(e);
 };
 
+namespace detail {
+/// The number of the first requirement that C misses, or 0.
+template <class C>
+constexpr int missed_of_consumer() noexcept {
+  if constexpr (consumer<C>) return 0;
+  else if constexpr (!requires { requires std::same_as<decltype(C::irrevocable), const bool>; }) return 1;
+  else if constexpr (!requires(const C& k) { { k.fingerprint() } -> std::same_as<std::uint64_t>; { k.schema() } -> std::same_as<const image_schema*>; }) return 2;
+  else if constexpr (!requires(C& c, const description& d) { { c.begin(d) } -> std::same_as<result<void>>; }) return 3;
+  else if constexpr (!requires(C& c, std::span<std::span<std::byte>> out) { { c.prepare(0, 0, out) } -> std::same_as<prepared>; }) return 4;
+  else if constexpr (!requires(C& c, std::span<const std::byte> bytes) { { c.commit(0, bytes) } -> std::same_as<result<void>>; }) return 5;
+  else if constexpr (!requires(C& c, std::uint64_t n) { { c.chunk(n, n) } -> std::same_as<result<void>>; }) return 6;
+  else if constexpr (!requires(C& c, const receipt& r) { { c.finish(r) } -> std::same_as<result<void>>; }) return 7;
+  else return 8;
+}
+
+/// What a function that takes a consumer takes after it, as a default argument: so the compiler makes it where the function is called, and the
+/// sentence for what C misses stands next to the caller's line. Nothing at run time.
+template <class C, bool Met = consumer<C>>
+struct consumer_checks {};
+template <class C>
+struct consumer_checks<C, false> {
+  static constexpr int missed = missed_of_consumer<C>();
+  static_assert(missed != 1, "tensorpull: a consumer says whether it can undo (requirement 1): static constexpr bool irrevocable = false;");
+  static_assert(missed != 2, "tensorpull: a consumer says what it takes (requirement 2): std::uint64_t fingerprint() const, 0 for any, and const image_schema* schema() const");
+  static_assert(missed != 3, "tensorpull: a consumer is told what comes (requirement 3): result<void> begin(const description&)");
+  static_assert(missed != 4, "tensorpull: a consumer gives memory for bytes (requirement 4): "
+                             "prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out)");
+  static_assert(missed != 5, "tensorpull: a consumer takes bytes that arrived (requirement 5): result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes)");
+  static_assert(missed != 6, "tensorpull: a consumer is told of each whole chunk (requirement 6): result<void> chunk(std::uint64_t offset, std::uint64_t length)");
+  static_assert(missed != 7, "tensorpull: a consumer is told that all is there (requirement 7): result<void> finish(const receipt&)");
+  static_assert(missed != 8, "tensorpull: a consumer is told how a transfer failed (requirement 8): void abandon(const error&); and it is no constant and no reference");
+};
+}  // namespace detail
+
 }  // namespace tensorpull

@@ -52,6 +52,35 @@ struct default_limits {
   static constexpr std::size_t window = 1024;
 };
 
+namespace detail {
+/// Used in a requirement: what it is called with has to be a constant and a number.
+constexpr bool is_constant(std::uint64_t) noexcept { return true; }
+}  // namespace detail
+
+/// A limits policy L:
+///  1. `L::is_limits_policy` names a type (it marks the slot);
+///  2. `L` has each constant of default_limits under its name, at least 0. A policy that derives from default_limits has.
+template <class L>
+concept limits_policy = requires {
+  typename L::is_limits_policy;
+  requires detail::is_constant(L::control_frame_bytes) && detail::is_constant(L::page_bytes) && detail::is_constant(L::control_frame_segments);
+  requires detail::is_constant(L::traversal_words) && detail::is_constant(L::nesting_levels) && detail::is_constant(L::application_body_bytes);
+  requires detail::is_constant(L::application_references) && detail::is_constant(L::chunk_cap_bytes) && detail::is_constant(L::references);
+  requires detail::is_constant(L::recipients) && detail::is_constant(L::transfers_per_connection) && detail::is_constant(L::tensors);
+  requires detail::is_constant(L::name_bytes) && detail::is_constant(L::pipelined_requests) && detail::is_constant(L::subset_bytes_per_second);
+  requires detail::is_constant(L::busy_delay_ms) && detail::is_constant(L::window);
+};
+static_assert(limits_policy<default_limits>);
+
+namespace detail {
+/// The number of the first requirement that L misses, or 0: `pipeline` has a sentence for each.
+template <class L>
+constexpr int missed_of_limits() noexcept {
+  if constexpr (limits_policy<L>) return 0;
+  else return requires { typename L::is_limits_policy; } ? 2 : 1;
+}
+}  // namespace detail
+
 /// The largest payload that one Cap'n Proto Data can hold, rounded down to a word.
 inline constexpr std::uint64_t max_payload_bytes = 536'870'904;
 

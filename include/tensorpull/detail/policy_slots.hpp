@@ -1,57 +1,83 @@
-// Sorts policies into the slots of a pipeline, whatever their order, and says in one sentence what is missing or there twice.
+// Sorts policies into the slots of a pipeline, whatever their order, and finds the first thing that is wrong with them.
+// The sentences stand in pipeline.hpp, since a compiler shows each header between the user's line and the sentence.
 #pragma once
 
 #include <tensorpull/chunking/policies.hpp>
+#include <tensorpull/consumers/receipt.hpp>
 #include <tensorpull/core/limits.hpp>
-#include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/core/result.hpp>
+#include <tensorpull/framing/concept.hpp>
+#include <tensorpull/framing/word_framing.hpp>
 #include <tensorpull/image/view.hpp>
 #include <tensorpull/integrity/xxhash/policies.hpp>
-#include <tensorpull/consumers/receipt.hpp>
+#include <tensorpull/std/algorithm.hpp>
+#include <tensorpull/tensors/concept.hpp>
+#include <tensorpull/transports/detail/transport_check.hpp>
 
 #include <boost/hana/at.hpp>
 #include <boost/hana/basic_tuple.hpp>
+#include <boost/hana/concept/struct.hpp>
 #include <boost/hana/type.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
-namespace tensorpull::detail {
+namespace tensorpull {
 
-template <class P> struct in_tensors : std::bool_constant<requires { typename P::is_tensor_policy; }> {};
-template <class P> struct in_chunking : std::bool_constant<requires { typename P::is_chunking_policy; }> {};
-template <class P> struct in_transport : std::bool_constant<requires { typename P::is_transport_policy; }> {};
-template <class P> struct in_framing : std::bool_constant<requires { typename P::is_framing_policy; }> {};
-template <class P> struct in_integrity : std::bool_constant<requires { typename P::is_integrity_policy; }> {};
-template <class P> struct in_limits : std::bool_constant<requires { typename P::is_limits_policy; }> {};
+/// What a pipeline was resolved to. Drivers take it as `Parts`.
+template <class Tensors, class Chunking, class Transport, class Framing, class Integrity, class Limits>
+struct pipeline_parts {
+  using tensors = Tensors;
+  using chunking = Chunking;
+  using transport = Transport;
+  using framing = Framing;
+  using integrity = Integrity;
+  using limits = Limits;
+  /// an owner answers requests for chunk digests whatever its own policy is
+  using owner_hash = std::conditional_t<std::is_same_v<typename Integrity::hash_type, detail::no_hash>, xxhash_digest, typename Integrity::hash_type>;
+  using owner_chunk_hash = std::conditional_t<Integrity::per_chunk, chunk_hash_of<Integrity>, owner_hash>;
+};
 
-template <template <class> class Slot, class... P>
-inline constexpr int slot_count = (0 + ... + (Slot<P>::value ? 1 : 0));
+namespace detail {
 
-/// The policy for a slot, or `Fallback` where there is none.
+enum slot : unsigned { in_tensors = 1, in_chunking = 2, in_transport = 4, in_framing = 8, in_integrity = 16, in_limits = 32 };
+
+/// The slots that P names: one, for a policy.
+template <class P>
+inline constexpr unsigned slots_of = (requires { typename P::is_tensor_policy; } ? in_tensors : 0u) | (requires { typename P::is_chunking_policy; } ? in_chunking : 0u) |
+                                     (requires { typename P::is_transport_policy; } ? in_transport : 0u) | (requires { typename P::is_framing_policy; } ? in_framing : 0u) |
+                                     (requires { typename P::is_integrity_policy; } ? in_integrity : 0u) | (requires { typename P::is_limits_policy; } ? in_limits : 0u);
+
+/// The policy for a slot, or `Fallback` if there is none.
 /// An index and at_c: hana::filter, for each of six slots, costs 700 instantiations a pipeline.
-template <template <class> class Slot, class Fallback, class... P>
+template <slot Slot, class Fallback, class... P>
 constexpr auto policy_of() {
   namespace hana = boost::hana;
   constexpr std::size_t place = [] {
     std::size_t i = 0;
-    (void)(... || (Slot<P>::value || (++i, false)));
+    (void)(... || ((slots_of<P> & Slot) != 0 || (++i, false)));
     return i;
   }();
   if constexpr (place < sizeof...(P)) return hana::at_c<place>(hana::basic_tuple<hana::type<P>...>{});
   else return hana::type<Fallback>{};
 }
-template <template <class> class Slot, class Fallback, class... P>
+template <slot Slot, class Fallback, class... P>
 using policy_t = typename decltype(policy_of<Slot, Fallback, P...>())::type;
 
-/// Stand-ins for a slot that was left empty: they keep one mistake from becoming many errors.
+/// Stand-ins for policies that are missing or wrong: they keep one mistake from becoming many errors. They take whatever they are given.
 struct missing_model {};
+template <class Model>
 struct missing_tensors {
-  using model_type = missing_model;
+  using model_type = Model;
   static constexpr bool is_static = false;
-  static source_view source(const missing_model&) noexcept { return {}; }
-  static destination_view destination(missing_model&) noexcept { return {}; }
+  static source_view source(const Model&) noexcept { return {}; }
+  static destination_view destination(Model&) noexcept { return {}; }
+};
+struct anything {
+  constexpr anything() noexcept = default;
+  template <class T>
+  constexpr anything(const T&) noexcept {}
 };
 struct missing_transport {
   static constexpr std::uint64_t max_payload_bytes = tensorpull::max_payload_bytes;
@@ -62,8 +88,20 @@ struct missing_transport {
   using session = missing_transport;
   template <class Parts, class... Arguments>
   static result<receipt> pull(Arguments&&...) noexcept;
+  static result<missing_transport> open(anything = {}, anything = {}) noexcept;
+  static result<missing_transport> connect(anything = {}, anything = {}, anything = {}) noexcept;
+  static result<reference> add_tensors(anything, anything = {}) noexcept;
 };
 struct missing_chunking : fixed_bytes<default_chunk_bytes> {};
+
+template <class T>
+constexpr auto model_of() noexcept {
+  if constexpr (requires { typename T::model_type; }) return std::type_identity<typename T::model_type>{};
+  else return std::type_identity<missing_model>{};
+}
+/// What a pipeline with a mistake is made of.
+template <class Tensors>
+using missing_parts = pipeline_parts<missing_tensors<typename decltype(model_of<Tensors>())::type>, missing_chunking, missing_transport, word_framing, unverified, default_limits>;
 
 /// The longest chunk that can occur; `whole` sends the image as one, whose length is known for a static model only.
 template <class Chunking, class Tensors>
@@ -73,24 +111,72 @@ constexpr std::uint64_t longest_chunk() noexcept {
   else return max_payload_bytes;
 }
 
-/// The checks that every pipeline passes, one sentence each.
-template <class... P>
-struct slot_checks {
-  // a policy's own requirements fail here, and not inside the requires-expressions below, which clang would take for "is no policy"
-  enum : std::size_t { bytes = (std::size_t{0} + ... + sizeof(P)) };
-  static_assert(((in_tensors<P>::value || in_chunking<P>::value || in_transport<P>::value || in_framing<P>::value || in_integrity<P>::value || in_limits<P>::value) && ...),
-                "tensorpull: one of the types given to pipeline<...> is no policy: a policy names is_tensor_policy, is_chunking_policy, is_transport_policy, "
-                "is_framing_policy, is_integrity_policy or is_limits_policy");
-  static_assert(slot_count<in_tensors, P...> != 0, "tensorpull: a pipeline needs a tensor policy: add raw_tensors<Model> or tensor_list");
-  static_assert(slot_count<in_tensors, P...> < 2, "tensorpull: a pipeline has two tensor policies: keep one");
-  static_assert(slot_count<in_chunking, P...> != 0, "tensorpull: a pipeline needs a chunking policy: add fixed_bytes<N>, bytes_up_to<Max>, per_tensor<Max> or whole");
-  static_assert(slot_count<in_chunking, P...> < 2, "tensorpull: a pipeline has two chunking policies: keep one");
-  static_assert(slot_count<in_transport, P...> != 0, "tensorpull: a pipeline needs a transport policy: add tcp or loopback");
-  static_assert(slot_count<in_transport, P...> < 2, "tensorpull: a pipeline has two transport policies: keep one");
-  static_assert(slot_count<in_framing, P...> < 2, "tensorpull: a pipeline has two framing policies: keep one");
-  static_assert(slot_count<in_integrity, P...> < 2, "tensorpull: a pipeline has two integrity policies: keep one");
-  static_assert(slot_count<in_limits, P...> < 2, "tensorpull: a pipeline has two limits policies: keep one");
-  static constexpr bool passed = true;
+/// What is wrong with a composition: the first thing only, and in pipeline.hpp a sentence for each. The number of a policy's requirement is added
+/// to the value of its slot.
+enum fault : int {
+  fault_none, fault_model_itself, fault_no_policy, fault_two_slots,
+  fault_no_tensors, fault_two_tensors, fault_no_chunking, fault_two_chunking, fault_no_transport, fault_two_transport,
+  fault_two_framing, fault_two_integrity, fault_two_limits, fault_chunk_too_long,
+  fault_of_tensors = 100, fault_of_chunking = 200, fault_of_transport = 300, fault_of_framing = 400, fault_of_integrity = 500, fault_of_limits = 600,
 };
 
-}  // namespace tensorpull::detail
+/// What is wrong with the list of policies, whatever they are.
+constexpr fault list_fault(const unsigned* slots, std::size_t count) noexcept {
+  int n[6] = {};
+  for (std::size_t i = 0; i < count; ++i) {
+    if (slots[i] == 0) return fault_no_policy;
+    if ((slots[i] & (slots[i] - 1)) != 0) return fault_two_slots;
+    for (unsigned s = 0; s < 6; ++s) n[s] += slots[i] >> s & 1;
+  }
+  if (n[0] != 1) return n[0] == 0 ? fault_no_tensors : fault_two_tensors;
+  if (n[1] != 1) return n[1] == 0 ? fault_no_chunking : fault_two_chunking;
+  if (n[2] != 1) return n[2] == 0 ? fault_no_transport : fault_two_transport;
+  return n[3] > 1 ? fault_two_framing : n[4] > 1 ? fault_two_integrity : n[5] > 1 ? fault_two_limits : fault_none;
+}
+constexpr fault numbered(fault slot, int requirement) noexcept { return requirement == 0 ? fault_none : static_cast<fault>(slot + requirement); }
+
+template <class P>
+constexpr bool is_model() noexcept {
+  if constexpr (slots_of<P> == 0) return boost::hana::Struct<P>::value;
+  else return false;
+}
+
+/// A composition: what is wrong with it, and its parts.
+template <class... P>
+struct composition {
+  using limits = policy_t<in_limits, default_limits, P...>;
+  using tensors = policy_t<in_tensors, missing_tensors<missing_model>, P...>;
+  using chunking = policy_t<in_chunking, missing_chunking, P...>;
+  using transport = policy_t<in_transport, missing_transport, P...>;
+  using integrity = policy_t<in_integrity, image_digest, P...>;
+
+  static constexpr unsigned slots[] = {slots_of<P>..., 0};
+
+  /// The fault, and the parts or what stands in for them.
+  static constexpr auto resolved() noexcept {
+    constexpr fault list = list_fault(slots, sizeof...(P));
+    if constexpr (list == fault_no_policy) return found<(is_model<P>() || ...) ? fault_model_itself : list, missing_parts<tensors>>{};
+    else if constexpr (list != fault_none) return found<list, missing_parts<tensors>>{};
+    else if constexpr (constexpr fault t = numbered(fault_of_tensors, missed_of_tensors<tensors>()); t != fault_none) return found<t, missing_parts<tensors>>{};
+    else if constexpr (constexpr fault c = numbered(fault_of_chunking, missed_of_chunking<chunking>()); c != fault_none) return found<c, missing_parts<tensors>>{};
+    else if constexpr (constexpr fault i = numbered(fault_of_integrity, missed_of_integrity<integrity>()); i != fault_none) return found<i, missing_parts<tensors>>{};
+    else if constexpr (constexpr fault l = numbered(fault_of_limits, missed_of_limits<limits>()); l != fault_none) return found<l, missing_parts<tensors>>{};
+    else {
+      using framing_policy = policy_t<in_framing, basic_word_framing<limits>, P...>;
+      using parts = pipeline_parts<tensors, chunking, transport, framing_policy, integrity, limits>;
+      if constexpr (constexpr fault f = numbered(fault_of_framing, missed_of_framing<framing_policy>()); f != fault_none) return found<f, missing_parts<tensors>>{};
+      else if constexpr (constexpr fault x = numbered(fault_of_transport, missed_of_transport<transport, parts>()); x != fault_none) return found<x, missing_parts<tensors>>{};
+      else if constexpr (longest_chunk<chunking, tensors>() > transport::max_payload_bytes) return found<fault_chunk_too_long, parts>{};
+      else return found<fault_none, parts>{};
+    }
+  }
+  template <fault First, class Parts>
+  struct found {
+    static constexpr fault first = First;
+    using parts = Parts;
+  };
+};
+
+}  // namespace detail
+
+}  // namespace tensorpull

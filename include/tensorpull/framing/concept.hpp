@@ -21,8 +21,21 @@ namespace tensorpull {
 template <class F>
 concept framing = requires(const frame& in, frame& out, std::span<std::byte> bytes, std::span<const std::byte> whole, typename F::decode_storage& storage) {
   typename F::is_framing_policy;
+  static_cast<void>(typename F::decode_storage());
   { F::encode(in, bytes) } -> std::same_as<result<std::size_t>>;
   { F::decode(whole, out, storage) } -> std::same_as<result<void>>;
 };
+
+namespace detail {
+/// The number of the first requirement that F misses, or 0: `pipeline` has a sentence for each.
+template <class F>
+constexpr int missed_of_framing() noexcept {
+  if constexpr (framing<F>) return 0;
+  else if constexpr (!requires { typename F::is_framing_policy; }) return 1;
+  else if constexpr (!requires { static_cast<void>(typename F::decode_storage()); }) return 2;
+  else if constexpr (!requires(const frame& in, std::span<std::byte> out) { { F::encode(in, out) } -> std::same_as<result<std::size_t>>; }) return 3;
+  else return 4;
+}
+}  // namespace detail
 
 }  // namespace tensorpull

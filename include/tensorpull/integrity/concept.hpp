@@ -42,7 +42,7 @@ concept integrity_policy = requires {
   requires std::same_as<decltype(I::per_chunk), const bool>;
   requires hash<typename I::hash_type>;
   requires digest_kind_of<typename I::hash_type> == digest_kind::xxh3_64 || (!I::whole && digest_kind_of<typename I::hash_type> == digest_kind::none);
-};
+} && (!requires { typename I::chunk_hash_type; } || requires { requires hash<typename I::chunk_hash_type>; });
 
 namespace detail {
 template <class I>
@@ -50,6 +50,17 @@ struct chunk_hash { using type = typename I::hash_type; };
 template <class I>
   requires requires { typename I::chunk_hash_type; }
 struct chunk_hash<I> { using type = typename I::chunk_hash_type; };
+
+/// The number of the first requirement that I misses, or 0: `pipeline` has a sentence for each.
+template <class I>
+constexpr int missed_of_integrity() noexcept {
+  if constexpr (integrity_policy<I>) return 0;
+  else if constexpr (!requires { typename I::is_integrity_policy; }) return 1;
+  else if constexpr (!requires { requires std::same_as<decltype(I::whole), const bool>; }) return 2;
+  else if constexpr (!requires { requires std::same_as<decltype(I::per_chunk), const bool>; }) return 3;
+  else if constexpr (requires { typename I::chunk_hash_type; requires !hash<typename I::chunk_hash_type>; }) return 5;
+  else return 4;
+}
 }  // namespace detail
 
 /// The hash of one chunk, and what it is called on the wire: `none` where chunks carry no digest.

@@ -1,27 +1,56 @@
-// A borrowed callable: two words, no heap, no virtual call. What std::function_ref will be in C++26.
+// A callable to call later: four words, no heap, no virtual call. What std::function_ref will be in C++26, with room for a small lambda.
 #pragma once
 
 #include <type_traits>
 
 namespace tensorpull {
 
-/// Refers to a callable that must outlive it; a temporary does not compile. Empty by default.
+/// Calls something that is invocable with `Arguments...`; what it returns is dropped. Empty by default; copies are cheap.
+///  - A named callable (an lvalue, const or not) is borrowed: it must outlive every copy of the callback.
+///  - A temporary (`.progress = [&](const progress_event& e) { ... }`) is copied into the callback, if it is trivially copyable and not larger than
+///    three pointers, as a lambda is that captures up to three references. What it refers to is borrowed. Each copy of the callback has its own copy of
+///    what the lambda captured by value.
+///  - Any other temporary does not compile: give it a name that outlives the callback.
+///  - A function is kept by its address.
+/// Nothing allocates. A call costs one indirect call.
 template <class... Arguments>
 class callback {
+  union place {
+    const void* object = nullptr;
+    alignas(void*) unsigned char copy[3 * sizeof(void*)];
+  };
+  template <class F>
+  static constexpr bool is_small = sizeof(F) <= sizeof(place) && alignof(F) <= alignof(place) && std::is_trivially_copyable_v<F> && std::is_trivially_destructible_v<F>;
+
  public:
   constexpr callback() noexcept = default;
   /// Refers to `f`.
   template <class F>
-    requires(!std::is_same_v<F, callback> && !std::is_const_v<F> && std::is_invocable_v<F&, Arguments...>)
-  constexpr callback(F& f) noexcept : object_(__builtin_addressof(f)), call_([](void* p, Arguments... a) { (*static_cast<F*>(p))(a...); }) {}
+    requires(!std::is_same_v<std::remove_cvref_t<F>, callback> && std::is_invocable_v<std::remove_reference_t<F>&, Arguments...>)
+  constexpr callback(F&& f) noexcept {
+    using callable = std::remove_reference_t<F>;
+    if constexpr (std::is_function_v<callable>) {
+      *this = callback(&f);  // a temporary: a pointer, which is small
+    } else if constexpr (std::is_lvalue_reference_v<F>) {
+      kept_.object = __builtin_addressof(f);
+      call_ = [](place& p, Arguments... a) { (*static_cast<callable*>(const_cast<void*>(p.object)))(a...); };
+    } else {
+      static_assert(is_small<callable>, "tensorpull: a temporary given as a callback is kept by copy if it is trivially copyable and at most three pointers large; "
+                                        "this one is not: give it a name that outlives the callback");
+      if constexpr (is_small<callable>) {
+        __builtin_memcpy(kept_.copy, __builtin_addressof(f), sizeof f);
+        call_ = [](place& p, Arguments... a) { (*__builtin_launder(reinterpret_cast<callable*>(p.copy)))(a...); };
+      }
+    }
+  }
 
   constexpr explicit operator bool() const noexcept { return call_ != nullptr; }
   /// Throws what the callable throws. Requires that it is not empty.
-  void operator()(Arguments... a) const { call_(object_, a...); }
+  void operator()(Arguments... a) const { call_(kept_, a...); }
 
  private:
-  void* object_ = nullptr;
-  void (*call_)(void*, Arguments...) = nullptr;
+  mutable place kept_{};
+  void (*call_)(place&, Arguments...) = nullptr;
 };
 
 }  // namespace tensorpull

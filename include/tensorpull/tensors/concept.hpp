@@ -20,13 +20,30 @@ namespace tensorpull {
 template <class T>
 concept tensor_policy = requires(const typename T::model_type& from) {
   typename T::is_tensor_policy;
-  { T::is_static } -> std::convertible_to<bool>;
+  requires std::same_as<decltype(T::is_static), const bool>;
   { T::source(from) } noexcept -> std::same_as<source_view>;
-} && (!requires(typename T::model_type& to) { T::destination(to); } || requires(typename T::model_type& to) {
+} && (!T::is_static || requires {
+  { T::schema() } -> std::same_as<const image_schema&>;
+}) && (!requires(typename T::model_type& to) { T::destination(to); } || requires(typename T::model_type& to) {
   { T::destination(to) } noexcept -> std::same_as<destination_view>;
+}) && (!requires(typename T::model_type& to) { T::landed(to); } || requires(typename T::model_type& to) {
+  { T::landed(to) } noexcept;
 });
 
 namespace detail {
+/// The number of the first requirement that T misses, or 0: `pipeline` has a sentence for each.
+template <class T>
+constexpr int missed_of_tensors() noexcept {
+  if constexpr (tensor_policy<T>) return 0;
+  else if constexpr (!requires { typename T::is_tensor_policy; }) return 1;
+  else if constexpr (!requires { typename T::model_type; }) return 2;
+  else if constexpr (!requires { requires std::same_as<decltype(T::is_static), const bool>; }) return 3;
+  else if constexpr (T::is_static && !requires { { T::schema() } -> std::same_as<const image_schema&>; }) return 3;
+  else if constexpr (!requires(const typename T::model_type& from) { { T::source(from) } noexcept -> std::same_as<source_view>; }) return 4;
+  else if constexpr (requires(typename T::model_type& to) { { T::destination(to) } noexcept -> std::same_as<destination_view>; }) return 6;
+  else return requires(typename T::model_type& to) { T::destination(to); } ? 5 : 6;
+}
+
 template <class Tensors>
 void after_landing(typename Tensors::model_type& model) noexcept {
   if constexpr (requires { Tensors::landed(model); }) Tensors::landed(model);

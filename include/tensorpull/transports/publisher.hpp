@@ -51,7 +51,13 @@ class publisher {
     return publish(tensors::source(model), options, std::move(keep));
   }
   /// A constant temporary can be neither kept nor borrowed.
-  result<reference> add_tensors(const model_type&&, publish_options = {}) = delete;
+  template <class Model>
+    requires(std::is_same_v<Model, const model_type>)
+  result<reference> add_tensors(Model&&, publish_options = {}) noexcept {
+    static_assert(!std::is_const_v<Model>, "tensorpull: add_tensors was given a constant temporary, which can be neither kept (it is constant) nor borrowed (it is a temporary): "
+                                           "give the model a name, or drop the const");
+    return failure(errc::withdrawn);
+  }
   /// Publishes any image; the memory behind the view is the caller's.
   result<reference> add_image(const source_view& image, publish_options options = {}) noexcept { return publish(image, options, {}); }
   /// The same, and `keep` (its table, its model, or both) is released when the reference is settled or withdrawn.

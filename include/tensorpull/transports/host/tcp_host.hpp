@@ -60,6 +60,13 @@ class tcp_host {
   tcp_host(boost::asio::io_context& io, Handler& handler, const host_options& options = {})
       : io_(io), handler_(handler), options_(options), memory_(options.message_buffers * frame_bytes / 64 + 1),
         pool_({reinterpret_cast<std::byte*>(memory_.data()), options.message_buffers * frame_bytes}, frame_bytes), acceptor_(io), timer_(io) {
+    static_assert(requires(Handler& h, connection& c) { h.connected(c); }, "tensorpull: a host's handler is told of each connection: void connected(auto& connection)");
+    static_assert(requires(Handler& h, connection& c, const frame& m) { h.message(c, m); },
+                  "tensorpull: a host's handler is given messages: void message(auto& connection, const frame&)");
+    static_assert(requires(Handler& h, connection& c, const result<receipt>& r) { h.pulled(c, r); },
+                  "tensorpull: a host's handler is told how a pull ended: void pulled(auto& connection, const result<receipt>&)");
+    static_assert(requires(Handler& h, connection& c, const error& e) { h.closed(c, e); },
+                  "tensorpull: a host's handler is told of each connection's end: void closed(auto& connection, const error&)");
     reserve(options.reserved_connections);
     tick();
   }
@@ -108,7 +115,9 @@ class tcp_host {
   struct guarded {
     Handler& handler;
     template <class C> void connected(C& c) noexcept { contain([&] { handler.connected(c); }); }
-    template <class C> void message(C& c, const tensorpull::frame& m) noexcept { contain([&] { handler.message(c, m); }); }
+    template <class C> void message(C& c, const tensorpull::frame& m) noexcept {
+      if constexpr (requires { handler.message(c, m); }) contain([&] { handler.message(c, m); });  // otherwise it was refused by the constructor
+    }
     template <class C> void pulled(C& c, const result<receipt>& r) noexcept { contain([&] { handler.pulled(c, r); }); }
     template <class C> void closed(C& c, const error& e) noexcept { contain([&] { handler.closed(c, e); }); }
     template <class F>

@@ -18,7 +18,8 @@ struct tcp_owner_options {
 
 /// A pipeline's `downloader` over TCP. Movable; everything is allocated by open().
 template <class Parts, bool Threads>
-class tcp_owner {
+  requires detail::with_owner<Parts>
+class tcp_owner<Parts, Threads> {
  public:
   using model_type = typename Parts::tensors::model_type;
 

@@ -77,8 +77,15 @@ struct loopback {
 
   template <class Parts>
   using downloader = loopback_owner<Parts>;
+  /// Both ends are in one place: there is nothing to hold.
   template <class Parts>
-  struct session;  // both ends are in one place: there is nothing to hold
+  struct session {
+    static_assert(!requires { typename Parts::transport; }, "tensorpull: loopback has no session: use the pipeline's downloader and download_tensors(downloader, ref, model)");
+    template <class... Arguments>
+    static result<session> connect(const Arguments&...) noexcept;
+    template <class... Arguments>
+    static result<session> over(const Arguments&...) noexcept;
+  };
 
   /// Runs both ends until the transfer has ended. All state is on the stack: 32 KiB with the default limits, 19 KiB where they
   /// have control_frame_bytes of 1,024.

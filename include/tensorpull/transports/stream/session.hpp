@@ -42,13 +42,21 @@ class session {
   /// After an error the model is unspecified from its first landed byte on; the error's `at` says how many landed.
   result<receipt> download_tensors(const reference& ref, model_type& model, const pull_options& options = {}, chunking_type chunking = {}) noexcept {
     land to(tensors::destination(model));
-    const auto done = pull(ref, to, options, chunking);
+    const auto done = pull_into(ref, to, options, chunking);
     if (done) detail::after_landing<tensors>(model);
     return done;
   }
   /// The same into any consumer.
+  template <class Consumer>
+  result<receipt> pull(const reference& ref, Consumer& to, const pull_options& options = {}, chunking_type chunking = {},
+                       detail::consumer_checks<Consumer> = {}) noexcept {
+    if constexpr (consumer<Consumer>) return pull_into(ref, to, options, chunking);
+    else return failure(errc::bad_address);  // refused by the last argument
+  }
+
+ private:
   template <consumer Consumer>
-  result<receipt> pull(const reference& ref, Consumer& to, const pull_options& options = {}, chunking_type chunking = {}) noexcept {
+  result<receipt> pull_into(const reference& ref, Consumer& to, const pull_options& options, chunking_type chunking) noexcept {
     if (s_->broken) return failure(*s_->broken);
     pull_request request = make_request(ref, options);
     if (!request.recipient) request.recipient = s_->me;
@@ -73,6 +81,7 @@ class session {
     return all.outcome();
   }
 
+ public:
   /// As publisher's: lvalue borrowed, rvalue or shared_ptr kept.
   template <class Model>
   result<reference> add_tensors(Model&& model, const publish_options& options = {}) {

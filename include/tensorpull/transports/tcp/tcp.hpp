@@ -8,8 +8,20 @@
 
 namespace tensorpull {
 
+namespace detail {
+template <class Parts>
+concept with_owner = true;
+}  // namespace detail
+
+/// Stands in for the owner, which is a specialisation in a header of its own, since that needs Boost.Asio.
 template <class Parts, bool Threads>
-class tcp_owner;
+class tcp_owner {
+  static_assert(!detail::with_owner<Parts>, "tensorpull: this program owns tensors over TCP: #include <tensorpull/transports/host/owner.hpp>, which needs Boost.Asio");
+
+ public:
+  template <class... Options>
+  static result<tcp_owner> open(const Options&...) noexcept;
+};
 template <class Parts, class Handler, class Consumer, bool Threads>
 class tcp_host;
 

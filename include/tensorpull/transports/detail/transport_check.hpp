@@ -1,0 +1,20 @@
+// Which of its requirements a transport misses: see `transport` in the concept's header, and pipeline.hpp for the sentences.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+
+namespace tensorpull::detail {
+
+/// The number of the first requirement that T misses, or 0. Requirement 6, `pull`, depends on the kind of its address: it is checked where it is called.
+template <class T, class Parts>
+constexpr int missed_of_transport() noexcept {
+  if constexpr (!requires { typename T::is_transport_policy; }) return 1;
+  else if constexpr (!requires { requires std::same_as<decltype(T::max_payload_bytes), const std::uint64_t>; }) return 2;
+  else if constexpr (!requires { requires std::same_as<decltype(T::connection_bytes), const std::size_t>; }) return 3;
+  else if constexpr (!requires { typename T::template downloader<Parts>; }) return 4;
+  else return requires { typename T::template session<Parts>; } ? 0 : 5;
+}
+
+}  // namespace tensorpull::detail

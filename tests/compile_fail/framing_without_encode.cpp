@@ -1,0 +1,18 @@
+// A framing that does not write frames.
+// EXPECT: tensorpull: a framing writes frames (requirement 3)
+// WITHIN_LINES: 5
+// MAX_ERRORS: 1
+// MAX_LINES: 24
+#include <tensorpull/tensorpull.hpp>
+
+struct mlp {
+  float w[4][3], b[4];
+};
+BOOST_HANA_ADAPT_STRUCT(mlp, w, b);
+
+using namespace tensorpull;
+
+struct mine : word_framing {
+  static void encode(const frame&) noexcept {}
+};
+pipeline<raw_tensors<mlp>, fixed_bytes<1_KiB>, loopback, mine>::model_type model;

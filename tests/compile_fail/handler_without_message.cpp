@@ -1,0 +1,23 @@
+// A host's handler that takes no messages.
+// EXPECT: tensorpull: a host's handler is given messages: void message(auto& connection, const frame&)
+// WITHIN_LINES: 5
+// MAX_ERRORS: 1
+// MAX_LINES: 24
+#include <tensorpull/tensorpull.hpp>
+#include <tensorpull/transports/host/tcp_host.hpp>
+
+struct mlp {
+  float w[4][3], b[4];
+};
+BOOST_HANA_ADAPT_STRUCT(mlp, w, b);
+
+using namespace tensorpull;
+
+struct handler {
+  void connected(auto&) {}
+  void pulled(auto&, const result<receipt>&) {}
+  void closed(auto&, const error&) {}
+};
+using net = pipeline<raw_tensors<mlp>, fixed_bytes<1_KiB>, tcp>;
+
+void serve(boost::asio::io_context& io, handler& h) { net::host<handler, no_consumer> host(io, h); }

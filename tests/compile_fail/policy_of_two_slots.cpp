@@ -1,0 +1,16 @@
+// A type that names two slots.
+// EXPECT: tensorpull: one of the types given to pipeline<...> names two slots
+// WITHIN_LINES: 5
+// MAX_ERRORS: 1
+// MAX_LINES: 24
+#include <tensorpull/tensorpull.hpp>
+
+struct mlp {
+  float w[4][3], b[4];
+};
+BOOST_HANA_ADAPT_STRUCT(mlp, w, b);
+
+using namespace tensorpull;
+
+struct mine : image_digest, default_limits {};
+pipeline<raw_tensors<mlp>, fixed_bytes<1_KiB>, loopback, mine>::model_type model;

@@ -1,0 +1,18 @@
+// A chunking policy that names only its slot.
+// EXPECT: tensorpull: a chunking policy has a longest chunk (requirement 2)
+// WITHIN_LINES: 5
+// MAX_ERRORS: 1
+// MAX_LINES: 24
+#include <tensorpull/tensorpull.hpp>
+
+struct mlp {
+  float w[4][3], b[4];
+};
+BOOST_HANA_ADAPT_STRUCT(mlp, w, b);
+
+using namespace tensorpull;
+
+struct nothing {
+  using is_chunking_policy = void;
+};
+pipeline<raw_tensors<mlp>, nothing, loopback>::model_type model;
