@@ -73,7 +73,7 @@ int run_site(const options& chosen, std::uint32_t site, std::uint16_t coordinato
     if (got->kind == goodbye_kind) return 0;
     assignment next{};
     if (const auto ok = letters::recompose(got->references, got->body, next); !ok) return complain("not an assignment", ok.error()), 1;
-    const auto pulled = next.model.download_into<net>(*theirs, {.per_request_timeout = patience});
+    const auto pulled = next.model.download_tensors<net>(*theirs, {.per_request_timeout = patience});
     if (!pulled) return complain("cannot pull the model to evaluate", pulled.error()), 1;
     if (pulled->outcome != tensorpull::outcome::completed) return 1;
     if (!say(*session, score_kind, score{next.owner, federated::accuracy(*theirs, own_test)})) return 1;

@@ -10,7 +10,7 @@
 #include <tensorpull/protocol/owner/owner.hpp>
 #include <tensorpull/protocol/recipient/transfer.hpp>
 #include <tensorpull/tensors/concept.hpp>
-#include <tensorpull/transports/stream/drive.hpp>
+#include <tensorpull/transports/concept.hpp>
 
 #include <utility>
 

@@ -1,5 +1,5 @@
 // The umbrella: pipelines, and the policies that need no third-party header but Hana, Cap'n Proto and xxHash.
-// Opt-in, one header each: transports/tcp_owner.hpp and transports/tcp_host.hpp (Boost.Asio), consumers/safetensors_file.hpp (files).
+// Opt-in, one header each: transports/host/owner.hpp and transports/host/host.hpp (Boost.Asio), consumers/any_schema/safetensors_file.hpp (files).
 #pragma once
 
 #include <tensorpull/chunking/policies.hpp>

@@ -1,6 +1,8 @@
 // Peers that vanish, say nothing, say the wrong thing, or are slow.
 #include "network.hpp"
 
+#include <tensorpull/framing/capnp/capnp_framing.hpp>
+
 #include <atomic>
 #include <csignal>
 #include <sys/time.h>

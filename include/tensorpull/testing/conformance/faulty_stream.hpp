@@ -3,7 +3,7 @@
 #pragma once
 
 #include <tensorpull/testing/frame_faults.hpp>
-#include <tensorpull/links/concept.hpp>
+#include <tensorpull/links/byte_stream.hpp>
 
 #include <algorithm>
 #include <array>

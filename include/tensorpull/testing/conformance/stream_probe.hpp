@@ -4,7 +4,7 @@
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/testing/conformance/conformance_report.hpp>
 #include <tensorpull/testing/seeded_random.hpp>
-#include <tensorpull/links/concept.hpp>
+#include <tensorpull/links/byte_stream.hpp>
 
 #include <algorithm>
 #include <array>

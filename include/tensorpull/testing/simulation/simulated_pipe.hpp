@@ -4,7 +4,7 @@
 #include <tensorpull/testing/event_queue.hpp>
 #include <tensorpull/testing/frame_faults.hpp>
 #include <tensorpull/testing/seeded_random.hpp>
-#include <tensorpull/links/concept.hpp>
+#include <tensorpull/links/byte_stream.hpp>
 
 #include <algorithm>
 #include <cerrno>

@@ -25,7 +25,7 @@ class simulated_cohort : protected simulated_run<Net, Consumer, Model> {
   }
   void pump(std::uint32_t id, std::size_t side) {
     connection& c = connections_[id];
-    detail::pumped did;
+    pumped did;
     bool closed = false;
     if (side == 0) {
       if (!c.owner_end) return;
@@ -63,7 +63,7 @@ class simulated_cohort : protected simulated_run<Net, Consumer, Model> {
     if (plan_.options.slow_consumers && !healed && random_.chance(200)) slow = {200, 50'000, 1 + random_.below(500)};
     typename parts::chunking cut{};
     if constexpr (requires { cut.chunk_bytes = 1; }) cut.chunk_bytes = 1 + random_.below(900);
-    const retry_policy retry{static_cast<std::uint32_t>(random_.below(5)), 1 + static_cast<std::uint32_t>(random_.below(30)), 200};
+    const retry_policy retry{static_cast<std::uint32_t>(random_.below(5)), std::chrono::milliseconds(1 + static_cast<std::int64_t>(random_.below(30))), std::chrono::milliseconds(200)};
     if (!r.begin(request, cut, judgement{this, i}, random_.fork(), slow, retry)) fail(report_.contract_violations, "resumed over bytes that were changed");
     note(r.resumed() ? "resume" : "pull", i, request.version, request.window);
     if (r.resumed()) ++report_.resumed;

@@ -92,7 +92,7 @@ class simulated_run {
     queue_.at(at, {kind::wake, id, static_cast<std::uint32_t>(side)});
   }
   /// Who has something to do because of what just moved.
-  void after(std::uint32_t id, std::size_t side, const detail::pumped& did, bool closed) {
+  void after(std::uint32_t id, std::size_t side, const pumped& did, bool closed) {
     simulated_link& link = *connections_[id].link;
     const std::size_t other = 1 - side;
     if (did.received + did.sent > 0) {
