@@ -30,7 +30,7 @@ using net = pipeline<tensor_list, Chunking, tcp, chunk_and_image_digest, wide_li
 template <class T>
 static decltype(auto) must(T&& r) {
   if (!r) {
-    std::fprintf(stderr, "%s\n", to_string(r.error().code).data());
+    std::fprintf(stderr, "%s\n", describe(r.error()).c_str());
     std::_Exit(1);
   }
   if constexpr (!std::is_same_v<std::decay_t<T>, result<void>>) return *std::forward<T>(r);

@@ -67,13 +67,10 @@ int main(int count, char** arguments) {
 
   // Without digest and confirmation: the image's bytes, asked for on an open connection as the library asks, and no more.
   posix_stream raw(bench::connect_to_loopback(h.owner_port));
-  struct deaf {
-    static constexpr bool ready() noexcept { return true; }
-    static constexpr void on_message(const frame&) noexcept {}
-  } handler;
+  ignore_messages handler;
   no_owner none;
   buffer_pool<> pool;
-  endpoint<parts::framing, parts::limits, no_owner, deaf> end(none, pool, handler);
+  endpoint<parts::framing, parts::limits, no_owner, ignore_messages> end(none, pool, handler);
   std::uint32_t id = 1;
   const auto unconfirmed = [&] {
     checked::consumer into(to);

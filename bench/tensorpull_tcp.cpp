@@ -22,7 +22,7 @@ struct views {
       all.push_back({.name = m.name(i), .type = dtype::f32, .shape = {&shapes[i], 1}, .data = m.tensor(i).data()});
     }
     auto made = dynamic_image::make(std::span<const View>(all));
-    if (!made) bench::give_up(to_string(made.error().code).data());
+    if (!made) bench::give_up(describe(made.error()).c_str());
     return std::move(*made);
   }
 };
@@ -95,7 +95,7 @@ class receiver {
     if (m.block().data() != made_for_) image_.emplace(views::image<mutable_tensor_view>(m)), made_for_ = m.block().data();
     timed_land to(image_->destination(), m.first_tensor_ends_at());
     const auto done = plain_ ? plain_->pull(ref_, to, options_, chunk_) : digest_->pull(ref_, to, options_, chunk_);
-    if (!done) bench::give_up(to_string(done.error().code).data());
+    if (!done) bench::give_up(describe(done.error()).c_str());
     return to.at;
   }
 

@@ -1,9 +1,11 @@
 # What each component needs; read by the project itself and, installed, by its config file.
 
+set(tensorpull_all_components freestanding tensorpull asio capnp messages crc32c safetensors numpy torch testing)
+
 # Other components.
-set(tensorpull_needs_tensorpull core)
+set(tensorpull_needs_tensorpull freestanding)
 set(tensorpull_needs_asio tensorpull)
-set(tensorpull_needs_capnp core)
+set(tensorpull_needs_capnp freestanding)
 set(tensorpull_needs_messages tensorpull capnp)
 set(tensorpull_needs_crc32c tensorpull)
 set(tensorpull_needs_safetensors tensorpull)
@@ -52,3 +54,18 @@ macro(tensorpull_find_dependencies component finder)
   endif()
   list(POP_FRONT CMAKE_MODULE_PATH)
 endmacro()
+
+# What is built where nobody says which components: those that need Cap'n Proto only if it is there.
+function(tensorpull_default_components result)
+  set(components freestanding tensorpull asio testing)
+  if(NOT DEFINED TENSORPULL_COMPONENTS)
+    list(PREPEND CMAKE_MODULE_PATH "${tensorpull_cmake_folder}")
+    find_package(TensorpullCapnProto 0.9.2 MODULE QUIET)
+    if(TensorpullCapnProto_FOUND)
+      list(APPEND components capnp messages)
+    else()
+      message(STATUS "tensorpull: there is no Cap'n Proto 0.9.2 here, so the components capnp and messages are left out")
+    endif()
+  endif()
+  set(${result} ${components} PARENT_SCOPE)
+endfunction()

@@ -1,7 +1,7 @@
 # Which folder of include/tensorpull belongs to which component. A folder belongs to one component, with its detail/; a component has all headers
 # of its folders, and no others. "." is the folder itself: the umbrella and the pipeline.
 
-set(tensorpull_folders_core
+set(tensorpull_folders_freestanding
   std core image chunking integrity framing consumers protocol protocol/owner protocol/recipient protocol/connection protocol/relay links)
 set(tensorpull_folders_tensorpull
   . system integrity/xxhash consumers/any_schema consumers/average tensors tensors/structs tensors/numpy
@@ -14,7 +14,6 @@ set(tensorpull_folders_safetensors tensors/safetensors)
 set(tensorpull_folders_numpy tensors/numpy_files)
 set(tensorpull_folders_torch tensors/torch)
 set(tensorpull_folders_testing testing testing/simulation testing/conformance)
-set(tensorpull_all_components core tensorpull asio capnp messages crc32c safetensors numpy torch testing)
 
 # Sets <result> to the absolute paths of the component's headers.
 function(tensorpull_component_headers component result)

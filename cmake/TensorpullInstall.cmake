@@ -1,4 +1,4 @@
-# Install rules: one export set for each component, so that a user of core needs neither Boost nor Cap'n Proto.
+# Install rules: one export set for each component, so that a user of freestanding needs neither Boost nor Cap'n Proto.
 
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
@@ -29,3 +29,43 @@ install(FILES
   cmake/TensorpullDependencies.cmake
   cmake/TensorpullSchemas.cmake
   DESTINATION "${package_folder}")
+
+# For builds without CMake: tensorpull.pc, and tensorpull-<component>.pc for the others. The prefix is relative to the file, so that the tree may be
+# moved. messages has none, since its generated header fits one version of Cap'n Proto only; torch has none, since libtorch has none.
+set(tensorpull_pc_tensorpull libxxhash)
+set(tensorpull_pc_capnp capnp)
+set(tensorpull_pc_crc32c libisal)
+set(tensorpull_pc_safetensors nlohmann_json)
+set(tensorpull_pc_numpy zlib)
+set(pc_folder "${CMAKE_INSTALL_DATADIR}/pkgconfig")
+file(RELATIVE_PATH pc_prefix "${CMAKE_INSTALL_FULL_DATADIR}/pkgconfig" "${CMAKE_INSTALL_PREFIX}")
+string(REGEX REPLACE "/$" "" pc_prefix "\${pcfiledir}/${pc_prefix}")
+foreach(component IN LISTS TENSORPULL_COMPONENTS)
+  if(component MATCHES "^(messages|torch)$")
+    continue()
+  endif()
+  string(REGEX REPLACE "-tensorpull$" "" pc_name "tensorpull-${component}")
+  list(TRANSFORM tensorpull_needs_${component} PREPEND "tensorpull-" OUTPUT_VARIABLE pc_requires)
+  list(TRANSFORM pc_requires REPLACE "^tensorpull-tensorpull$" "tensorpull")
+  list(APPEND pc_requires ${tensorpull_pc_${component}})
+  list(JOIN pc_requires ", " pc_requires)
+  set(pc_cflags)
+  set(pc_libs)
+  if(component STREQUAL "asio")
+    set(pc_cflags -pthread)
+    set(pc_libs -pthread)
+  endif()
+  configure_file(cmake/tensorpull.pc.in "${PROJECT_BINARY_DIR}/pkgconfig/${pc_name}.pc" @ONLY)
+  install(FILES "${PROJECT_BINARY_DIR}/pkgconfig/${pc_name}.pc" DESTINATION "${pc_folder}")
+endforeach()
+
+# What people read: every README where the others' links expect it, the examples that they refer to, the licence.
+set(doc_folder "${CMAKE_INSTALL_DATADIR}/doc/tensorpull")
+file(GLOB_RECURSE pages CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}"
+  "${PROJECT_SOURCE_DIR}/include/README.md" "${PROJECT_SOURCE_DIR}/cmake/README.md" "${PROJECT_SOURCE_DIR}/examples/README.md"
+  "${PROJECT_SOURCE_DIR}/bench/README.md" "${PROJECT_SOURCE_DIR}/tests/README.md" "${PROJECT_SOURCE_DIR}/.github/*.md")
+file(GLOB examples CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/examples/*.cpp")
+foreach(file IN LISTS pages examples ITEMS README.md LICENSE)
+  get_filename_component(folder "${file}" DIRECTORY)
+  install(FILES "${file}" DESTINATION "${doc_folder}/${folder}")
+endforeach()

@@ -50,6 +50,6 @@ int main() {
 
   const auto done = net::download_tensors("127.0.0.1:" + std::to_string(owner->port()), *ref, *mine);
   const bool equal = done && weight == trained_weight && bias == trained_bias;
-  std::printf("%s, %s\n", done ? to_string(done->outcome).data() : to_string(done.error().code).data(), equal ? "equal" : "not equal");
+  std::printf("%s, %s\n", done ? to_string(done->outcome).data() : describe(done.error()).c_str(), equal ? "equal" : "not equal");
   return equal ? 0 : 1;
 }

@@ -17,7 +17,7 @@ using net = pipeline<raw_tensors<Mlp>, fixed_bytes<64_KiB>, tcp>;
 static Mlp trained, mine;
 
 static int complain(const error& e) {
-  std::fprintf(stderr, "%s\n", to_string(e.code).data());
+  std::fprintf(stderr, "%s\n", describe(e).c_str());
   return 1;
 }
 

@@ -1,15 +1,40 @@
-# Registers the consumer tests: the project in consumer/ uses this library in each of the ways that users have.
+# Registers the consumer tests: the library is installed by a build of its own, which asks for nothing that only tests and examples need, and with
+# all components of this build; the project in consumer/ uses it in each of the ways that users have.
 
-foreach(how IN ITEMS find_package core add_subdirectory fetch_content)
+set(installed "${PROJECT_BINARY_DIR}/consumers/installed")
+function(tensorpull_add_consumer how)
   add_test(NAME consumer.${how} COMMAND "${CMAKE_COMMAND}"
     "-DHOW=${how}"
     "-DSOURCE=${PROJECT_SOURCE_DIR}"
     "-DBUILD=${PROJECT_BINARY_DIR}"
+    "-DINSTALLED=${installed}"
     "-DGENERATOR=${CMAKE_GENERATOR}"
     "-DCOMPILER=${CMAKE_CXX_COMPILER}"
     "-DFLAGS=${CMAKE_CXX_FLAGS}"
     "-DTORCH_DIR=${Torch_DIR}"
-    "-DLIBRARY_FOLDER=${CMAKE_INSTALL_LIBDIR}"
+    "-DCOMPONENTS=${ARGN}"
     -P "${CMAKE_CURRENT_SOURCE_DIR}/use_as_consumer.cmake")
   set_tests_properties(consumer.${how} PROPERTIES LABELS consumer TIMEOUT 300)
+endfunction()
+
+foreach(how IN ITEMS install add_subdirectory fetch_content by_default)
+  tensorpull_add_consumer(${how})
 endforeach()
+set_tests_properties(consumer.install PROPERTIES FIXTURES_SETUP consumer_installed)
+
+tensorpull_add_consumer(find_package)
+tensorpull_add_consumer(alone_freestanding freestanding)
+tensorpull_add_consumer(alone_tensorpull tensorpull)
+set(from_installed find_package alone_freestanding alone_tensorpull)
+foreach(component IN ITEMS asio messages)
+  if(TARGET tensorpull::${component})
+    tensorpull_add_consumer(alone_${component} ${component})
+    list(APPEND from_installed alone_${component})
+  endif()
+endforeach()
+foreach(how IN ITEMS missing_component unknown_component pkg_config)
+  tensorpull_add_consumer(${how})
+  list(APPEND from_installed ${how})
+endforeach()
+list(TRANSFORM from_installed PREPEND "consumer.")
+set_tests_properties(${from_installed} PROPERTIES FIXTURES_REQUIRED consumer_installed)

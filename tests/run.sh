@@ -13,8 +13,8 @@ Installs what is missing (apt-get, as root or with sudo), then runs these legs, 
   clang-asan     clang++ with the address and undefined-behaviour sanitizers: all but other projects, Python, simulation, torture and examples
   tsan           g++ with the thread sanitizer: protocol, transports, pipeline
   fuzz           clang++ and libFuzzer: each target of tests/fuzz for 20 seconds, with --all for 10 minutes (TENSORPULL_FUZZ_SECONDS)
-  no-exceptions  the component core without exceptions and RTTI
-  cortex-m3      the component core for a Cortex-M3
+  no-exceptions  the component freestanding without exceptions and RTTI
+  cortex-m3      the component freestanding for a Cortex-M3
   release        examples and benchmarks as users build them (with --all)
   clang          clang++ without sanitizers: all but other projects and Python (with --all)
   asan           g++ with the address and undefined-behaviour sanitizers: the same (with --all)

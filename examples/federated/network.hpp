@@ -70,14 +70,6 @@ std::span<const std::byte> as_body(const T& value) {
   return std::as_bytes(std::span<const T, 1>(&value, 1));
 }
 
-/// An error in one line for people.
-inline std::string describe(const error& e) {
-  std::string text(tensorpull::to_string(e.code));
-  if (!e.name.empty()) text += " (" + std::string(e.name.view()) + ")";
-  if (e.system != 0) text += std::string(": ") + std::strerror(e.system);
-  return text;
-}
-
 /// Memory for the connections of the largest round, made at start.
 inline tensorpull::host_options host_options_for(std::size_t connections) {
   tensorpull::host_options options;

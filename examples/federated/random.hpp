@@ -1,6 +1,8 @@
 // Numbers that are the same on every machine for the same seed; the distributions and shuffles of <random> are not.
 #pragma once
 
+#include <tensorpull/core/splitmix64.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -8,17 +10,12 @@
 
 namespace federated {
 
-/// splitmix64 (Steele, Lea, Flood 2014): one word of state, and any seed is a good one.
+/// What training draws from.
 class random_source {
  public:
-  explicit constexpr random_source(std::uint64_t seed) : state_{seed} {}
+  explicit constexpr random_source(std::uint64_t seed) : next_{seed} {}
 
-  constexpr std::uint64_t next() {
-    std::uint64_t z = (state_ += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-  }
+  constexpr std::uint64_t next() { return next_(); }
 
   /// Uniform in [0, bound); bound must not be 0. The lowest 2^64 mod bound values would bias it: drawn again.
   constexpr std::uint64_t below(std::uint64_t bound) {
@@ -31,7 +28,7 @@ class random_source {
   constexpr float symmetric() { return static_cast<float>(next() >> 40) * 0x1p-23f - 1.0f; }
 
  private:
-  std::uint64_t state_;
+  tensorpull::splitmix64 next_;
 };
 
 /// One seed for each purpose and number, so that no two of them draw the same sequence.

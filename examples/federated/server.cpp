@@ -27,7 +27,7 @@ class server {
       : global_(global), average_(*average_type::make(net::parts::tensors::destination(global), buffers)), io_(1),
         host_(io_, *this, host_options_for(most_participants)) {
     const auto port = host_.listen(to_text(chosen.listen));
-    if (!port) throw std::runtime_error("cannot listen on " + to_text(chosen.listen) + ": " + describe(port.error()));
+    if (!port) throw std::runtime_error("cannot listen on " + to_text(chosen.listen) + ": " + describe(port.error()).c_str());
     port_ = *port;
   }
 

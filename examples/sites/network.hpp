@@ -30,7 +30,7 @@ using letters = tensorpull::tensor_decomposer<net>;
 inline constexpr auto patience = 300s;
 
 inline bool complain(const char* what, const tensorpull::error& e) {
-  std::fprintf(stderr, "%s: %s%s%.*s\n", what, to_string(e.code).data(), e.name.empty() ? "" : ": ", static_cast<int>(e.name.view().size()), e.name.view().data());
+  std::fprintf(stderr, "%s: %s\n", what, describe(e).c_str());
   return false;
 }
 

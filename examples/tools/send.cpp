@@ -155,8 +155,8 @@ class sender {
         say("send", "reading " + printable(choices_.files[i]) + " once for its digest (" + bytes_text(files_[i].file_bytes()) + ")");
       tp::publish_options options;
       if (i < choices_.refs.size()) options.id = choices_.refs[i];
-      options.expect.budgets.recipient_idle_ms = choices_.timeout_ms;
-      options.expect.progress = hear;
+      options.budgets.recipient_idle = std::chrono::milliseconds(choices_.timeout_ms);
+      options.progress = hear;
       const auto ref = owner.add_image(files_[i].source(), options);
       if (!ref) return complain(file_error_text(choices_.files[i], ref.error()), ref.error().code);
       refs_.push_back(*ref);

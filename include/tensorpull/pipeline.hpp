@@ -6,7 +6,7 @@
 #include <tensorpull/framing/word_framing.hpp>
 #include <tensorpull/detail/policy_slots.hpp>
 #include <tensorpull/protocol/connection/endpoint.hpp>
-#include <tensorpull/protocol/no_owner.hpp>
+#include <tensorpull/protocol/roles.hpp>
 #include <tensorpull/protocol/owner/owner.hpp>
 #include <tensorpull/protocol/recipient/transfer.hpp>
 #include <tensorpull/tensors/concept.hpp>
@@ -93,17 +93,13 @@ struct pipeline {
   }
 
  private:
-  struct deaf {
-    static constexpr bool ready() noexcept { return true; }
-    static constexpr void on_message(const frame&) noexcept {}
-  };
   using owner_type = owner<typename parts::owner_hash, limits, no_lock, typename parts::owner_chunk_hash>;
 
  public:
   /// For static_assert in a program that has to fit.
   static constexpr memory_bound memory{
-      sizeof(endpoint<typename parts::framing, limits, no_owner, deaf>) + sizeof(transfer<consumer>) + sizeof(consumer) + limits::page_bytes,
-      sizeof(endpoint<typename parts::framing, limits, owner_type, deaf>) + parts::transport::connection_bytes,
+      sizeof(endpoint<typename parts::framing, limits, no_owner, ignore_messages>) + sizeof(transfer<consumer>) + sizeof(consumer) + limits::page_bytes,
+      sizeof(endpoint<typename parts::framing, limits, owner_type, ignore_messages>) + parts::transport::connection_bytes,
       sizeof(publication),
       64 * 1024,
   };

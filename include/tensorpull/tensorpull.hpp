@@ -3,6 +3,7 @@
 #pragma once
 
 #include <tensorpull/chunking/policies.hpp>
+#include <tensorpull/core/describe.hpp>
 #include <tensorpull/integrity/xxhash/policies.hpp>
 #include <tensorpull/pipeline.hpp>
 #include <tensorpull/tensors/make_model.hpp>

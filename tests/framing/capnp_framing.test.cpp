@@ -1,4 +1,5 @@
 // Every message survives its frame, and the `capnp` tool reads the same in it.
+#include <tensorpull/core/byte_order.hpp>
 #include "support/allocation_counter.hpp"
 #include "support/messages.hpp"
 
@@ -115,7 +116,7 @@ TEST(CapnpFraming, F17_every_unknown_kind_is_an_unexpected_message) {
   frame f = encode(every_message()[1]);
   const auto original = f.word(2);
   for (std::uint64_t tag = 15; tag < 65536; tag += tag < 300 ? 1 : 997) {
-    tp::detail::store_le64(f.bytes().data() + 16, (original & 0xffff0000ffffffff) | tag << 32);
+    tp::store_le64(f.bytes().data() + 16, (original & 0xffff0000ffffffff) | tag << 32);
     EXPECT_EQ(decode_error(f), tp::errc::unexpected_frame) << tag;
   }
 }

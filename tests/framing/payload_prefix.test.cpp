@@ -1,4 +1,5 @@
 // The ten words before a payload are what the Cap'n Proto library itself would write, and nothing else is taken for them.
+#include <tensorpull/core/byte_order.hpp>
 #include "support/allocation_counter.hpp"
 #include "support/frames.hpp"
 #include "support/random.hpp"
@@ -65,7 +66,7 @@ TEST(PayloadPrefix, Survives_at_every_length_up_to_the_limit) {
 }
 
 tp::errc read_error(std::array<std::byte, prefix::bytes> bytes, std::size_t word, std::uint64_t value) {
-  tp::detail::store_le64(bytes.data() + 8 * word, value);
+  tp::store_le64(bytes.data() + 8 * word, value);
   const auto m = prefix::read(bytes);
   EXPECT_FALSE(m);
   return m ? tp::errc{} : m.error().code;
@@ -76,7 +77,7 @@ TEST(PayloadPrefix, L2_length_fields_that_differ_are_a_bad_frame) {
   m.length = 100;
   std::array<std::byte, prefix::bytes> good;
   prefix::write(m, good);
-  const std::uint64_t table = tp::detail::load_le64(good.data()), list = tp::detail::load_le64(good.data() + 72);
+  const std::uint64_t table = tp::load_le64(good.data()), list = tp::load_le64(good.data() + 72);
   for (const std::uint64_t words : {0ull, 1ull, 21ull, 23ull, 1000ull, 0xffffffffull}) EXPECT_EQ(read_error(good, 0, words << 32), tp::errc::bad_frame) << words;
   for (const std::uint64_t length : {0ull, 96ull, 105ull, 1000ull, 536'870'904ull}) EXPECT_EQ(read_error(good, 9, (list & 0x7ffffffff) | length << 35), tp::errc::bad_frame) << length;
   EXPECT_EQ(read_error(good, 9, (list & 0x7ffffffff) | 536'870'905ull << 35), tp::errc::too_large);

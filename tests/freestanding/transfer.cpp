@@ -1,11 +1,11 @@
-// A model goes from an owner to a recipient through two ring buffers, with the component core alone: no heap, no exceptions, no RTTI,
+// A model goes from an owner to a recipient through two ring buffers, with the component freestanding alone: no heap, no exceptions, no RTTI,
 // no library besides the standard's headers. What a microcontroller does, less the wire. Status 0: every byte landed and was confirmed.
 #include <tensorpull/chunking/policies.hpp>
 #include <tensorpull/consumers/land.hpp>
 #include <tensorpull/core/xxh3.hpp>
 #include <tensorpull/image/arrange.hpp>
 #include <tensorpull/protocol/connection/endpoint.hpp>
-#include <tensorpull/protocol/no_owner.hpp>
+#include <tensorpull/protocol/roles.hpp>
 #include <tensorpull/protocol/owner/owner.hpp>
 #include <tensorpull/protocol/recipient/transfer.hpp>
 #include <tensorpull/links/pump.hpp>
@@ -117,19 +117,14 @@ struct small_image {
   destination_view view() const noexcept { return {&*schema, nullptr, where.data()}; }
 };
 
-struct no_messages {
-  static constexpr bool ready() noexcept { return true; }
-  static constexpr void on_message(const frame&) noexcept {}
-};
-
 /// What the ends keep on their stacks and in their scratch memory follows from these.
 struct small_limits : default_limits {
   static constexpr std::size_t control_frame_bytes = 256;
 };
 
 using small_owner = owner<xxh3_64, small_limits>;
-using owning_end = endpoint<plain_framing, small_limits, small_owner, no_messages>;
-using pulling_end = endpoint<plain_framing, small_limits, no_owner, no_messages>;
+using owning_end = endpoint<plain_framing, small_limits, small_owner, ignore_messages>;
+using pulling_end = endpoint<plain_framing, small_limits, no_owner, ignore_messages>;
 
 small_model published, mine;
 ring there, back;
@@ -147,7 +142,7 @@ int run() {
   if (!id) return 2;
 
   buffer_pool<> no_buffers;
-  no_messages inbox;
+  ignore_messages inbox;
   no_owner nothing;
   owning_end left(references, no_buffers, inbox);
   pulling_end right(nothing, no_buffers, inbox);

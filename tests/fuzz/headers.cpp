@@ -1,4 +1,5 @@
 // The header of any list of tensors, read back by another program's JSON parser.
+#include <tensorpull/core/byte_order.hpp>
 #include "target.hpp"
 
 #include <tensorpull/image/dynamic.hpp>
@@ -138,8 +139,7 @@ unsigned headers(input given) {
   const tp::image_schema& schema = image->schema();
   std::string whole(static_cast<std::size_t>(schema.header_bytes), '\xff');
   require(tp::write_header(schema, 0, std::as_writable_bytes(std::span(whole))) == whole.size(), "a header has the length that was computed");
-  std::uint64_t length = 0;
-  for (unsigned i = 0; i < 8; ++i) length |= std::uint64_t{static_cast<unsigned char>(whole[i])} << (8 * i);
+  const std::uint64_t length = tp::load_le64(whole.data());
   require(length + 8 == whole.size() && length % 8 == 0, "the text's length stands before it");
   check_text(whole.substr(8), schema, tensors, metadata);
   for (std::size_t at = 0, step = 1 + window; at < whole.size(); at += step) {

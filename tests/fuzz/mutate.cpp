@@ -1,4 +1,5 @@
 // Changes to sequences of frames that leave most of them frames.
+#include <tensorpull/core/byte_order.hpp>
 #include "target.hpp"
 
 #include "support/messages.hpp"
@@ -27,8 +28,8 @@ std::vector<bytes> split(std::span<const std::byte> all) {
   return parts;
 }
 
-std::uint64_t word(const bytes& b, std::size_t i) { return tp::detail::load_le64(b.data() + 8 * i); }
-void set_word(bytes& b, std::size_t i, std::uint64_t value) { tp::detail::store_le64(b.data() + 8 * i, value); }
+std::uint64_t word(const bytes& b, std::size_t i) { return tp::load_le64(b.data() + 8 * i); }
+void set_word(bytes& b, std::size_t i, std::uint64_t value) { tp::store_le64(b.data() + 8 * i, value); }
 
 class mutation {
  public:

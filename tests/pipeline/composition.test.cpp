@@ -1,5 +1,6 @@
 // Policies in any order, their defaults, the memory bound, and what models which slot.
 #include <tensorpull/consumers/average/weighted_average.hpp>
+#include <tensorpull/framing/capnp/capnp_framing.hpp>
 #include <tensorpull/tensorpull.hpp>
 
 #include <gtest/gtest.h>

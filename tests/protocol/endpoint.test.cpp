@@ -236,7 +236,7 @@ struct wide_limits : tp::default_limits {
 template <class Limits>
 void check_plans(std::size_t least, std::size_t most) {
   using owner = tp::owner<tp::xxhash_digest, Limits>;
-  using output = tp::stream_output<tp::capnp_framing, Limits, owner>;
+  using output = tp::detail::stream_output<tp::capnp_framing, Limits, owner>;
   for (std::size_t n = least; n < most; ++n) {
     model m;
     for (std::size_t i = 0; i < n; ++i) m.add("t" + std::to_string(i), tp::dtype::u8, {3});
@@ -245,7 +245,7 @@ void check_plans(std::size_t least, std::size_t most) {
     tp::owner_storage<8, 64> storage;
     owner references(storage, [] { return 3ull; });
     ASSERT_TRUE(references.publish(m.source(), 9, true, {1, 2}, 1));
-    typename owner::link link;
+    typename owner::peer link;
     output out;
     tp::pending_reply r;
     for (std::uint32_t k = 0; k < output::reply_capacity; ++k) {
@@ -257,7 +257,7 @@ void check_plans(std::size_t least, std::size_t most) {
     ASSERT_TRUE(out.plan(plan, references, scratch, 1));
     out.sent(plan, 1, references, p.pool);  // the first reply has begun; now everything else wants to go as well
     ASSERT_TRUE(out.push_control(ask(kind::describe, 7)));
-    ASSERT_TRUE(out.push_parcel(every_message()[13], p.pool));
+    ASSERT_TRUE(out.push_long(every_message()[13], p.pool));
     for (int round = 0; !out.idle() && round < 10'000; ++round) {
       ASSERT_TRUE(out.plan(plan, references, scratch, 1 << 20));
       ASSERT_GT(plan.bytes, 0u);

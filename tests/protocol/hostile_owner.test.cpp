@@ -1,4 +1,5 @@
 // Owners that lie: every lie ends as a named error, nothing lands outside the destination, nothing false is called completed.
+#include <tensorpull/core/byte_order.hpp>
 #include "support/pair.hpp"
 
 namespace {
@@ -49,7 +50,7 @@ TEST(HostileOwner, L1_a_payload_shorter_or_longer_than_asked) {
 TEST(HostileOwner, L2_length_fields_that_differ_close_the_connection) {
   const auto with = [](std::size_t word, std::uint64_t by) {
     return [=](std::vector<std::byte>& f) {
-      if (kind_of(f) == kind::chunk) tp::detail::store_le64(f.data() + 8 * word, tp::detail::load_le64(f.data() + 8 * word) + by);
+      if (kind_of(f) == kind::chunk) tp::store_le64(f.data() + 8 * word, tp::load_le64(f.data() + 8 * word) + by);
     };
   };
   EXPECT_EQ(caught(with(0, 1ull << 32), 50).code, errc::bad_frame);
@@ -256,7 +257,7 @@ TEST(HostileOwner, Every_status_of_a_refusal_is_an_error_of_its_own) {
         if (n++ != victim) return;
         tp::frame m;
         m.kind = kind::refused;
-        m.id = static_cast<std::uint32_t>(tp::detail::load_le64(f.data() + 16));
+        m.id = static_cast<std::uint32_t>(tp::load_le64(f.data() + 16));
         m.ref = {1, 2};
         m.status = s;
         m.delay_ms = 0xffffffff;

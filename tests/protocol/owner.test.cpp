@@ -22,7 +22,7 @@ struct Owner : testing::Test {
   tp::owner_storage<4, 32> storage;
   generator random{5};
   owner o{storage, [this] { return random(); }};
-  owner::link alice, bob;
+  owner::peer alice, bob;
   std::uint64_t version = version_of(m), size = m.schema().image_bytes;
 
   void publish(std::uint32_t recipients = 1, tp::ref_id as = id) {
@@ -50,13 +50,13 @@ struct Owner : testing::Test {
     q.length = length;
     return q;
   }
-  tp::pending_reply reply(owner::link& who, const tp::frame& q) {
+  tp::pending_reply reply(owner::peer& who, const tp::frame& q) {
     tp::pending_reply r;
     EXPECT_TRUE(o.handle(who, q, r));
     EXPECT_EQ(r.id, q.id);
     return r;
   }
-  status refusal(owner::link& who, const tp::frame& q) {
+  status refusal(owner::peer& who, const tp::frame& q) {
     const auto r = reply(who, q);
     EXPECT_EQ(r.kind, kind::refused);
     return r.status;
@@ -69,7 +69,7 @@ struct Owner : testing::Test {
     return q;
   }
   /// Pulls all and gives the nonce.
-  std::uint64_t pull_all(owner::link& who) {
+  std::uint64_t pull_all(owner::peer& who) {
     const auto r = reply(who, pull_of(0, static_cast<std::uint32_t>(size)));
     EXPECT_EQ(r.kind, kind::chunk);
     return r.nonce;
@@ -116,7 +116,7 @@ TEST_F(Owner, R3_a_length_above_the_rest_is_shortened) {
   tp::owner_storage<1, 4> other;
   tp::owner<tp::xxhash_digest, small_cap> capped(other, [] { return 3ull; });
   ASSERT_TRUE(capped.publish(m.source(), version, true, id, 1));
-  tp::owner<tp::xxhash_digest, small_cap>::link link;
+  tp::owner<tp::xxhash_digest, small_cap>::peer link;
   tp::pending_reply r;
   ASSERT_TRUE(capped.handle(link, pull_of(0, 0xffffffff), r));
   EXPECT_EQ(r.length, 100u);
@@ -287,14 +287,14 @@ TEST_F(Owner, Publishing_again_makes_a_new_version_and_old_nonces_void) {
 TEST_F(Owner, Settlement_is_by_count_and_never_for_an_unknown_count) {
   EXPECT_FALSE(o.settled(id));
   publish(3);
-  std::vector<owner::link> links(3);
+  std::vector<owner::peer> links(3);
   for (std::size_t i = 0; i < 3; ++i) {
     EXPECT_FALSE(o.settled(id));
     reply(links[i], confirmation(pull_all(links[i]), version, true));
   }
   EXPECT_TRUE(o.settled(id));
   publish(0, {9, 9});
-  owner::link l;
+  owner::peer l;
   auto q = pull_of(0, static_cast<std::uint32_t>(size));
   q.ref = {9, 9};
   auto c = confirmation(reply(l, q).nonce, version, true);

@@ -90,7 +90,7 @@ TEST(Pipelining, F7_more_transfers_at_once_than_allowed_are_busy_in_their_place_
     EXPECT_EQ(d.m.kind, i < allowed ? kind::description : kind::refused);
     if (i >= allowed) {
       EXPECT_EQ(d.m.status, tp::status::busy);
-      EXPECT_EQ(d.m.delay_ms, tp::default_limits::busy_delay_ms);
+      EXPECT_EQ(std::chrono::milliseconds(d.m.delay_ms), tp::default_limits::busy_delay);
     }
   }
 }

@@ -113,7 +113,7 @@ TEST(SchemaComparison, A_page_fits_its_frame_whatever_the_names_and_ranks) {
     while (at < 80) {
       tp::frame page;
       page.kind = tp::frame_kind::schema_page;
-      page.rows = tp::schema_rows(m.schema(), at, rows, 4096);
+      page.rows = tp::detail::schema_rows(m.schema(), at, rows, 4096);
       ASSERT_FALSE(page.rows.empty());
       std::array<std::uint64_t, 512> room;
       ASSERT_TRUE(tp::capnp_framing::encode(page, std::as_writable_bytes(std::span(room)))) << round;

@@ -36,7 +36,7 @@ TEST(Subset, The_digest_and_the_fingerprint_are_those_of_an_image_of_the_subset_
     if (wanted.empty()) continue;
     std::swap(wanted.front(), wanted[random.below(wanted.size())]);  // the order of the request does not matter
     std::vector<tp::byte_range> ranges(wanted.size());
-    const auto answer = tp::find_subset(source.schema(), wanted, ranges);
+    const auto answer = tp::detail::find_subset(source.schema(), wanted, ranges);
     ASSERT_TRUE(answer);
     model alone = part_of(wanted);
     EXPECT_EQ(answer->fingerprint, alone.schema().fingerprint);
@@ -45,7 +45,7 @@ TEST(Subset, The_digest_and_the_fingerprint_are_those_of_an_image_of_the_subset_
     for (const auto& r : ranges) bytes.insert(bytes.end(), all.begin() + static_cast<std::ptrdiff_t>(r.begin), all.begin() + static_cast<std::ptrdiff_t>(r.end));
     tp::xxhash_digest h;
     h.update(bytes);
-    EXPECT_EQ(*tp::ranges_digest<tp::xxhash_digest>(source.source(), ranges), h.digest());
+    EXPECT_EQ(*tp::detail::ranges_digest<tp::xxhash_digest>(source.source(), ranges), h.digest());
     EXPECT_EQ(answer->bytes, bytes.size());
     EXPECT_EQ(bytes.size(), alone.schema().data_bytes());
     EXPECT_TRUE(std::is_sorted(ranges.begin(), ranges.end(), [](auto a, auto b) { return a.end < b.end; }));
@@ -55,7 +55,7 @@ TEST(Subset, The_digest_and_the_fingerprint_are_those_of_an_image_of_the_subset_
 TEST(Subset, Names_that_are_missing_or_come_twice_are_named) {
   const model source = numbered(5);
   std::vector<tp::byte_range> ranges(4);
-  const auto find = [&](names wanted) { return tp::find_subset(source.schema(), wanted, ranges).error(); };
+  const auto find = [&](names wanted) { return tp::detail::find_subset(source.schema(), wanted, ranges).error(); };
   EXPECT_EQ(find({"t100", "nope"}).name.view(), "nope");
   EXPECT_EQ(find({"t100", "nope"}).at, 1u);
   EXPECT_EQ(find({"t100", "t101", "t100"}).name.view(), "t100");
@@ -216,14 +216,14 @@ TEST(Subset, Located_ranges_that_lie_move_no_data) {
 /// Asks for a subset of `n` tensors, beginning at `first`.
 struct digests {
   model source = numbered(64, 1000).fill(4);
-  tp::subset_digests<tp::xxhash_digest, tp::default_limits> memo{};
-  std::uint64_t now_ms = 1;
+  tp::detail::subset_digests<tp::xxhash_digest, tp::default_limits> memo{};
+  std::chrono::milliseconds now{1};
   tp::result<std::uint64_t> of(std::size_t first, std::size_t n, std::uint32_t generation = 1) {
     names wanted;
     for (std::size_t i = first; i < first + n; ++i) wanted.push_back(source.schema().tensors[i].name);
     std::vector<tp::byte_range> ranges(n);
-    const auto chosen = *tp::find_subset(source.schema(), wanted, ranges);
-    return memo.of(source.source(), 0, generation, chosen, ranges, now_ms);
+    const auto chosen = *tp::detail::find_subset(source.schema(), wanted, ranges);
+    return memo.of(source.source(), 0, generation, chosen, ranges, now);
   }
 };
 
@@ -248,22 +248,22 @@ struct tight : tp::default_limits {
 };
 TEST(Subset, Passes_over_the_bytes_have_a_budget) {
   const model source = numbered(64, 1000).fill(4);
-  tp::subset_digests<counting_hash, tight> memo;
-  std::uint64_t now_ms = 1;
+  tp::detail::subset_digests<counting_hash, tight> memo;
+  std::chrono::milliseconds now{1};
   counting_hash::bytes = 0;
   const auto ask = [&](std::size_t first, std::size_t n) {
     names wanted;
     for (std::size_t i = first; i < first + n; ++i) wanted.push_back(source.schema().tensors[i].name);
     std::vector<tp::byte_range> ranges(n);
-    const auto chosen = *tp::find_subset(source.schema(), wanted, ranges);
-    return memo.of(source.source(), 0, 1, chosen, ranges, now_ms);
+    const auto chosen = *tp::detail::find_subset(source.schema(), wanted, ranges);
+    return memo.of(source.source(), 0, 1, chosen, ranges, now);
   };
-  for (std::size_t k = 0; now_ms <= 10'000; now_ms += 10)
+  for (std::size_t k = 0; now <= std::chrono::seconds(10); now += std::chrono::milliseconds(10))
     for (int i = 0; i < 17; ++i, ++k) (void)ask(k % 32, 1 + k / 32 % 32);  // none comes again before 1,023 others
   EXPECT_LE(counting_hash::bytes, 11 * tight::subset_bytes_per_second + source.schema().data_bytes()) << "ten seconds' budget and the last that began within it";
   EXPECT_GE(counting_hash::bytes, 9 * tight::subset_bytes_per_second);
   EXPECT_EQ(ask(0, 40).error(), errc::busy);
-  now_ms += 3000;
+  now += std::chrono::seconds(3);
   EXPECT_TRUE(ask(0, 40)) << "time gives the budget back";
 }
 

@@ -45,7 +45,7 @@ struct Transactions : testing::Test {
     }
   }
   void at(std::uint64_t ms) {
-    o.advance(ms);
+    o.advance(std::chrono::milliseconds(ms));
     deliver();
   }
   tp::frame ask(kind k, tp::recipient_id who, tp::ref_id ref = id) const {
@@ -56,21 +56,21 @@ struct Transactions : testing::Test {
     q.recipient = who;
     return q;
   }
-  tp::pending_reply say(owner::link& l, const tp::frame& q) {
+  tp::pending_reply say(owner::peer& l, const tp::frame& q) {
     tp::pending_reply r;
     r.kind = kind::nothing;
     o.handle(l, q, r);
     deliver();
     return r;
   }
-  tp::pending_reply describe(owner::link& l, tp::recipient_id who, tp::ref_id ref = id) { return say(l, ask(kind::describe, who, ref)); }
-  tp::pending_reply pull(owner::link& l, std::uint64_t offset, std::uint32_t length, tp::ref_id ref = id) {
+  tp::pending_reply describe(owner::peer& l, tp::recipient_id who, tp::ref_id ref = id) { return say(l, ask(kind::describe, who, ref)); }
+  tp::pending_reply pull(owner::peer& l, std::uint64_t offset, std::uint32_t length, tp::ref_id ref = id) {
     auto q = ask(kind::pull, {}, ref);
     q.offset = offset;
     q.length = length;
     return say(l, q);
   }
-  tp::pending_reply confirm(owner::link& l, tp::recipient_id who, std::uint64_t nonce, std::uint64_t digest, tp::ref_id ref = id) {
+  tp::pending_reply confirm(owner::peer& l, tp::recipient_id who, std::uint64_t nonce, std::uint64_t digest, tp::ref_id ref = id) {
     auto q = ask(kind::confirm, who, ref);
     q.version = version;
     q.nonce = nonce;
@@ -79,12 +79,12 @@ struct Transactions : testing::Test {
     return say(l, q);
   }
   /// Everything up to the confirmation; its nonce.
-  std::uint64_t take_all(owner::link& l, tp::recipient_id who, tp::ref_id ref = id) {
+  std::uint64_t take_all(owner::peer& l, tp::recipient_id who, tp::ref_id ref = id) {
     EXPECT_EQ(describe(l, who, ref).kind, kind::description);
     return pull(l, 0, 1u << 30, ref).nonce;
   }
-  status complete(owner::link& l, tp::recipient_id who, tp::ref_id ref = id) { return confirm(l, who, take_all(l, who, ref), version, ref).status; }
-  void cancel(owner::link& l, tp::recipient_id who, std::uint64_t nonce, std::uint32_t reason = 0) {
+  status complete(owner::peer& l, tp::recipient_id who, tp::ref_id ref = id) { return confirm(l, who, take_all(l, who, ref), version, ref).status; }
+  void cancel(owner::peer& l, tp::recipient_id who, std::uint64_t nonce, std::uint32_t reason = 0) {
     auto q = ask(kind::cancel, who);
     q.nonce = nonce;
     q.reason = reason;
@@ -99,7 +99,7 @@ struct Transactions : testing::Test {
 TEST_F(Transactions, Named_recipients_complete_when_each_of_them_has_confirmed) {
   const std::array who{ada, bob};
   publish(named(who));
-  owner::link a, b;
+  owner::peer a, b;
   EXPECT_EQ(state(ada), recipient_state::unseen);
   EXPECT_EQ(complete(a, ada), status::ok);
   EXPECT_FALSE(o.settled(id));
@@ -124,9 +124,9 @@ TEST_F(Transactions, A_name_that_comes_twice_is_refused) {
 TEST_F(Transactions, C5_an_absent_member_and_an_unlisted_one_do_not_certify) {
   const std::array who{ada, bob};
   auto t = named(who);
-  t.budgets.acquire_ms = 1000;
+  t.budgets.acquire = std::chrono::milliseconds(1000);
   publish(t);
-  owner::link a, e;
+  owner::peer a, e;
   EXPECT_EQ(complete(a, ada), status::ok);
   EXPECT_EQ(complete(e, eve), status::ok) << "served all the same";
   EXPECT_FALSE(o.settled(id));
@@ -141,7 +141,7 @@ TEST_F(Transactions, C5_an_absent_member_and_an_unlisted_one_do_not_certify) {
 
 TEST_F(Transactions, Counted_recipients_unverified_ones_and_a_quorum) {
   publish(counted(2));
-  owner::link a, b, c;
+  owner::peer a, b, c;
   EXPECT_EQ(complete(a, ada), status::ok);
   EXPECT_EQ(complete(a, ada), status::ok) << "the same again is no second";
   EXPECT_FALSE(o.settled(id));
@@ -166,7 +166,7 @@ TEST_F(Transactions, Counted_recipients_unverified_ones_and_a_quorum) {
 
 TEST_F(Transactions, An_unknown_number_never_certifies) {
   publish(counted(0));
-  owner::link a;
+  owner::peer a;
   for (std::uint64_t i = 1; i < 9; ++i) complete(a, {100 + i});
   EXPECT_FALSE(o.settled(id));
   ASSERT_TRUE(o.withdraw(id));
@@ -175,7 +175,7 @@ TEST_F(Transactions, An_unknown_number_never_certifies) {
   EXPECT_EQ(settled[0].verdict, verdict::withdrawn);
   EXPECT_EQ(settled[0].counts.completed, 8u);
   auto t = counted(0, 2);
-  t.budgets.transaction_idle_ms = 500;
+  t.budgets.transaction_idle = std::chrono::milliseconds(500);
   publish(t);
   complete(a, ada), complete(a, bob);
   at(501);
@@ -189,9 +189,9 @@ TEST_F(Transactions, An_unknown_number_never_certifies) {
 
 TEST_F(Transactions, T1_a_recipient_that_vanishes_is_dropped_by_its_idle_budget_and_a_slow_one_is_not) {
   auto t = counted(2);
-  t.budgets.recipient_idle_ms = 2000;
+  t.budgets.recipient_idle = std::chrono::milliseconds(2000);
   publish(t);
-  owner::link a, b;
+  owner::peer a, b;
   describe(a, ada), pull(a, 0, 100);
   describe(b, bob);
   o.forget(a);
@@ -212,9 +212,9 @@ TEST_F(Transactions, T1_a_recipient_that_vanishes_is_dropped_by_its_idle_budget_
 
 TEST_F(Transactions, Who_was_dropped_may_come_back_until_it_has_settled) {
   auto t = counted(2);
-  t.budgets.recipient_idle_ms = 1000;
+  t.budgets.recipient_idle = std::chrono::milliseconds(1000);
   publish(t);
-  owner::link a, b, again;
+  owner::peer a, b, again;
   describe(a, ada);
   at(1500);
   EXPECT_EQ(state(ada), recipient_state::vanished);
@@ -228,7 +228,7 @@ TEST_F(Transactions, Several_references_settle_together_and_a_recipient_counts_a
   const auto t = o.open_transaction(counted(2));
   ASSERT_TRUE(t);
   ASSERT_TRUE(o.publish(m.source(), version, true, id, *t));
-  owner::link a, b;
+  owner::peer a, b;
   EXPECT_EQ(complete(a, ada), status::ok) << "served before the transaction is sealed";
   EXPECT_EQ(complete(b, bob), status::ok);
   EXPECT_FALSE(o.settled(id));
@@ -249,12 +249,12 @@ TEST_F(Transactions, Several_references_settle_together_and_a_recipient_counts_a
 
 TEST_F(Transactions, R9_R10_confirmations_repeated_late_lost_and_of_others) {
   publish(counted(2));
-  owner::link a, b;
+  owner::peer a, b;
   const auto nonce = take_all(a, ada);
   EXPECT_EQ(confirm(b, bob, nonce, version).status, status::bad_request) << "of another's fetch";
   EXPECT_EQ(confirm(a, ada, nonce + 1, version).status, status::bad_request);
   o.forget(a);  // before the confirmation: it comes over another connection, which has not asked for anything
-  owner::link c;
+  owner::peer c;
   EXPECT_EQ(confirm(c, ada, nonce, version).status, status::ok);
   EXPECT_EQ(confirm(c, ada, nonce, version).status, status::ok) << "the answer may have been lost";
   EXPECT_EQ(o.status_of(id)->completed, 1u);
@@ -268,16 +268,16 @@ TEST_F(Transactions, R9_R10_confirmations_repeated_late_lost_and_of_others) {
 
 TEST_F(Transactions, A_reconnected_recipient_goes_on_with_its_serve) {
   publish(counted(1));
-  owner::link a;
+  owner::peer a;
   const auto first = describe(a, ada);
   pull(a, 0, 1000);
   o.forget(a);
   EXPECT_EQ(o.status_of(id)->lost, 1u);
-  owner::link b;
+  owner::peer b;
   const auto again = describe(b, ada);
   EXPECT_EQ(again.nonce, first.nonce);
   EXPECT_EQ(o.status_of(id)->acquired, 1u);
-  owner::link half_open;  // the old connection is still there when the new one comes
+  owner::peer half_open;  // the old connection is still there when the new one comes
   EXPECT_EQ(describe(half_open, ada).nonce, first.nonce);
   o.forget(b);
   EXPECT_EQ(o.status_of(id)->lost, 1u) << "the recipient is not b's any more";
@@ -287,7 +287,7 @@ TEST_F(Transactions, A_reconnected_recipient_goes_on_with_its_serve) {
 
 TEST_F(Transactions, R8_afterwards_only_those_who_completed_are_told_so) {
   publish(counted(2));
-  owner::link a, b, e;
+  owner::peer a, b, e;
   complete(a, ada);
   describe(e, eve);
   cancel(b, bob, take_all(b, bob));
@@ -301,7 +301,7 @@ TEST_F(Transactions, R8_afterwards_only_those_who_completed_are_told_so) {
 
 TEST_F(Transactions, R11_a_cancelled_serve_stays_cancelled) {
   publish(counted(2));
-  owner::link a;
+  owner::peer a;
   const auto nonce = take_all(a, ada);
   cancel(a, ada, nonce);
   cancel(a, ada, nonce);
@@ -313,9 +313,9 @@ TEST_F(Transactions, R11_a_cancelled_serve_stays_cancelled) {
 TEST_F(Transactions, T9_an_end_and_a_time_out_in_the_same_tick_are_one_end) {
   for (const bool confirmed_first : {true, false}) {
     auto t = counted(1);
-    t.budgets.recipient_idle_ms = 1000;
+    t.budgets.recipient_idle = std::chrono::milliseconds(1000);
     publish(t);
-    owner::link a;
+    owner::peer a;
     const auto nonce = take_all(a, ada);
     const std::size_t before = settled.size();
     const std::uint64_t now = confirmed_first ? 5000 : 9000;
@@ -331,7 +331,7 @@ TEST_F(Transactions, T9_an_end_and_a_time_out_in_the_same_tick_are_one_end) {
 
 TEST_F(Transactions, Publishing_again_ends_the_old_transaction_once_and_its_recipients_are_stale) {
   publish(counted(2));
-  owner::link a;
+  owner::peer a;
   const auto nonce = take_all(a, ada);
   const auto old = version;
   m.fill(9);
@@ -354,7 +354,7 @@ TEST_F(Transactions, Publishing_again_ends_the_old_transaction_once_and_its_reci
 }
 
 TEST_F(Transactions, Who_has_finished_is_remembered_within_bounds) {
-  owner::link a;
+  owner::peer a;
   publish(counted(0));
   for (std::uint64_t i = 1; i <= 1000; ++i) ASSERT_EQ(complete(a, {100 + i}), status::ok) << i;
   EXPECT_EQ(o.status_of(id)->completed, 1000u) << "counts outlive the records";
@@ -364,16 +364,16 @@ TEST_F(Transactions, Who_has_finished_is_remembered_within_bounds) {
 
 TEST_F(Transactions, Invented_identities_push_out_no_connected_recipient) {
   publish(counted(0));
-  owner::link honest, attacker;
+  owner::peer honest, attacker;
   const auto nonce = take_all(honest, ada);
   for (std::uint64_t i = 1; i <= 10'000; ++i) describe(attacker, {1'000 + i});
   EXPECT_EQ(confirm(honest, ada, nonce, version).status, status::ok);
-  std::vector<owner::link> many(40);
+  std::vector<owner::peer> many(40);
   std::size_t busy = 0;
   for (std::size_t i = 0; i < many.size(); ++i) busy += describe(many[i], {50'000 + i}).status == status::busy;
   EXPECT_GT(busy, 20u) << "more connections than records: the others are asked to wait";
   for (auto& l : many) o.forget(l);
-  owner::link late;
+  owner::peer late;
   EXPECT_EQ(complete(late, bob), status::ok);
 }
 
@@ -384,7 +384,7 @@ TEST_F(Transactions, Tables_that_are_full_are_said_and_change_nothing) {
   EXPECT_EQ(settled.size(), 0u);
   crowd.pop_back();
   publish(named(crowd));
-  owner::link l;
+  owner::peer l;
   EXPECT_EQ(describe(l, eve).kind, kind::description) << "eve is number 13";
   EXPECT_EQ(describe(l, {99}).status, status::busy);
 }
@@ -392,7 +392,7 @@ TEST_F(Transactions, Tables_that_are_full_are_said_and_change_nothing) {
 TEST_F(Transactions, R8_the_end_of_an_earlier_publication_is_none_of_a_later_one_with_the_same_bytes) {
   for (const bool together : {false, true}) {
     const std::size_t before = settled.size();
-    owner::link a, b;
+    owner::peer a, b;
     const auto both = [&] {
       const auto t = o.open_transaction(counted(1));
       EXPECT_TRUE(t);
@@ -426,7 +426,7 @@ TEST_F(Transactions, C3_a_part_that_is_published_again_on_its_own_does_not_compl
   ASSERT_TRUE(o.publish(m.source(), version, true, id, *t));
   ASSERT_TRUE(o.publish(m.source(), version, true, other, *t));
   o.seal(*t);
-  owner::link a;
+  owner::peer a;
   take_all(a, ada);
   publish(counted(1));
   deliver();
@@ -460,7 +460,7 @@ TEST_F(Transactions, A_transaction_of_nothing_and_one_whose_parts_were_withdrawn
 
 TEST_F(Transactions, What_cannot_be_published_leaves_what_was_there) {
   publish(counted(1));
-  owner::link a;
+  owner::peer a;
   const auto nonce = take_all(a, ada);
   std::vector<tp::recipient_id> crowd;
   for (std::uint64_t i = 1; i <= 17; ++i) crowd.push_back({i});
@@ -474,13 +474,13 @@ TEST_F(Transactions, What_cannot_be_published_leaves_what_was_there) {
 
 TEST_F(Transactions, Who_was_forgotten_for_lack_of_room_is_not_waited_for) {
   auto t = counted(1);
-  t.budgets.acquire_ms = 1000;
+  t.budgets.acquire = std::chrono::milliseconds(1000);
   publish(t);
   ASSERT_TRUE(o.publish(m.source(), version, true, other, counted(0)));
-  owner::link a;
+  owner::peer a;
   describe(a, ada);
   o.forget(a);
-  std::vector<owner::link> many(16);
+  std::vector<owner::peer> many(16);
   for (std::size_t i = 0; i < many.size(); ++i) EXPECT_EQ(describe(many[i], {500 + i}, other).kind, kind::description);
   at(1001);
   ASSERT_EQ(settled.size(), 1u);
@@ -489,16 +489,17 @@ TEST_F(Transactions, Who_was_forgotten_for_lack_of_room_is_not_waited_for) {
 
 TEST_F(Transactions, T6_T7_a_clock_that_steps_back_and_the_largest_budgets_end_nothing) {
   auto t = counted(2);
-  t.budgets = {~0ull, ~0ull, ~0ull, ~0ull};
+  constexpr auto never = std::chrono::milliseconds::max();
+  t.budgets = {never, never, never, ~0ull};
   at(50'000);
   publish(t);
-  owner::link a;
+  owner::peer a;
   describe(a, ada);
   for (const std::uint64_t now : {60'000ull, 10ull, 70'000ull, 1ull << 62}) at(now);
   EXPECT_EQ(state(ada), recipient_state::acquired);
   EXPECT_EQ(settled.size(), 0u);
   auto short_one = counted(1);
-  short_one.budgets.transaction_idle_ms = 1000;
+  short_one.budgets.transaction_idle = std::chrono::milliseconds(1000);
   ASSERT_TRUE(o.publish(m.source(), version, true, other, short_one));
   at(5);
   EXPECT_EQ(settled.size(), 0u);
@@ -509,13 +510,13 @@ TEST_F(Transactions, Progress_events_come_in_order_and_are_not_masked_by_others)
   auto watch = [&](const tp::progress_event& e) { seen.push_back(e); };
   auto t = counted(2);
   t.progress = watch;
-  t.progress_interval_ms = 100;
+  t.progress_interval = std::chrono::milliseconds(100);
   publish(t);
   const auto drain = [&] {
     tp::progress_event e;
     for (tp::callback<const tp::progress_event&> tell; o.next_event(e, tell);) tell(e);
   };
-  owner::link a, b;
+  owner::peer a, b;
   describe(a, ada), describe(b, bob);
   for (std::uint64_t now = 0; now <= 500; now += 10) {
     const auto r = pull(a, now, 10);
@@ -557,7 +558,7 @@ TEST(TransactionsInASmallTable, Who_has_completed_is_not_forgotten_and_counted_t
   const std::uint64_t version = version_of(m);
   ASSERT_TRUE(o.publish(m.source(), version, true, id, 2));
   const auto pull = [&](tp::recipient_id who) {
-    owner::link l{};
+    owner::peer l{};
     tp::frame q;
     tp::pending_reply r;
     q.kind = kind::describe;

@@ -332,18 +332,18 @@ inline std::vector<std::uint64_t> encode(const frame& m) {
 }
 
 /// What the generated readers find in a frame, with the same limits as the library.
-inline result<void> decode(std::span<const std::byte> frame, frame& m, capnp_framing::decode_storage& lists) {
+inline result<void> decode(std::span<const std::byte> bytes, frame& m, capnp_framing::decode_storage& lists) {
   using limits = default_limits;
-  const auto measured = detail::measure_frame(frame, std::numeric_limits<std::size_t>::max(), limits::control_frame_segments);
-  if (!measured || !*measured || **measured != frame.size()) return failure(errc::bad_frame);
+  const auto measured = detail::measure_frame(bytes, std::numeric_limits<std::size_t>::max(), limits::control_frame_segments);
+  if (!measured || !*measured || **measured != bytes.size()) return failure(errc::bad_frame);
   std::vector<kj::ArrayPtr<const capnp::word>> segments;
-  const auto* const table = reinterpret_cast<const std::uint32_t*>(frame.data());
-  const auto* at = reinterpret_cast<const capnp::word*>(frame.data()) + (table[0] + 1) / 2 + 1;
+  const auto* const table = reinterpret_cast<const std::uint32_t*>(bytes.data());
+  const auto* at = reinterpret_cast<const capnp::word*>(bytes.data()) + (table[0] + 1) / 2 + 1;
   for (std::uint32_t i = 0; i <= table[0]; at += table[++i]) segments.push_back(kj::arrayPtr(at, table[i + 1]));
   result<void> read{};
   const bool ok = detail::quietly([&] {
     capnp::ReaderOptions options;
-    options.traversalLimitInWords = limits::traversal_words + frame.size() / 8;
+    options.traversalLimitInWords = limits::traversal_words + bytes.size() / 8;
     options.nestingLimit = limits::nesting_levels;
     capnp::SegmentArrayMessageReader reader(kj::arrayPtr(segments.data(), segments.size()), options);
     read = read_frame(reader.getRoot<wire::Frame>(), m, lists);

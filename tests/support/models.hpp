@@ -5,7 +5,7 @@
 
 #include <tensorpull/image/dynamic.hpp>
 #include <tensorpull/integrity/xxhash/xxhash_digest.hpp>
-#include <tensorpull/protocol/subset.hpp>
+#include <tensorpull/integrity/range_digest.hpp>
 
 #include <gtest/gtest.h>
 

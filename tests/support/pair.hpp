@@ -8,9 +8,10 @@
 
 #include <tensorpull/chunking/policies.hpp>
 #include <tensorpull/consumers/land.hpp>
+#include <tensorpull/core/byte_order.hpp>
 #include <tensorpull/integrity/xxhash/policies.hpp>
 #include <tensorpull/protocol/connection/endpoint.hpp>
-#include <tensorpull/protocol/no_owner.hpp>
+#include <tensorpull/protocol/roles.hpp>
 #include <tensorpull/protocol/owner/owner.hpp>
 #include <tensorpull/protocol/recipient/transfer.hpp>
 #include <tensorpull/links/pump.hpp>
@@ -167,7 +168,7 @@ class pair {
 
 /// The kind of a frame as it travels.
 inline tp::frame_kind kind_of(std::span<const std::byte> f) {
-  return static_cast<tp::frame_kind>(tp::detail::load_le64(f.data() + 16) >> 32 & 0xffff);
+  return static_cast<tp::frame_kind>(tp::load_le64(f.data() + 16) >> 32 & 0xffff);
 }
 /// A lie about one control message.
 template <class Change>

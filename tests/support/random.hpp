@@ -1,6 +1,8 @@
 // A tiny generator for tests: splitmix64. The same seed gives the same values on every machine.
 #pragma once
 
+#include <tensorpull/core/splitmix64.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -10,14 +12,9 @@ namespace test {
 
 class generator {
  public:
-  explicit generator(std::uint64_t seed) noexcept : state_(seed) {}
+  explicit generator(std::uint64_t seed) noexcept : next_{seed} {}
 
-  std::uint64_t operator()() noexcept {
-    std::uint64_t z = state_ += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-  }
+  std::uint64_t operator()() noexcept { return next_(); }
   /// in [0, n)
   std::uint64_t below(std::uint64_t n) noexcept { return (*this)() % n; }
 
@@ -31,7 +28,7 @@ class generator {
   }
 
  private:
-  std::uint64_t state_;
+  tensorpull::splitmix64 next_;
 };
 
 }  // namespace test

@@ -100,7 +100,7 @@ class CallsOf : public testing::Test {
   };
   result pull(plan at_owner, plan at_recipient, tp::resume_cursor* cursor) {
     pair_of_sessions<typename Net::parts> both(at_owner, at_recipient);
-    const auto ref = *both.owner->add_tensors(*source, {.id = {5, 6}, .recipients = 1});
+    const auto ref = *both.owner->add_tensors(*source, {.recipients = 1, .id = {5, 6}});
     result r;
     r.how = both.recipient->download_tensors(ref, *mine, patient(cursor));
     r.owner_calls = both.at_owner.calls, r.recipient_calls = both.at_recipient.calls;

@@ -90,7 +90,7 @@ class schedule {
     tp::transaction_options expect;
     expect.recipients = n;
     expect.least = honest;
-    expect.budgets.recipient_idle_ms = 500;
+    expect.budgets.recipient_idle = 500ms;
     expect.settled = tell;
     auto& published = owner_.published();
     const auto transaction = published.open_transaction(expect);

@@ -133,10 +133,7 @@ struct stingy : tp::land {
   }
 };
 TEST(Loopback, C2_WithdrawingOrPublishingAgainWhileAChunkIsHalfSentBreaksTheConnectionAndSendsNoOtherBytes) {
-  struct deaf {
-    static constexpr bool ready() noexcept { return true; }
-    static constexpr void on_message(const tp::frame&) noexcept {}
-  } handler;
+  tp::ignore_messages handler;
   for (const bool again : {false, true}) {
     const auto owner = std::make_unique<net::downloader>();
     auto source = random_model<mlp>(1);
@@ -148,8 +145,8 @@ TEST(Loopback, C2_WithdrawingOrPublishingAgainWhileAChunkIsHalfSentBreaksTheConn
     tp::no_transfer nothing;
     tp::buffer_pool<> pool({}, 4096);
     using limits = tp::default_limits;
-    tp::endpoint<tp::capnp_framing, limits, net::downloader::owner_type, deaf> owner_end(owner->machine(), pool, handler);
-    tp::endpoint<tp::capnp_framing, limits, tp::no_owner, deaf> end(none, pool, handler);
+    tp::endpoint<tp::capnp_framing, limits, net::downloader::owner_type, tp::ignore_messages> owner_end(owner->machine(), pool, handler);
+    tp::endpoint<tp::capnp_framing, limits, tp::no_owner, tp::ignore_messages> end(none, pool, handler);
     tp::transfer<stingy, tp::fixed_bytes<64_KiB>, tp::image_digest> t(to, {ref.id}, {}, 1);
     end.begin_pull();
     tp::result<std::size_t> answered = std::size_t{0};

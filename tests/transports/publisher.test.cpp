@@ -42,12 +42,8 @@ TEST(Publisher, Keeps_each_new_version_that_takes_the_place_of_another_while_eve
 TEST(Publisher, T7_budgets_begin_with_publishing_and_not_with_the_clock) {
   const auto owner = std::make_unique<net::downloader>();
   const auto source = random_model<mlp>(1);
-  tp::transaction_options expect;
   const std::array who{tp::recipient_id{5}};
-  expect.named = who;
-  expect.budgets.acquire_ms = 60'000;
-  expect.budgets.transaction_idle_ms = 60'000;
-  const auto ref = owner->add_tensors(*source, {.expect = expect});
+  const auto ref = owner->add_tensors(*source, {.named = who, .budgets = {.acquire = std::chrono::minutes(1), .transaction_idle = std::chrono::minutes(1)}});
   ASSERT_TRUE(ref);
   owner->tick();
   EXPECT_FALSE(owner->settled(*ref)) << "nothing has passed yet";
@@ -59,10 +55,7 @@ TEST(Publisher, A_callback_may_publish_and_withdraw) {
   auto settled = [&](const tp::settlement&) {
     if (const auto r = owner->add_tensors(std::shared_ptr<mlp>(random_model<mlp>(2)))) next = *r;
   };
-  tp::transaction_options expect;
-  expect.recipients = 1;
-  expect.settled = settled;
-  const auto ref = owner->add_tensors(std::shared_ptr<mlp>(random_model<mlp>(1)), {.expect = expect});
+  const auto ref = owner->add_tensors(std::shared_ptr<mlp>(random_model<mlp>(1)), {.recipients = 1, .settled = settled});
   ASSERT_TRUE(ref);
   ASSERT_TRUE(owner->withdraw(*ref));
   const auto mine = blank<mlp>();

@@ -138,7 +138,7 @@ TEST(TcpMany, C6_a_callback_that_blocks_holds_up_nobody_else_where_another_threa
     blocked = true;
     go_on.wait(false);
   };
-  const auto first = *owner->add_tensors(*source, {.recipients = 1, .expect = {.settled = tell}});
+  const auto first = *owner->add_tensors(*source, {.recipients = 1, .settled = tell});
   const auto second = *owner->add_tensors(*source, {.recipients = 1});
   serving server(*owner, 2);
   const auto mine = blank<mlp>();

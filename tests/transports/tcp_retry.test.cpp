@@ -277,7 +277,7 @@ TEST(TcpRetry, C6_callbacks_run_once_before_the_source_is_released_and_may_throw
   kept->released = &released;
   auto pointer = std::shared_ptr<mlp>(kept, kept->model.get());
   const std::weak_ptr<mlp> alive = pointer;
-  const auto ref = *owner.add_tensors(std::move(pointer), {.recipients = 1, .expect = {.settled = tell}});
+  const auto ref = *owner.add_tensors(std::move(pointer), {.recipients = 1, .settled = tell});
   std::optional<serving> server(std::in_place, owner);
   const auto mine = blank<mlp>();
   ASSERT_TRUE(net::download_tensors(local(owner.port()), ref, *mine, {.per_request_timeout = 60s}));
@@ -290,7 +290,7 @@ TEST(TcpRetry, C6_callbacks_run_once_before_the_source_is_released_and_may_throw
   EXPECT_EQ(owner.callback_failures(), 1u);
 
   mlp other{};
-  const auto again = *owner.add_tensors(other, {.expect = {.settled = tell}});
+  const auto again = *owner.add_tensors(other, {.settled = tell});
   EXPECT_TRUE(owner.withdraw(again));
   EXPECT_TRUE(owner.withdraw(again));
   EXPECT_EQ(calls, 2);

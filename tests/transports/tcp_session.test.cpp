@@ -195,7 +195,7 @@ TEST(TcpSession, T1_budgets_pass_also_while_the_session_is_busy_with_something_e
   ASSERT_TRUE(peer);
   int settled = 0;
   auto tell = [&](const tp::settlement& s) { settled += s.verdict == tp::verdict::failed ? 1 : 100; };
-  const auto up = peer->add_tensors(*other, {.expect = {.recipients = 1, .budgets = {.transaction_idle_ms = 100}, .settled = tell}});
+  const auto up = peer->add_tensors(*other, {.recipients = 1, .budgets = {.transaction_idle = std::chrono::milliseconds(100)}, .settled = tell});
   ASSERT_TRUE(up);
   const auto end = std::chrono::steady_clock::now() + 20s;
   while (settled == 0 && std::chrono::steady_clock::now() < end) ASSERT_TRUE(peer->download_tensors(*ref, *mine));

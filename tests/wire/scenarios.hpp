@@ -639,7 +639,7 @@ inline saying decomposed() {
   EXPECT_TRUE(t.elsewhere.add("example.org:4711"));
   t.model = tp::tensors_of<split_model>(*values);
   publisher_of<net> owner;
-  const auto apart = messages::decompose(owner, t, {.id = {5, 6}, .recipients = 1});
+  const auto apart = messages::decompose(owner, t, {.recipients = 1, .id = {5, 6}});
   EXPECT_TRUE(apart);
   if (!apart) return all;
   all.push_back({"value", "body", bytes(apart->body().begin(), apart->body().end())});

@@ -13,7 +13,7 @@ inline py::tuple to_python(const publication_status& s) {
   return py::make_tuple(s.acquired, s.completed, s.completed_unverified, s.failed, s.cancelled, s.vanished, s.absent, s.unfinished, s.unlisted, s.lost, s.bytes_sent);
 }
 inline py::tuple to_python(const settlement& s) {
-  return py::make_tuple(std::string(to_string(s.verdict)), s.references, s.expected, to_python(s.counts), s.lasted_ms);
+  return py::make_tuple(std::string(to_string(s.verdict)), s.references, s.expected, to_python(s.counts), s.lasted.count());
 }
 
 /// Filled in by Python.
@@ -97,12 +97,15 @@ class owner {
     if (!s.id.empty()) options.id = id_or_raise(s.id);
     std::vector<recipient_id> named;
     for (const std::uint64_t who : s.named) named.push_back({who});
-    options.expect = {.recipients = s.recipients, .named = named, .least = s.least,
-                      .budgets = {.acquire_ms = s.acquire_ms, .recipient_idle_ms = s.recipient_idle_ms, .transaction_idle_ms = s.transaction_idle_ms},
-                      .progress_interval_ms = s.progress_interval_ms};
+    using std::chrono::milliseconds;
+    options.recipients = s.recipients;
+    options.named = named;
+    options.least = s.least;
+    options.budgets = {.acquire = milliseconds(s.acquire_ms), .recipient_idle = milliseconds(s.recipient_idle_ms), .transaction_idle = milliseconds(s.transaction_idle_ms)};
+    options.progress_interval = milliseconds(s.progress_interval_ms);
     auto kept = std::make_unique<published>(tensor_table(described).to_read(metadata), std::move(keep), s);
-    if (!s.settled.is_none()) options.expect.settled = kept->tell_settled;
-    if (!s.progress.is_none()) options.expect.progress = kept->tell_progress;
+    if (!s.settled.is_none()) options.settled = kept->tell_settled;
+    if (!s.progress.is_none()) options.progress = kept->tell_progress;
     const source_view image = kept->image.source();
     const std::uint64_t bytes = image.schema->image_bytes;
     unique_any keeper;

@@ -37,6 +37,7 @@ struct bytes_up_to {
   static constexpr std::uint64_t max_chunk_bytes = Max;
   static constexpr bool needs_layout = false;
 
+  /// what the program chose; by default 2 MiB, or Max if that is less
   std::uint64_t chunk_bytes = std::min<std::uint64_t>(Max, default_chunk_bytes);
 
   constexpr std::uint64_t next(std::uint64_t offset, const chunk_context& context) const noexcept {

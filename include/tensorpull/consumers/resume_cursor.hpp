@@ -1,6 +1,7 @@
 // How far a transfer has come, in 48 bytes that a program can keep: enough to go on after it, or its machine, was restarted.
 #pragma once
 
+#include <tensorpull/core/byte_order.hpp>
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/image/schema.hpp>
 #include <tensorpull/core/ids.hpp>
@@ -31,7 +32,7 @@ struct resume_cursor {
 constexpr std::array<std::byte, resume_cursor::encoded_bytes> encode(const resume_cursor& c) noexcept {
   std::array<std::byte, resume_cursor::encoded_bytes> out{};
   const std::uint64_t words[6] = {c.ref.high, c.ref.low, c.fingerprint, c.version, c.offset, c.digest};
-  for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<std::byte>(words[i / 8] >> (8 * (i % 8)));
+  for (std::size_t i = 0; i < 6; ++i) store_le64(&out[8 * i], words[i]);
   return out;
 }
 
@@ -39,7 +40,7 @@ constexpr std::array<std::byte, resume_cursor::encoded_bytes> encode(const resum
 constexpr result<resume_cursor> decode_cursor(std::span<const std::byte> bytes) noexcept {
   if (bytes.size() != resume_cursor::encoded_bytes) return failure(errc::bad_frame, bytes.size());
   std::uint64_t words[6] = {};
-  for (std::size_t i = 0; i < bytes.size(); ++i) words[i / 8] |= static_cast<std::uint64_t>(bytes[i]) << (8 * (i % 8));
+  for (std::size_t i = 0; i < 6; ++i) words[i] = load_le64(&bytes[8 * i]);
   const resume_cursor c{{words[0], words[1]}, words[2], words[3], words[4], words[5]};
   if (!c.ref || c.version == 0 || c.offset == 0) return failure(errc::bad_frame);
   return c;

@@ -10,7 +10,7 @@
 namespace tensorpull {
 
 /// Hands out buffers from memory that it borrows; the free ones form a list through their own first bytes.
-/// `Lock`: no_lock where one thread uses the pool, a mutex otherwise.
+/// `Lock`: no_lock if one thread uses the pool, a mutex otherwise.
 template <class Lock = no_lock>
 class buffer_pool {
  public:
@@ -22,13 +22,15 @@ class buffer_pool {
   buffer_pool(const buffer_pool&) = delete;
   buffer_pool& operator=(const buffer_pool&) = delete;
 
+  /// Bytes of each buffer.
   std::size_t buffer_bytes() const noexcept { return buffer_bytes_; }
+  /// Buffers that are free now.
   std::size_t available() const noexcept {
     const lock_guard hold(lock_);
     return available_;
   }
 
-  /// A buffer, contents unspecified, or nullptr where all are in use.
+  /// A buffer, contents unspecified, or nullptr if all are in use.
   std::byte* acquire() noexcept {
     const lock_guard hold(lock_);
     std::byte* const buffer = head_;
@@ -37,6 +39,7 @@ class buffer_pool {
     --available_;
     return buffer;
   }
+  /// Takes back what acquire() gave.
   void release(std::byte* buffer) noexcept {
     const lock_guard hold(lock_);
     std::memcpy(buffer, &head_, sizeof head_);

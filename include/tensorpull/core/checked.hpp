@@ -8,11 +8,13 @@
 
 namespace tensorpull {
 
+/// a + b, or nothing if that does not fit 64 bits.
 constexpr optional<std::uint64_t> checked_add(std::uint64_t a, std::uint64_t b) noexcept {
   if (a > std::numeric_limits<std::uint64_t>::max() - b) return {};
   return a + b;
 }
 
+/// a * b, or nothing if that does not fit 64 bits.
 constexpr optional<std::uint64_t> checked_multiply(std::uint64_t a, std::uint64_t b) noexcept {
   if (b != 0 && a > std::numeric_limits<std::uint64_t>::max() / b) return {};
   return a * b;
@@ -21,13 +23,6 @@ constexpr optional<std::uint64_t> checked_multiply(std::uint64_t a, std::uint64_
 /// Whether [offset, offset + length) lies within [0, size); subtraction only, so nothing can wrap.
 constexpr bool range_within(std::uint64_t offset, std::uint64_t length, std::uint64_t size) noexcept {
   return offset <= size && length <= size - offset;
-}
-
-/// The next multiple of 8, or nothing where that does not fit 64 bits.
-constexpr optional<std::uint64_t> checked_round_up_8(std::uint64_t n) noexcept {
-  const auto sum = checked_add(n, 7);
-  if (!sum) return {};
-  return *sum & ~std::uint64_t{7};
 }
 
 }  // namespace tensorpull

@@ -39,6 +39,7 @@ enum class dtype : std::uint8_t {
   u64,
 };
 
+/// How many element types there are.
 inline constexpr std::size_t dtype_count = 22;
 
 namespace detail {
@@ -73,13 +74,34 @@ constexpr optional<dtype> dtype_from_string(std::string_view name) noexcept {
 }
 
 // Storage for the types that C++ lacks: the bits, and no arithmetic.
-struct float16 { std::uint16_t bits; };
-struct bfloat16 { std::uint16_t bits; };
-struct float8_e5m2 { std::uint8_t bits; };
-struct float8_e4m3 { std::uint8_t bits; };
-struct float8_e8m0 { std::uint8_t bits; };
-struct float8_e4m3fnuz { std::uint8_t bits; };
-struct float8_e5m2fnuz { std::uint8_t bits; };
+/// IEEE 754 binary16.
+struct float16 {
+  std::uint16_t bits;  ///< as stored
+};
+/// The upper half of a float.
+struct bfloat16 {
+  std::uint16_t bits;  ///< as stored
+};
+/// 5 bits of exponent, 2 of mantissa.
+struct float8_e5m2 {
+  std::uint8_t bits;  ///< as stored
+};
+/// 4 bits of exponent, 3 of mantissa; no infinities.
+struct float8_e4m3 {
+  std::uint8_t bits;  ///< as stored
+};
+/// 8 bits of exponent and nothing else: a scale.
+struct float8_e8m0 {
+  std::uint8_t bits;  ///< as stored
+};
+/// 4 bits of exponent, 3 of mantissa; one zero, no infinities.
+struct float8_e4m3fnuz {
+  std::uint8_t bits;  ///< as stored
+};
+/// 5 bits of exponent, 2 of mantissa; one zero, no infinities.
+struct float8_e5m2fnuz {
+  std::uint8_t bits;  ///< as stored
+};
 
 namespace detail {
 template <class T>

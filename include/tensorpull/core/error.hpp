@@ -7,7 +7,7 @@
 
 namespace tensorpull {
 
-/// What went wrong. The numeric values are local to a program and never travel; `protocol/messages.hpp` has the wire's statuses.
+/// What went wrong. The numeric values are local to a program and never travel; `framing/frame.hpp` has the wire's statuses.
 enum class errc : std::uint8_t {
   // local use
   invalid_argument = 1,
@@ -110,12 +110,15 @@ constexpr std::string_view to_string(errc code) noexcept {
 class error_name {
  public:
   constexpr error_name() noexcept = default;
+  /// A copy of the first 55 bytes of `text`.
   constexpr error_name(std::string_view text) noexcept {
     const bool cut = text.size() > most_;
     size_ = static_cast<std::uint8_t>(cut ? most_ : text.size());
     for (std::size_t i = 0; i < size_; ++i) characters_[i] = cut && i + 3 >= size_ ? '.' : text[i];
   }
+  /// The name as it was cut; valid as long as this object is.
   constexpr std::string_view view() const noexcept { return {characters_, std::size_t{size_}}; }
+  /// Whether there is no name.
   constexpr bool empty() const noexcept { return size_ == 0; }
 
  private:
@@ -126,8 +129,9 @@ class error_name {
 
 /// An error is a code and a place. Copying it allocates nothing.
 struct error {
+  /// what went wrong
   errc code{};
-  /// errno where the operating system reported the error, otherwise 0
+  /// errno if the operating system reported the error, otherwise 0
   std::int32_t system = 0;
   /// where, in bytes of the image or of the frame; for a transfer: how many bytes had landed (0: the destination is untouched)
   std::uint64_t at = 0;

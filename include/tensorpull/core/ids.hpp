@@ -12,7 +12,9 @@ namespace tensorpull {
 
 /// Two 64-bit words on the wire, 32 lower-case hexadecimal digits in print. All zero means "none".
 struct ref_id {
+  /// the first 16 of its 32 digits
   std::uint64_t high = 0;
+  /// the last 16
   std::uint64_t low = 0;
 
   friend constexpr bool operator==(const ref_id&, const ref_id&) noexcept = default;
@@ -48,6 +50,7 @@ constexpr optional<ref_id> parse_ref_id(std::string_view text) noexcept {
 
 /// What goes from one end to the other so that it can pull: a reference, and what to expect under it.
 struct reference {
+  /// what the owner published it under
   ref_id id{};
   std::uint64_t version = 0;      ///< 0: whatever is published now
   std::uint64_t fingerprint = 0;  ///< 0: not stated
@@ -56,8 +59,9 @@ struct reference {
 };
 
 /// Chosen by the recipient, or by the program that knows them all; 0: none. It tells recipients apart, it does not authenticate: whoever
-/// holds a reference may claim any. Where that matters, give each recipient a reference of its own.
+/// holds a reference may claim any. If that matters, give each recipient a reference of its own.
 struct recipient_id {
+  /// 0: none
   std::uint64_t value = 0;
 
   friend constexpr bool operator==(const recipient_id&, const recipient_id&) noexcept = default;

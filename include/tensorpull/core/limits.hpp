@@ -1,6 +1,8 @@
 // The caps that stand between a hostile peer and this process, each named after what it stops. Also a pipeline policy.
 #pragma once
 
+#include <tensorpull/std/chrono.hpp>
+
 #include <cstddef>
 #include <cstdint>
 
@@ -12,10 +14,11 @@ inline constexpr std::uint64_t operator""_GiB(unsigned long long n) { return n <
 
 /// The default limits. To change one, derive and hide it: `struct small : default_limits { static constexpr ... };`
 struct default_limits {
+  /// Marks the slot.
   using is_limits_policy = void;
   /// A control frame longer than this is refused before a byte of its body is read: stops allocation by claim.
   static constexpr std::size_t control_frame_bytes = 4096;
-  /// A page of a schema, and what a recipient without an owner's buffers can take: small, since devices hold it beside their model.
+  /// A page of a schema, and what a recipient without an owner's buffers can take: small, since devices hold it alongside their model.
   static constexpr std::size_t page_bytes = 1088;
   /// Segments of a control frame: stops segment tables of millions of entries.
   static constexpr std::size_t control_frame_segments = 16;
@@ -23,9 +26,9 @@ struct default_limits {
   static constexpr std::size_t traversal_words = 2048;
   /// Pointers that reading one control frame may follow in depth: stops cycles and stack exhaustion.
   static constexpr int nesting_levels = 8;
-  /// The body of an application message.
+  /// The body of a message.
   static constexpr std::size_t application_body_bytes = 64 * 1024;
-  /// References that travel in one application message.
+  /// References that travel in one message.
   static constexpr std::size_t application_references = 8;
   /// Bytes of one chunk that an owner serves; longer requests are shortened.
   static constexpr std::uint64_t chunk_cap_bytes = 64ull << 20;
@@ -44,7 +47,7 @@ struct default_limits {
   /// Bytes that an owner hashes in a second for subsets that nobody has asked for before: stops requests that cost a pass over the model.
   static constexpr std::uint64_t subset_bytes_per_second = 1ull << 30;
   /// What `busy` tells a recipient to wait.
-  static constexpr std::uint32_t busy_delay_ms = 100;
+  static constexpr std::chrono::milliseconds busy_delay{100};
   /// Requests that a recipient keeps in flight at most.
   static constexpr std::size_t window = 1024;
 };

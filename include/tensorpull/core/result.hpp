@@ -12,12 +12,15 @@ namespace tensorpull {
 
 /// Wraps an error so that it converts to any result<T>: `return failure(errc::busy);`
 struct unexpected {
+  /// what the result will hold
   error reason;
 };
 
+/// Makes an error in place: its code, where, the name that it is about, errno.
 [[nodiscard]] constexpr unexpected failure(errc code, std::uint64_t at = 0, error_name name = {}, std::int32_t system = 0) noexcept {
   return {error{code, system, at, name}};
 }
+/// Passes an error on.
 [[nodiscard]] constexpr unexpected failure(const error& reason) noexcept { return {reason}; }
 
 namespace detail {
@@ -33,21 +36,29 @@ class [[nodiscard]] result {
   static_assert(!std::is_reference_v<T>, "result<T>: use a pointer or std::reference_wrapper for a reference");
 
  public:
+  /// As in std::expected.
   using value_type = T;
+  /// As in std::expected.
   using error_type = tensorpull::error;
 
   constexpr result() requires std::is_default_constructible_v<T> : value_(T()) {}
+  /// Holds the value.
   template <class U = T>
     requires(!std::is_same_v<std::remove_cvref_t<U>, unexpected> && !std::is_same_v<std::remove_cvref_t<U>, result> &&
              std::is_constructible_v<T, U>)  // last: it costs most, and every `return failure(...)` gets here
   constexpr result(U&& value) : value_(static_cast<T>(static_cast<U&&>(value))) {}
+  /// Holds the error.
   constexpr result(unexpected u) noexcept : error_(u.reason) {}
 
+  /// True: a value, false: an error.
   constexpr bool has_value() const noexcept { return value_.has_value(); }
   constexpr explicit operator bool() const noexcept { return value_.has_value(); }
 
+  /// The value; requires that there is one.
   constexpr T& value() & noexcept { return require_value(), *value_; }
+  /// The value; requires that there is one.
   constexpr const T& value() const& noexcept { return require_value(), *value_; }
+  /// The value to move from; requires that there is one.
   constexpr T&& value() && noexcept { return require_value(), std::move(*value_); }
   constexpr T& operator*() & noexcept { return require_value(), *value_; }
   constexpr const T& operator*() const& noexcept { return require_value(), *value_; }
@@ -55,10 +66,12 @@ class [[nodiscard]] result {
   constexpr T* operator->() noexcept { return require_value(), value_.operator->(); }
   constexpr const T* operator->() const noexcept { return require_value(), value_.operator->(); }
 
+  /// The error; requires that there is one.
   constexpr const tensorpull::error& error() const noexcept {
     if (value_.has_value()) detail::bad_result_access();
     return error_;
   }
+  /// The value, or `other` if there is an error.
   template <class U>
   constexpr T value_or(U&& other) const& {
     return value_ ? *value_ : static_cast<T>(std::forward<U>(other));
@@ -90,22 +103,29 @@ class [[nodiscard]] result {
 template <>
 class [[nodiscard]] result<void> {
  public:
+  /// As in std::expected.
   using value_type = void;
+  /// As in std::expected.
   using error_type = tensorpull::error;
 
   constexpr result() noexcept = default;
+  /// Holds the error.
   constexpr result(unexpected u) noexcept : error_(u.reason), has_(false) {}
 
+  /// True: success, false: an error.
   constexpr bool has_value() const noexcept { return has_; }
   constexpr explicit operator bool() const noexcept { return has_; }
+  /// Requires success.
   constexpr void value() const noexcept {
     if (!has_) detail::bad_result_access();
   }
   constexpr void operator*() const noexcept { value(); }
+  /// The error; requires that there is one.
   constexpr const tensorpull::error& error() const noexcept {
     if (has_) detail::bad_result_access();
     return error_;
   }
+  /// f() gives a result; the error passes through.
   template <class F>
   constexpr auto and_then(F&& f) && -> std::remove_cvref_t<std::invoke_result_t<F>> {
     if (has_) return std::forward<F>(f)();

@@ -15,11 +15,13 @@ namespace tensorpull {
 
 /// One tensor for reading. Nothing is owned: all that it points to outlives it.
 struct tensor_view {
+  /// as the image lists it; UTF-8
   std::string_view name;
+  /// of each element
   dtype type = dtype::u8;
   /// elements in each dimension, outermost first; empty for a scalar
   std::span<const std::uint64_t> shape;
-  /// the element with index 0 in every dimension; may be null where the tensor has no elements
+  /// the element with index 0 in every dimension; may be null if the tensor has no elements
   const std::byte* data = nullptr;
   /// bytes from one index to the next in each dimension, may be 0 or negative; empty: C-contiguous
   std::span<const std::int64_t> strides_bytes = {};
@@ -31,11 +33,11 @@ struct tensor_view {
 
 /// One tensor for writing.
 struct mutable_tensor_view {
-  std::string_view name;
-  dtype type = dtype::u8;
-  std::span<const std::uint64_t> shape;
-  std::byte* data = nullptr;
-  std::span<const std::int64_t> strides_bytes = {};
+  std::string_view name;                                ///< as in tensor_view
+  dtype type = dtype::u8;                               ///< as in tensor_view
+  std::span<const std::uint64_t> shape;                 ///< as in tensor_view
+  std::byte* data = nullptr;                            ///< where the elements go
+  std::span<const std::int64_t> strides_bytes = {};     ///< as in tensor_view
 
   constexpr operator tensor_view() const noexcept { return {name, type, shape, data, strides_bytes, 0, false}; }
 };

@@ -3,6 +3,8 @@
 // Written from the specification, https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md (section "XXH3 Algorithm Overview").
 #pragma once
 
+#include <tensorpull/core/byte_order.hpp>
+
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -36,19 +38,6 @@ inline constexpr std::uint64_t prime64_1 = 0x9E3779B185EBCA87, prime64_2 = 0xC2B
 inline constexpr std::uint64_t prime64_4 = 0x85EBCA77C2B2AE63, prime64_5 = 0x27D4EB2F165667C5;
 inline constexpr std::uint64_t prime_mx1 = 0x165667919E3779F9, prime_mx2 = 0x9FB21C651E98DF25;
 
-constexpr std::uint64_t octet(auto value) noexcept { return static_cast<unsigned char>(value); }
-
-// One expression each, not a loop: clang counts statements in constant evaluation.
-template <class Byte>
-constexpr std::uint64_t read32(const Byte* p) noexcept {
-  return octet(p[0]) | octet(p[1]) << 8 | octet(p[2]) << 16 | octet(p[3]) << 24;
-}
-template <class Byte>
-constexpr std::uint64_t read64(const Byte* p) noexcept {
-  return octet(p[0]) | octet(p[1]) << 8 | octet(p[2]) << 16 | octet(p[3]) << 24 | octet(p[4]) << 32 | octet(p[5]) << 40 |
-         octet(p[6]) << 48 | octet(p[7]) << 56;
-}
-
 constexpr std::uint64_t swap64(std::uint64_t x) noexcept {
   x = (x & 0x00ff00ff00ff00ff) << 8 | (x >> 8 & 0x00ff00ff00ff00ff);
   x = (x & 0x0000ffff0000ffff) << 16 | (x >> 16 & 0x0000ffff0000ffff);
@@ -79,7 +68,7 @@ constexpr std::uint64_t avalanche64(std::uint64_t h) noexcept {
 
 template <class Byte>
 constexpr std::uint64_t mix16(const Byte* p, std::size_t at) noexcept {
-  return multiply_and_fold(read64(p) ^ secret(at), read64(p + 8) ^ secret(at + 8));
+  return multiply_and_fold(load_le64(p) ^ secret(at), load_le64(p + 8) ^ secret(at + 8));
 }
 
 /// Inputs of at most 240 bytes.
@@ -90,13 +79,13 @@ constexpr std::uint64_t hash_short(const unsigned char* p, std::size_t n) noexce
     return avalanche64(combined ^ ((secret(0) ^ secret(4)) & 0xffffffff));
   }
   if (n <= 8) {
-    std::uint64_t h = (read32(p + n - 4) + (read32(p) << 32)) ^ secret(8) ^ secret(16);
+    std::uint64_t h = (load_le32(p + n - 4) + (load_le32(p) << 32)) ^ secret(8) ^ secret(16);
     h = (h ^ std::rotl(h, 49) ^ std::rotl(h, 24)) * prime_mx2;
     h = (h ^ ((h >> 35) + n)) * prime_mx2;
     return h ^ h >> 28;
   }
   if (n <= 16) {
-    const std::uint64_t low = read64(p) ^ secret(24) ^ secret(32), high = read64(p + n - 8) ^ secret(40) ^ secret(48);
+    const std::uint64_t low = load_le64(p) ^ secret(24) ^ secret(32), high = load_le64(p + n - 8) ^ secret(40) ^ secret(48);
     return avalanche(n + swap64(low) + high + multiply_and_fold(low, high));
   }
   std::uint64_t sum = n * prime64_1;
@@ -147,7 +136,7 @@ class xxh3_64 {
 
   template <class Byte>
   constexpr void consume(const Byte* p) noexcept {
-    lanes_.consume([p](std::size_t i) { return detail::xxh3::read64(p + 8 * i); });
+    lanes_.consume([p](std::size_t i) { return load_le64(p + 8 * i); });
   }
 
   constexpr void flush() noexcept {
@@ -191,7 +180,7 @@ class xxh3_64 {
     // Where the buffer holds less than a stripe, the bytes before it are still at its end.
     unsigned char tail[stripe_bytes]{};
     for (std::size_t i = 0; i < stripe_bytes; ++i) tail[i] = buffer_[(held_ + buffer_bytes - stripe_bytes + i) % buffer_bytes];
-    return last.lanes_.finish([&tail](std::size_t i) { return detail::xxh3::read64(tail + 8 * i); }, total_);
+    return last.lanes_.finish([&tail](std::size_t i) { return load_le64(tail + 8 * i); }, total_);
   }
 };
 

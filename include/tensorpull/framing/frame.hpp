@@ -22,6 +22,7 @@ enum class status : std::uint16_t {
   ok, unknown_reference, withdrawn, stale, out_of_range, busy, bad_request, unsupported, schema_mismatch, digest_mismatch, cancelled, already_final,
 };
 
+/// The error that a recipient gets for the owner's status.
 constexpr errc to_errc(status s) noexcept {
   switch (s) {
     case status::unknown_reference: return errc::unknown_reference;
@@ -40,27 +41,40 @@ constexpr errc to_errc(status s) noexcept {
 
 /// A byte range [begin, end) of an image.
 struct byte_range {
+  /// the first byte
   std::uint64_t begin = 0;
+  /// the first byte behind it
   std::uint64_t end = 0;
 };
 
 /// One tensor of a schema as it travels: text and numbers of the other side, not yet believed.
 struct schema_row {
+  /// the tensor's name
   std::string_view name;
+  /// as a safetensors header has it, such as "F32"
   std::string_view dtype;
+  /// elements in each dimension, outermost first
   std::span<const std::uint64_t> shape;
 };
 
 /// One frame's content. Which members mean something depends on `kind`; see framing/protocol.capnp.
 /// The spans and views point into the frame or into decode storage: they are valid during the call that receives the message.
 struct frame {
+  /// what it says; the kinds that use a member are named beside it
   frame_kind kind = frame_kind::nothing;
+  /// refused, confirmed: why, or how it was taken
   tensorpull::status status = status::ok;
+  /// chosen by the requester; the answer repeats it
   std::uint32_t id = 0;
+  /// what the frame is about
   ref_id ref{};
+  /// which version of it; 0 in a request: whatever is published now
   std::uint64_t version = 0;
+  /// the owner's number for this transfer; the confirmation repeats it
   std::uint64_t nonce = 0;
+  /// of the schema; 0: not stated
   std::uint64_t fingerprint = 0;
+  /// of the image or of the chunk
   std::uint64_t digest = 0;
   std::uint64_t offset = 0;        ///< pull, chunk, refused: bytes of the image; schema and schema_page: index of the first tensor
   std::uint64_t image_bytes = 0;   ///< description, end
@@ -81,6 +95,11 @@ struct frame {
   std::span<const reference> references{};     ///< application
   std::span<const std::byte> body{};           ///< application
 };
+
+/// The longest frame of an application message, in bytes: what a buffer for messages has to hold. A reference takes four words, the lists and
+/// the segment table the rest.
+template <class Limits>
+inline constexpr std::size_t message_frame_bytes = Limits::application_body_bytes + Limits::application_references * 32 + 256;
 
 /// Whether this frame asks the owner's side for something (otherwise it answers the recipient's side, or is the application's).
 constexpr bool is_request(frame_kind kind) noexcept {

@@ -2,6 +2,7 @@
 // can use that has no such library.
 #pragma once
 
+#include <tensorpull/core/byte_order.hpp>
 #include <tensorpull/core/limits.hpp>
 #include <tensorpull/framing/detail/control_reader.hpp>
 #include <tensorpull/framing/detail/control_writer.hpp>
@@ -23,7 +24,7 @@ struct basic_word_framing {
     const auto measured = detail::measure_frame(bytes, ~std::size_t{0}, Limits::control_frame_segments);
     if (!measured) return failure(measured.error());
     if (!*measured || **measured != bytes.size()) return failure(errc::bad_frame, bytes.size());
-    const auto half = [&](std::size_t i) { return static_cast<std::size_t>(detail::load_le64(bytes.data() + 8 * (i / 2)) >> (32 * (i % 2)) & 0xffffffffu); };
+    const auto half = [&](std::size_t i) { return static_cast<std::size_t>(load_le64(bytes.data() + 8 * (i / 2)) >> (32 * (i % 2)) & 0xffffffffu); };
     detail::segment_place segments[Limits::control_frame_segments];
     const std::size_t count = half(0) + 1;
     std::size_t at = count / 2 + 1;
@@ -36,6 +37,7 @@ struct basic_word_framing {
   }
 };
 
+/// With the default limits.
 using word_framing = basic_word_framing<>;
 
 static_assert(framing<word_framing>);

@@ -8,6 +8,7 @@
 
 namespace tensorpull {
 
+/// What a digest is computed with. The order is the wire's.
 enum class digest_kind : std::uint8_t { none, xxh3_64, crc32c };
 
 /// A streaming hash: update(bytes) in order, digest() at any time; a copy goes on from where the original was. No heap.
@@ -19,6 +20,7 @@ concept hash = std::default_initializable<H> && requires(H h, const H& c, std::s
   { c.digest() } -> std::same_as<std::uint64_t>;
 };
 
+/// What a hash is called on the wire.
 template <hash H>
 inline constexpr digest_kind digest_kind_of = [] {
   if constexpr (requires { H::kind; }) return H::kind;
@@ -53,6 +55,7 @@ struct chunk_hash<I> { using type = typename I::chunk_hash_type; };
 /// The hash of one chunk, and what it is called on the wire: `none` where chunks carry no digest.
 template <integrity_policy I>
 using chunk_hash_of = typename detail::chunk_hash<I>::type;
+/// What the digest with each chunk is called on the wire; `none` if chunks carry none.
 template <integrity_policy I>
 inline constexpr digest_kind chunk_digest_kind = I::per_chunk ? digest_kind_of<chunk_hash_of<I>> : digest_kind::none;
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tensorpull/core/result.hpp>
-#include <tensorpull/protocol/connection/detail/stream_output.hpp>
+#include <tensorpull/protocol/connection/write_plan.hpp>
 #include <tensorpull/links/byte_stream.hpp>
 
 #include <array>

@@ -43,7 +43,6 @@ class locator {
     to.bytes = static_cast<std::uint8_t>(address.size());
     return {};
   }
-  void clear_addresses() noexcept { count_ = 0; }
 
   std::size_t addresses() const noexcept { return count_; }
   /// i < addresses(); valid while the locator lives.

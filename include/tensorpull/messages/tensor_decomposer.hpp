@@ -3,7 +3,7 @@
 #pragma once
 
 #include <tensorpull/messages/detail/recompose.hpp>
-#include <tensorpull/protocol/owner/publish_options.hpp>
+#include <tensorpull/protocol/owner/transaction.hpp>
 
 namespace tensorpull {
 
@@ -82,7 +82,7 @@ struct tensor_decomposer {
   /// its owner); those of publishing (table_full, ...); out_of_memory. After an error nothing stays published.
   /// Cost: one pass over the published bytes for the digest, one allocation for the body and some for each split set.
   template <class Owner, class Message>
-  static result<message_type> decompose(Owner& owner, const Message& message, const publish_options& options = {{}, 1}) noexcept {
+  static result<message_type> decompose(Owner& owner, const Message& message, const publish_options& options = {.recipients = 1}) noexcept {
     message_type out;
     if constexpr (detail::message_checks<Message>::accepted) {
       detail::body_measure<limits> size{inline_bytes};
@@ -112,7 +112,7 @@ struct tensor_decomposer {
   /// decompose(), and sends it over a session. What was published stays published: serve until it is settled, or withdraw() it.
   /// Besides: the errors of session.send, after which nothing stays published.
   template <class Session, class Message>
-  static result<message_type> send(Session& session, std::uint32_t kind, const Message& message, const publish_options& options = {{}, 1},
+  static result<message_type> send(Session& session, std::uint32_t kind, const Message& message, const publish_options& options = {.recipients = 1},
                                    std::chrono::milliseconds timeout = std::chrono::seconds(600), const stop_token& stop = {}) noexcept {
     auto apart = decompose(session, message, options);
     if (!apart) return apart;

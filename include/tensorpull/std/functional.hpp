@@ -10,6 +10,7 @@ template <class... Arguments>
 class callback {
  public:
   constexpr callback() noexcept = default;
+  /// Refers to `f`.
   template <class F>
     requires(!std::is_same_v<F, callback> && !std::is_const_v<F> && std::is_invocable_v<F&, Arguments...>)
   constexpr callback(F& f) noexcept : object_(__builtin_addressof(f)), call_([](void* p, Arguments... a) { (*static_cast<F*>(p))(a...); }) {}

@@ -5,14 +5,19 @@ namespace tensorpull {
 
 /// For what one thread uses. A lock for several has the same three members; relax() lets the others go on.
 struct no_lock {
+  /// Does nothing.
   constexpr void lock() noexcept {}
+  /// Does nothing.
   constexpr void unlock() noexcept {}
+  /// Does nothing.
   constexpr void relax() noexcept {}
 };
 
+/// Holds a lock until the end of the scope, as std::lock_guard does.
 template <class Lock>
 class [[nodiscard]] lock_guard {
  public:
+  /// Waits for the lock; borrows it.
   explicit lock_guard(Lock& l) noexcept : lock_(l) { lock_.lock(); }
   lock_guard(const lock_guard&) = delete;
   lock_guard& operator=(const lock_guard&) = delete;

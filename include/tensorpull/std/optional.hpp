@@ -6,14 +6,17 @@
 
 namespace tensorpull {
 
+/// A T, or nothing, with the member names of std::optional. Costs the T and a bool.
 template <class T>
 class optional {
   static_assert(std::is_trivially_copyable_v<T> && std::is_nothrow_default_constructible_v<T>);
 
  public:
   constexpr optional() noexcept = default;
+  /// Holds a copy.
   constexpr optional(const T& value) noexcept : value_(value), has_(true) {}
 
+  /// Whether there is a value.
   constexpr bool has_value() const noexcept { return has_; }
   constexpr explicit operator bool() const noexcept { return has_; }
   // Where there is no value these give one as T's default constructor makes it.
@@ -21,6 +24,7 @@ class optional {
   constexpr const T& operator*() const noexcept { return value_; }
   constexpr T* operator->() noexcept { return &value_; }
   constexpr const T* operator->() const noexcept { return &value_; }
+  /// The value, or `other` if there is none.
   constexpr T value_or(const T& other) const noexcept { return has_ ? value_ : other; }
 
   friend bool operator==(const optional&, const optional&) noexcept = default;  // constexpr where that of T is

@@ -17,6 +17,7 @@ class stop_token {
 
  public:
   stop_token() noexcept = default;
+  /// Copies the token.
   template <class T>
     requires(!std::same_as<T, stop_token> && requires(const T& t) { { t.stop_requested() } -> std::convertible_to<bool>; })
   stop_token(T token) noexcept : calls_(&calls_of<T>) {
@@ -38,6 +39,7 @@ class stop_token {
     if (calls_ != nullptr) calls_->destroy(token_);
   }
 
+  /// Whether the caller wants the call to end.
   bool stop_requested() const noexcept { return calls_ != nullptr && calls_->stop_requested(token_); }
 
  private:

@@ -13,8 +13,11 @@ namespace tensorpull {
 
 /// Host and port, zero-terminated for the system's resolver. An empty host means every local address (to listen on).
 struct host_port {
+  /// a name or a number, without the brackets of version 6
   std::array<char, 256> host{};
+  /// as decimal text
   std::array<char, 8> port{};
+  /// the same port as a number
   std::uint16_t number = 0;
 };
 

@@ -11,6 +11,7 @@
 
 namespace tensorpull {
 
+/// A source of random numbers: each call gives 64 bits that nobody can guess. Never fails; may wait while the system starts.
 struct system_entropy {
   std::uint64_t operator()() const noexcept {
     std::uint64_t value = 0;

@@ -39,6 +39,7 @@ class positioned_file {
   std::uint64_t size() const noexcept { return size_; }
   /// Its name without the directory, cut to what an error carries.
   const error_name& name() const noexcept { return name_; }
+  /// The descriptor, which stays the file's: do not close it.
   int descriptor() const noexcept { return fd_.get(); }
 
   /// Reads the file's bytes [offset, offset + out.size()), all of them. Errors: io, with errno, or without where the file ends before

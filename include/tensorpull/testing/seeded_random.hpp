@@ -1,6 +1,8 @@
 // Where every choice of a simulation comes from: a small generator whose values depend on its seed and on nothing else.
 #pragma once
 
+#include <tensorpull/core/splitmix64.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -10,14 +12,9 @@ namespace tensorpull::testing {
 /// splitmix64: the same seed gives the same values on every machine. Not for nonces or reference IDs of a real owner.
 class seeded_random {
  public:
-  constexpr explicit seeded_random(std::uint64_t seed) noexcept : state_(seed) {}
+  constexpr explicit seeded_random(std::uint64_t seed) noexcept : next_{seed} {}
 
-  constexpr std::uint64_t operator()() noexcept {
-    std::uint64_t z = state_ += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-  }
+  constexpr std::uint64_t operator()() noexcept { return next_(); }
   /// In [0, n), n > 0.
   constexpr std::uint64_t below(std::uint64_t n) noexcept { return (*this)() % n; }
   /// In [low, high].
@@ -35,7 +32,7 @@ class seeded_random {
   }
 
  private:
-  std::uint64_t state_;
+  splitmix64 next_;
 };
 
 }  // namespace tensorpull::testing

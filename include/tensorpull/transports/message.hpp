@@ -21,9 +21,5 @@ namespace detail {
 
 constexpr message message_of(const frame& f) noexcept { return {f.application, f.references, f.body}; }
 
-/// A buffer that holds every message that the limits allow, in one frame.
-template <class Limits>
-inline constexpr std::size_t message_frame_bytes = (Limits::application_body_bytes + Limits::application_references * 32 + 256 + 63) / 64 * 64;
-
 }  // namespace detail
 }  // namespace tensorpull

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tensorpull/protocol/owner/owner.hpp>
-#include <tensorpull/protocol/owner/publish_options.hpp>
+#include <tensorpull/protocol/owner/transaction.hpp>
 #include <tensorpull/std/chrono.hpp>
 #include <tensorpull/system/entropy.hpp>
 #include <tensorpull/std/any.hpp>
@@ -111,7 +111,7 @@ class publisher {
   /// Budgets start when something is published, whenever a driver let time pass before.
   void catch_up() noexcept {
     const auto now = std::chrono::steady_clock::now().time_since_epoch();
-    owner_.advance(static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count()));
+    owner_.advance(std::chrono::duration_cast<std::chrono::milliseconds>(now));
   }
   template <class Call, class Value>
   void contain(const Call& call, const Value& value) noexcept {
@@ -137,9 +137,7 @@ class publisher {
     } else while (version == 0) version = random();
     ref_id id = options.id;
     while (!id) id = {random(), random()};
-    transaction_options expect = options.expect;
-    if (options.recipients != 0) expect.recipients = options.recipients;
-    const auto t = options.transaction ? result<transaction_id>(options.transaction) : open_transaction(expect);
+    const auto t = options.transaction ? result<transaction_id>(options.transaction) : open_transaction(options.alone());
     if (!t) return failure(t.error());
     kept_model* const kept = keep ? put_away(*t, keep) : nullptr;  // before anybody can settle it
     const auto done = keep ? result<ref_id>(failure(errc::table_full, kept_.size())) : owner_.publish(image, version, Parts::integrity::whole, id, *t);

@@ -3,7 +3,7 @@
 
 #include <tensorpull/std/functional.hpp>
 #include <tensorpull/protocol/progress.hpp>
-#include <tensorpull/protocol/recipient/pull_request.hpp>
+#include <tensorpull/protocol/recipient/recipient.hpp>
 #include <tensorpull/consumers/resume_cursor.hpp>
 #include <tensorpull/transports/retry.hpp>
 #include <tensorpull/std/stop_token.hpp>

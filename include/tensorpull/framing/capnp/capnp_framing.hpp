@@ -2,6 +2,7 @@
 // helpers) that includes capnp or kj; include it before anything that needs a framing.
 #pragma once
 
+#include <tensorpull/core/byte_order.hpp>
 #include <tensorpull/core/limits.hpp>
 #include <tensorpull/framing/capnp/detail/capnp_read.hpp>
 #include <tensorpull/framing/detail/control_writer.hpp>
@@ -33,10 +34,10 @@ struct basic_capnp_framing {
     if (!measured) return failure(measured.error());
     if (!*measured || **measured != bytes.size()) return failure(errc::bad_frame, bytes.size());
     std::array<kj::ArrayPtr<const capnp::word>, Limits::control_frame_segments> segments;
-    const std::size_t count = static_cast<std::size_t>((detail::load_le64(bytes.data()) & 0xffffffffu) + 1);
+    const std::size_t count = static_cast<std::size_t>((load_le64(bytes.data()) & 0xffffffffu) + 1);
     std::size_t at = (count / 2 + 1) * 8;
     for (std::size_t i = 0; i < count; ++i) {
-      const std::size_t words = static_cast<std::size_t>(detail::load_le64(bytes.data() + 8 * ((i + 1) / 2)) >> (32 * ((i + 1) % 2)) & 0xffffffffu);
+      const std::size_t words = static_cast<std::size_t>(load_le64(bytes.data() + 8 * ((i + 1) / 2)) >> (32 * ((i + 1) % 2)) & 0xffffffffu);
       segments[i] = kj::arrayPtr(reinterpret_cast<const capnp::word*>(bytes.data() + at), words);
       at += 8 * words;
     }
@@ -53,6 +54,7 @@ struct basic_capnp_framing {
   }
 };
 
+/// With the default limits.
 using capnp_framing = basic_capnp_framing<>;
 
 static_assert(framing<capnp_framing>, "tensorpull: a framing must model the framing concept");

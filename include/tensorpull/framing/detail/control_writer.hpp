@@ -2,6 +2,7 @@
 // what Cap'n Proto's own builder makes of the same message (a test compares the bytes, kind by kind).
 #pragma once
 
+#include <tensorpull/core/byte_order.hpp>
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/framing/detail/control_words.hpp>
 #include <tensorpull/framing/detail/payload_prefix.hpp>

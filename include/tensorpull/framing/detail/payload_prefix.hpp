@@ -4,6 +4,7 @@
 // checked against the generated code in capnp_framing.hpp and against the `capnp` tool in the tests).
 #pragma once
 
+#include <tensorpull/core/byte_order.hpp>
 #include <tensorpull/core/limits.hpp>
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/framing/frame.hpp>
@@ -14,15 +15,6 @@
 #include <span>
 
 namespace tensorpull::detail {
-
-constexpr std::uint64_t load_le64(const std::byte* p) noexcept {
-  std::uint64_t v = 0;
-  for (unsigned i = 0; i < 8; ++i) v |= std::to_integer<std::uint64_t>(p[i]) << (8 * i);
-  return v;
-}
-constexpr void store_le64(std::byte* p, std::uint64_t v) noexcept {
-  for (unsigned i = 0; i < 8; ++i) p[i] = static_cast<std::byte>(v >> (8 * i));
-}
 
 struct payload_prefix {
   static constexpr std::size_t words = 10;

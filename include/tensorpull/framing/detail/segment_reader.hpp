@@ -5,6 +5,7 @@
 // compares the two on frames that were changed at random.
 #pragma once
 
+#include <tensorpull/core/byte_order.hpp>
 #include <tensorpull/framing/detail/control_words.hpp>
 #include <tensorpull/framing/detail/payload_prefix.hpp>
 

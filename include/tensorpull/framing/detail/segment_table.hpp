@@ -1,6 +1,7 @@
 // How long is the frame that starts here? Answered from the segment table alone, by our own caps, before anything is allocated or awaited.
 #pragma once
 
+#include <tensorpull/core/byte_order.hpp>
 #include <tensorpull/std/optional.hpp>
 #include <tensorpull/framing/detail/payload_prefix.hpp>
 

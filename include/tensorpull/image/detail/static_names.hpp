@@ -124,10 +124,10 @@ constexpr auto make_sort_keys() noexcept {
     const std::uint32_t first = used;
     const char* const name = Names.characters + leaf.name_begin;
     std::uint32_t k = 0;
-    for (; k + 8 <= leaf.name_length; k += 8) made.words[used++] = xxh3::swap64(xxh3::read64(name + k));
+    for (; k + 8 <= leaf.name_length; k += 8) made.words[used++] = xxh3::swap64(load_le64(name + k));
     // What follows the name in the last word is shifted out.
     if (const unsigned rest = leaf.name_length - k; rest != 0)
-      made.words[used++] = xxh3::swap64(xxh3::read64(name + k)) >> (64 - 8 * rest) << (64 - 8 * rest);
+      made.words[used++] = xxh3::swap64(load_le64(name + k)) >> (64 - 8 * rest) << (64 - 8 * rest);
     made.keys[i] = {first, used - first, leaf.name_length, leaf.type};
   }
   return made;

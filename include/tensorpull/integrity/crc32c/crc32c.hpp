@@ -51,6 +51,7 @@ struct basic_chunk_crc32c_and_image_digest {
   static constexpr bool whole = true;
   static constexpr bool per_chunk = true;
 };
+/// With the xxHash library's XXH3-64.
 using chunk_crc32c_and_image_digest = basic_chunk_crc32c_and_image_digest<>;
 
 static_assert(hash<crc32c> && integrity_policy<chunk_crc32c> && integrity_policy<chunk_crc32c_and_image_digest>);

@@ -4,7 +4,7 @@
 #include <tensorpull/framing/detail/payload_prefix.hpp>
 #include <tensorpull/framing/capnp/quiet_kj.hpp>
 #include <tensorpull/messages/detail/fields.hpp>
-#include <tensorpull/protocol/owner/publish_options.hpp>
+#include <tensorpull/protocol/owner/transaction.hpp>
 #include <tensorpull/std/any.hpp>
 
 #include <tensorpull/messages/decomposed.capnp.h>

@@ -5,22 +5,26 @@
 #include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/framing/detail/segment_table.hpp>
 #include <tensorpull/protocol/connection/detail/answering.hpp>
-#include <tensorpull/protocol/connection/detail/frame_buffer.hpp>
-#include <tensorpull/protocol/connection/detail/long_frame.hpp>
-#include <tensorpull/protocol/no_transfer.hpp>
+#include <tensorpull/protocol/connection/detail/frame_input.hpp>
+#include <tensorpull/protocol/roles.hpp>
 
 #include <utility>
 
 namespace tensorpull {
 
-/// `Handler` has on_message(const frame&), called from received(), and ready(): whether it can take one now. Size: under 2 KiB.
+/// `Owner`: what this end serves (owner_role, or no_owner). `Handler`: takes messages, from within received() (message_handler, or
+/// ignore_messages). `Transfer`, below: what this end pulls (transfer_role, or no_transfer). roles.hpp has the three. Size: under 2 KiB.
 template <framing Framing, class Limits, class Owner, class Handler>
 class endpoint {
+  static_assert(detail::assert_owner_role<Owner>());
+
  public:
   using pool_type = buffer_pool<typename Owner::lock_type>;
   static constexpr std::size_t input_bytes = 512;
 
-  endpoint(Owner& owner, pool_type& pool, Handler& handler) noexcept : answers_(owner, pool), pool_(pool), handler_(handler) {}
+  endpoint(Owner& owner, pool_type& pool, Handler& handler) noexcept : answers_(owner, pool), pool_(pool), handler_(handler) {
+    static_assert(detail::assert_message_handler<Handler>());  // a handler may hold its endpoint, and is complete only here
+  }
   endpoint(endpoint&&) = delete;
   ~endpoint() { closed(); }
 
@@ -58,13 +62,14 @@ class endpoint {
   /// Collects what to write; nothing in the plan: nothing to write now.
   template <class Transfer>
   result<void> plan_write(Transfer& t, write_plan& plan, std::span<std::byte> scratch, std::size_t most) noexcept {
+    static_assert(detail::assert_transfer_role<Transfer>());
     if (blocked_)
       if (const auto ok = parse(t); !ok) return ok;
     frame m;
-    while (!answers_.output.control_full() && (!t.next_is_long() || (answers_.output.parcel_free() && pool_.available() > 0)) && t.next(m)) {
+    while (!answers_.output.control_full() && (!t.next_is_long() || (answers_.output.long_free() && pool_.available() > 0)) && t.next(m)) {
       if (m.kind == frame_kind::locate) {
         // more names than one control frame carries: the transfer fails, the connection goes on
-        if (const auto ok = answers_.output.push_parcel(m, pool_, Limits::control_frame_bytes); !ok) t.fail(ok.error());
+        if (const auto ok = answers_.output.push_long(m, pool_, Limits::control_frame_bytes); !ok) t.fail(ok.error());
       } else {
         answers_.output.push_control(m);
       }
@@ -81,6 +86,7 @@ class endpoint {
   /// our answers first).
   template <class Transfer>
   std::size_t plan_read(Transfer& t, std::span<std::span<std::byte>> out, std::size_t most) noexcept {
+    static_assert(detail::assert_transfer_role<Transfer>());
     std::size_t n = 0;
     drop_if_ended(t);
     if (long_.begun()) {
@@ -120,6 +126,7 @@ class endpoint {
   /// Goes on with what is in the buffer, after memory became free.
   template <class Transfer>
   result<void> parse(Transfer& t) noexcept {
+    static_assert(detail::assert_transfer_role<Transfer>());
     blocked_ = false;
     while (!blocked_) {
       drop_if_ended(t);
@@ -148,7 +155,7 @@ class endpoint {
   using prefix = detail::payload_prefix;
   /// No valid layout of a description is shorter: segment table, root pointer, a word of Frame, its pointer, eight words of Description.
   static constexpr std::size_t smallest_description = 12 * 8;
-  static constexpr std::size_t largest_frame = Limits::application_body_bytes + Limits::application_references * 32 + 256;
+  static constexpr std::size_t largest_frame = message_frame_bytes<Limits>;
 
   /// Bytes to read into the buffer. While a chunk is awaited: at most up to the end of its prefix, so that payload only ever goes from the
   /// transport to the consumer's memory (which the system checks: a destination that may not be written is an error and no crash).
@@ -203,7 +210,7 @@ class endpoint {
     if (landing_ > 0 && t.ended()) discard_ = std::exchange(landing_, 0);
   }
 
-  /// One whole control frame. Sets blocked_ where its answer has no room yet; the frame then stays where it is.
+  /// One whole control frame. Sets blocked_ if its answer has no room yet; the frame then stays where it is.
   template <class Transfer>
   result<void> accept(Transfer& t, std::span<const std::byte> bytes) noexcept {
     typename Framing::decode_storage lists;

@@ -10,7 +10,7 @@ namespace tensorpull {
 
 /// What one gather write consists of; made by stream_output::plan, returned to stream_output::sent.
 struct write_plan {
-  enum class source : std::uint8_t { control, parcel, reply };
+  enum class source : std::uint8_t { control, long_frame, reply };
   struct item {
     source from;
     bool pinned;        ///< the reply's image may not be withdrawn before sent()
@@ -25,7 +25,7 @@ struct write_plan {
   std::size_t item_count = 0;
   std::size_t bytes = 0;
 
-  /// for one reply or parcel more
+  /// For one reply or long frame more.
   bool has_room() const noexcept { return span_count + 4 <= max_spans && item_count < items.size(); }
 };
 

@@ -1,52 +1,208 @@
-// The owner's state machine: publications, and answers to requests about them. No I/O, no clock, no heap: slots, random numbers and the
-// lock are handed in. It gives payloads as ranges of an image; the endpoint turns them into spans when the transport can take them.
+// The owner's state machine: what is published, for whom, how it ended, and the answers to requests about it. No I/O, no clock, no heap: memory,
+// random numbers and the lock are handed in. It gives payloads as ranges of an image; the endpoint turns them into spans when the transport
+// can take them.
 #pragma once
 
 #include <tensorpull/core/checked.hpp>
 #include <tensorpull/core/limits.hpp>
-#include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/core/result.hpp>
+#include <tensorpull/core/splitmix64.hpp>
+#include <tensorpull/framing/frame.hpp>
 #include <tensorpull/image/gather_scatter.hpp>
 #include <tensorpull/integrity/concept.hpp>
-#include <tensorpull/std/mutex.hpp>
-#include <tensorpull/framing/frame.hpp>
-#include <tensorpull/protocol/owner/detail/nonce_source.hpp>
+#include <tensorpull/integrity/range_digest.hpp>
+#include <tensorpull/protocol/owner/detail/subset.hpp>
+#include <tensorpull/protocol/owner/detail/transaction_table.hpp>
+#include <tensorpull/protocol/owner/owner_memory.hpp>
 #include <tensorpull/protocol/pending_reply.hpp>
-#include <tensorpull/protocol/owner/detail/expand_reply.hpp>
-#include <tensorpull/protocol/owner/detail/publication_table.hpp>
-#include <tensorpull/protocol/owner/detail/serve_table.hpp>
-#include <tensorpull/protocol/owner/detail/subset_digests.hpp>
+#include <tensorpull/std/algorithm.hpp>
+#include <tensorpull/std/mutex.hpp>
 
-#include <array>
 #include <span>
+#include <type_traits>
 
 namespace tensorpull {
 
-/// `Hash` computes digests of chunks and subsets; `Lock` is no_lock or a mutex with relax(); `Limits` caps what one peer may cause.
-/// `ChunkHash`: another that chunks may be asked for with (CRC32C), or the same.
-template <hash Hash, class Limits = default_limits, class Lock = no_lock, hash ChunkHash = Hash>
-class owner : public publication_table<Lock> {
-  using table = publication_table<Lock>;
-  using table::book_;
-  using table::find;
-  using table::lock_;
-  using table::slots_;
+namespace detail {
 
+/// As many rows from `first` on as fit one control frame and `rows`. An index past the end gives an empty page.
+inline std::span<const schema_row> schema_rows(const image_schema& schema, std::uint64_t first, std::span<schema_row> rows, std::size_t frame_bytes) noexcept {
+  std::size_t count = 0, used = 160;  // segment table, root, page and list pointers
+  for (std::uint64_t i = first; i < schema.tensor_count && count < rows.size(); ++i) {
+    const tensor_entry& t = schema.tensors[i];
+    used += 24 + (t.name.size() / 8 + 1) * 8 + 16 + std::size_t{t.rank} * 8;
+    if (used > frame_bytes) break;
+    rows[count++] = {t.name, to_string(t.type), t.extents()};
+  }
+  return rows.first(count);
+}
+
+/// One use of one publication by a connection; what is known of it lies in the recipient's record.
+struct serve {
+  std::uint32_t slot = 0;
+  std::uint32_t generation = 0;  ///< 0: this entry is free
+  std::uint32_t record = 0;
+};
+
+}  // namespace detail
+
+/// `Hash` computes digests of chunks and subsets; `Lock` is no_lock or a mutex with relax(); `Limits` caps what one peer may cause.
+/// `ChunkHash`: another that chunks may be asked for with (CRC32C), or the same. A model of owner_role (roles.hpp).
+template <hash Hash, class Limits = default_limits, class Lock = no_lock, hash ChunkHash = Hash>
+class owner {
  public:
-  using link = serve_table<Limits>;
+  /// What an owner remembers of one connection: who is at its other end, and which references it is pulling. Fixed size.
+  class peer {
+    friend class owner;
+    using serve = detail::serve;
+
+    serve* find(std::uint32_t slot, std::uint32_t generation) noexcept {
+      for (serve& s : serves)
+        if (s.generation == generation && s.slot == slot) return &s;
+      return nullptr;
+    }
+    /// A free entry, or one that is `over(entry)`. nullptr: too many transfers are open.
+    template <class Over>
+    serve* place(Over over) noexcept {
+      for (serve& s : serves)
+        if (s.generation == 0 || over(s)) return &s;
+      return nullptr;
+    }
+
+    recipient_id who{};          // as the last description was asked for; none: anonymous
+    recipient_id anonymous{};    // the owner's name for it then
+    std::uint32_t number = 0;    // of this connection at its owner; 0: not used yet
+    serve serves[Limits::transfers_per_connection]{};
+  };
+  using lock_type = Lock;
   static constexpr bool owns = true;
   /// Answers that one connection may have waiting: a full window, and what is refused or confirmed meanwhile.
   static constexpr std::size_t waiting_replies = Limits::pipelined_requests + 2;
 
   /// `memory`: borrowed, as long as the owner lives. `random(): uint64` must be unguessable.
   template <class Random>
-  owner(const owner_memory& memory, Random random) noexcept : table(memory), nonce_{random(), random()} {}
+  owner(const owner_memory& memory, Random random) noexcept : slots_(memory.slots), book_(memory), nonces_{random()}, nonce_step_(random() | 1) {}
+
+  // What the program that publishes calls.
+
+  /// Starts a transaction of several references: publish() each with it, then seal() it. table_full.
+  result<transaction_id> open_transaction(const transaction_options& options) noexcept {
+    const lock_guard hold(lock_);
+    return book_.open(options);
+  }
+  void seal(transaction_id id) noexcept {
+    const lock_guard hold(lock_);
+    book_.seal(id);
+  }
+  /// Nothing was published in it after all.
+  void cancel(transaction_id id) noexcept {
+    const lock_guard hold(lock_);
+    book_.cancel(id);
+  }
+
+  /// Publishes an image in an open transaction. The memory behind it must not change or go away until withdraw() or settlement.
+  /// `version`: the digest of the image if `verifiable`, otherwise random; not 0. Under an id that is published already: the new version
+  /// takes its place, and recipients of the old one are told `stale`. table_full: no slot or record is free; busy: called from within a
+  /// callback while the old image is read.
+  result<ref_id> publish(const source_view& image, std::uint64_t version, bool verifiable, ref_id id, transaction_id in) noexcept {
+    const lock_guard hold(lock_);
+    return place(image, version, verifiable, id, in);
+  }
+  /// The same as a transaction of its own.
+  result<ref_id> publish(const source_view& image, std::uint64_t version, bool verifiable, ref_id id, const transaction_options& options) noexcept {
+    const lock_guard hold(lock_);
+    const auto t = book_.open(options);
+    if (!t) return failure(t.error());
+    const auto done = place(image, version, verifiable, id, *t);
+    if (done) book_.seal(*t);
+    else book_.cancel(*t);
+    return done;
+  }
+  result<ref_id> publish(const source_view& image, std::uint64_t version, bool verifiable, ref_id id, std::uint32_t recipients) noexcept {
+    transaction_options options;
+    options.recipients = recipients;
+    return publish(image, version, verifiable, id, options);
+  }
+
+  /// After this returns nothing reads the image's memory any more, whether it was published until now or has settled before.
+  /// busy: as above. Recipients are told `withdrawn`; the slot stays until it is needed.
+  result<void> withdraw(ref_id id) noexcept {
+    const lock_guard hold(lock_);
+    publication* const slot = find(id);
+    if (slot == nullptr) return failure(errc::unknown_reference);
+    if (pinned_here(*slot)) return failure(errc::busy);
+    if (slot->now == publication::state::published) book_.take(*slot);
+    await_unpinned(*slot);
+    return {};
+  }
+
+  /// Lets time pass. `now`: of a monotonic clock, whatever it counts from; budgets are kept to within the interval of these calls.
+  void advance(std::chrono::milliseconds now) noexcept {
+    const lock_guard hold(lock_);
+    book_.advance(now);
+  }
+  /// The next progress event that is due, and who is to hear it. False: none.
+  bool next_event(progress_event& out, callback<const progress_event&>& tell) noexcept {
+    const lock_guard hold(lock_);
+    return book_.next_event(out, tell);
+  }
+  /// A transaction that has settled, to be told to whoever waits for it, once. Its images may be released then.
+  bool next_settled(settlement& out, callback<const settlement&>& tell) noexcept {
+    const lock_guard hold(lock_);
+    const transaction* const t = book_.next_settled();
+    if (t == nullptr) return false;
+    out = t->outcome;
+    tell = t->options.settled;
+    return true;
+  }
+
+  result<publication_status> status_of(ref_id id) const noexcept {
+    const lock_guard hold(lock_);
+    if (const publication* const p = find(id); p != nullptr) return p->counts;
+    return failure(errc::unknown_reference);
+  }
+
+  /// Its transaction has settled and nothing reads the image any more. Never for an unknown number of recipients without a budget, and
+  /// for an unknown reference.
+  bool settled(ref_id id) const noexcept {
+    const lock_guard hold(lock_);
+    const publication* const p = find(id);
+    return p != nullptr && p->verdict != verdict::open && p->pins == 0;
+  }
+  /// How the reference's transaction ended; `open` while it has not. The whole settlement is there until many others have settled.
+  result<settlement> settlement_of(ref_id id) noexcept {
+    const lock_guard hold(lock_);
+    const publication* const p = find(id);
+    if (p == nullptr) return failure(errc::unknown_reference);
+    if (const transaction* const t = book_.find(p->transaction); t != nullptr && t->outcome.verdict != verdict::open) return t->outcome;
+    settlement s;
+    s.id = p->transaction;
+    s.verdict = p->verdict;
+    s.counts = p->counts;
+    return s;
+  }
+  /// How one recipient fares, or fared; unknown_reference if nothing is remembered of it.
+  result<recipient_record> recipient_of(ref_id id, recipient_id who) noexcept {
+    const lock_guard hold(lock_);
+    if (const recipient_record* const r = book_.records.find(id, who)) return *r;
+    return failure(errc::unknown_reference);
+  }
+  /// Copies what is known of a reference's recipients; the number copied.
+  std::size_t recipients_of(ref_id id, std::span<recipient_record> out) noexcept {
+    const lock_guard hold(lock_);
+    std::size_t n = 0;
+    for (const recipient_record& r : book_.records.all())
+      if (r.who && r.ref == id && n < out.size()) out[n++] = r;
+    return n;
+  }
+
+  // What a connection calls: the role of an owner at its end.
 
   /// Answers one request. False: nothing is to be sent (a cancellation). Locate requests are answered by locate().
-  bool handle(link& peer, const frame& m, pending_reply& out) noexcept {
+  bool handle(peer& from, const frame& m, pending_reply& out) noexcept {
     const lock_guard hold(lock_);
     out = {frame_kind::refused, status::bad_request, m.id, 0, 0, 0, 0, m.ref, m.version, m.offset, 0, 0};
-    if (m.kind == frame_kind::confirm || m.kind == frame_kind::cancel) return settle(peer, m, out);
+    if (m.kind == frame_kind::confirm || m.kind == frame_kind::cancel) return settle(from, m, out);
     publication* const slot = find(m.ref);
     if (slot == nullptr || slot->now == publication::state::withdrawn) return refuse(out, over(slot, m));
     const std::uint64_t expected = m.version;
@@ -54,8 +210,8 @@ class owner : public publication_table<Lock> {
     if (expected != 0 && expected != slot->version) return refuse(out, status::stale);
     out.slot = static_cast<std::uint32_t>(slot - slots_.data());
     out.generation = slot->generation;
-    if (m.kind == frame_kind::describe) greet(peer, m.recipient);
-    recipient_record* const r = use(peer, *slot);
+    if (m.kind == frame_kind::describe) greet(from, m.recipient);
+    recipient_record* const r = use(from, *slot);
     if (r == nullptr) return refuse(out, status::busy);
     out.record = book_.records.index(*r);
     out.nonce = r->nonce;
@@ -68,7 +224,7 @@ class owner : public publication_table<Lock> {
   }
 
   /// Answers a request for named tensors into `answer`, whose ranges lie in `ranges` (at least as many as there are names).
-  void locate(link& peer, const frame& m, std::span<byte_range> ranges, frame& answer) noexcept {
+  void locate(peer& from, const frame& m, std::span<byte_range> ranges, frame& answer) noexcept {
     const lock_guard hold(lock_);
     answer = {};
     answer.kind = frame_kind::refused;
@@ -81,19 +237,19 @@ class owner : public publication_table<Lock> {
     if (m.version != 0 && m.version != slot->version) answer.status = status::stale;
     else if (m.names.empty() || m.names.size() > ranges.size()) answer.status = status::bad_request;
     if (answer.status != status::ok) return;
-    recipient_record* const r = use(peer, *slot);
+    recipient_record* const r = use(from, *slot);
     if (r == nullptr) {
       answer.status = status::busy;
       return;
     }
-    const auto found = find_subset(*slot->image.schema, m.names, ranges);
+    const auto found = detail::find_subset(*slot->image.schema, m.names, ranges);
     if (!found) {
       answer.status = status::bad_request;
       answer.offset = found.error().at;
       return;
     }
     const auto number = static_cast<std::uint32_t>(slot - slots_.data());
-    const auto of_subset = subsets_.of(slot->image, number, slot->generation, *found, ranges.first(m.names.size()), book_.now_ms);
+    const auto of_subset = subsets_.of(slot->image, number, slot->generation, *found, ranges.first(m.names.size()), book_.now);
     if (!of_subset) {
       answer.status = of_subset.error().code == errc::busy ? status::busy : status::withdrawn;
       if (answer.status == status::withdrawn) book_.take(*slot);
@@ -110,19 +266,48 @@ class owner : public publication_table<Lock> {
       if (ranges[i].begin != ranges[i].end) r->subset_end = ranges[i].end;
   }
 
-  /// The connection is gone: what it had not finished is counted as lost. Who has a name may come back.
-  void forget(link& peer) noexcept {
+  /// The connection is gone: what it had not finished is counted as lost. A recipient with a name may come back.
+  void forget(peer& from) noexcept {
     const lock_guard hold(lock_);
-    for (serve& s : peer) leave(peer, s);
-    peer = {};
+    for (serve& s : from.serves) leave(from, s);
+    from = {};
   }
 
-  /// The message behind a control answer. `rows` is memory for a schema page.
+  /// The frame behind a control answer: as the publication was when the answer was made, or else the refusal that says why there is none.
+  /// `rows`: memory for a schema page.
   frame expand(const pending_reply& r, std::span<schema_row> rows) const noexcept {
     const lock_guard hold(lock_);
+    frame m;
+    m.kind = r.kind;
+    m.status = r.status;
+    m.id = r.id;
+    m.ref = r.ref;
+    m.version = r.version;
+    m.offset = r.offset;
+    m.nonce = r.nonce;
+    m.digest = r.digest;
+    m.length = r.length;
+    if (r.kind == frame_kind::refused && r.status == status::busy) m.delay_ms = static_cast<std::uint32_t>(Limits::busy_delay.count());
+    if (r.kind == frame_kind::refused || r.kind == frame_kind::confirmed || r.kind == frame_kind::chunk) return m;
     const publication& p = slots_[r.slot];
-    const bool there = p.generation == r.generation && p.now == publication::state::published;
-    return expand_reply<Limits>(r, there ? &p : nullptr, rows);
+    if (p.generation != r.generation || p.now != publication::state::published) {
+      m.kind = frame_kind::refused;
+      m.status = status::withdrawn;
+      return m;
+    }
+    const image_schema& schema = *p.image.schema;
+    m.image_bytes = schema.image_bytes;
+    m.tensors = schema.tensor_count;
+    if (r.kind == frame_kind::schema_page) {
+      m.rows = detail::schema_rows(schema, r.offset, rows, Limits::page_bytes);
+    } else if (r.kind == frame_kind::description) {
+      m.fingerprint = schema.fingerprint;
+      m.data_start = schema.header_bytes;
+      m.length = static_cast<std::uint32_t>(std::min(Limits::chunk_cap_bytes, max_payload_bytes));
+      m.window = static_cast<std::uint16_t>(std::min<std::size_t>(Limits::pipelined_requests, Limits::window));
+      m.flag = p.verifiable;
+    }
+    return m;
   }
 
   /// Turns an answer that cannot be given any more into the refusal that says why.
@@ -134,52 +319,134 @@ class owner : public publication_table<Lock> {
     if (again) r.version = p.version;
   }
 
+  /// The image behind a chunk's answer, pinned so that withdraw() waits; nullptr if it is not published any more. Pair with unpin().
+  const source_view* pin(const pending_reply& r) noexcept {
+    const lock_guard hold(lock_);
+    publication& p = slots_[r.slot];
+    if (p.generation != r.generation || p.now != publication::state::published) return nullptr;
+    ++p.pins;
+    return &p.image;
+  }
+  /// Whoever reads an image found that it cannot be read: as withdraw(), but does not wait for those who read it.
+  void unreadable(const pending_reply& r) noexcept {
+    const lock_guard hold(lock_);
+    publication& p = slots_[r.slot];
+    if (p.generation == r.generation && p.now == publication::state::published) book_.take(p);
+  }
+  void unpin(const pending_reply& r, std::uint64_t payload_bytes_sent) noexcept {
+    const lock_guard hold(lock_);
+    publication& p = slots_[r.slot];
+    --p.pins;
+    if (payload_bytes_sent == 0) return;
+    p.counts.bytes_sent += payload_bytes_sent;
+    recipient_record& to = book_.records.at(r.record);
+    if (to.nonce == r.nonce && to.ref == r.ref) book_.moved(p, to, payload_bytes_sent);
+  }
+
  private:
-  /// What is said of a reference that is not published: those who completed it are told so.
+  using serve = detail::serve;
+
+  // The lock is held by whoever calls these.
+  publication* find(ref_id id) const noexcept {
+    publication* last = nullptr;  // of those that are over
+    for (std::size_t i = 0; i < slots_.size(); ++i) {
+      publication& p = slots_[i];
+      if (p.now == publication::state::empty || p.id != id) continue;
+      if (p.now == publication::state::published) return &p;
+      if (last == nullptr || p.order > last->order) last = &p;
+    }
+    return last;
+  }
+  /// An empty slot, or else the oldest of those that are over and that nobody reads.
+  publication* vacant() noexcept {
+    publication* candidate = nullptr;
+    for (std::size_t i = 0; i < slots_.size(); ++i) {
+      publication& p = slots_[i];
+      if (p.now == publication::state::empty) return &p;
+      const bool over = p.now == publication::state::withdrawn && p.pins == 0 && !book_.needs(p);
+      if (over && (candidate == nullptr || p.order < candidate->order)) candidate = &p;
+    }
+    return candidate;
+  }
+  result<ref_id> place(const source_view& image, std::uint64_t version, bool verifiable, ref_id id, transaction_id in) noexcept {
+    if (!id || version == 0) return failure(errc::invalid_argument);
+    publication* slot = nullptr;
+    for (bool waited = true; waited;) {  // everything may have changed after a wait
+      publication* const old = find(id);
+      if (const auto ok = book_.admits(in, old); !ok) return failure(ok.error());
+      slot = old != nullptr && !book_.shares(*old) ? old : vacant();
+      if (slot == nullptr) return failure(errc::table_full, slots_.size());
+      if (old != nullptr && pinned_here(*old)) return failure(errc::busy);
+      if (old != nullptr && old->now == publication::state::published) book_.take(*old);  // nobody pins it anew while we wait
+      waited = old != nullptr && await_unpinned(*old);
+    }
+    *slot = {id, image, version, ++orders_, {}, in, slot->generation + 1, 0, publication::state::published, verdict::open, verifiable};
+    const auto joined = book_.attach(*slot);
+    if (joined) return id;
+    slot->now = publication::state::withdrawn;
+    slot->verdict = verdict::withdrawn;
+    slot->transaction = {};
+    return failure(joined.error());
+  }
+  /// Without threads a pin is our caller's: a consumer's callback runs while the memory that it is sent from is read. Waiting would
+  /// never end.
+  static constexpr bool pinned_here(const publication& p) noexcept { return std::is_same_v<Lock, no_lock> && p.pins != 0; }
+  /// Whether it had to wait: then other threads may have used the slot.
+  bool await_unpinned(publication& p) noexcept {
+    bool waited = false;
+    for (const auto generation = p.generation; p.pins != 0 && p.generation == generation; waited = true) {
+      lock_.unlock();  // only another thread's non-blocking send can hold a pin
+      lock_.relax();
+      lock_.lock();
+    }
+    return waited;
+  }
+
+  /// What is said of a reference that is not published: recipients that completed it are told so.
   status over(const publication* slot, const frame& m) noexcept {
     const recipient_record* const r = m.kind == frame_kind::describe && m.recipient ? book_.records.find(m.ref, m.recipient) : nullptr;
-    if (r != nullptr && (slot == nullptr || is_of(*r, *slot, slots_)) && (r->state == recipient_state::completed || r->state == recipient_state::completed_unverified)) return status::already_final;
+    if (r != nullptr && (slot == nullptr || detail::is_of(*r, *slot, slots_)) && (r->state == recipient_state::completed || r->state == recipient_state::completed_unverified)) return status::already_final;
     return slot == nullptr ? status::unknown_reference : status::withdrawn;
   }
 
   /// Who is at the other end from now on.
-  void greet(link& peer, recipient_id who) noexcept {
-    if (peer.who == who) return;
-    for (serve& s : peer) leave(peer, s);
-    peer.who = who;
+  void greet(peer& from, recipient_id who) noexcept {
+    if (from.who == who) return;
+    for (serve& s : from.serves) leave(from, s);
+    from.who = who;
   }
-  void leave(link& peer, serve& s) noexcept {
-    if (recipient_record* const r = record_of(peer, s)) {
-      r->link = 0;
+  void leave(peer& from, serve& s) noexcept {
+    if (recipient_record* const r = record_of(from, s)) {
+      r->connection = 0;
       if (!is_final(r->state)) ++slots_[s.slot].counts.lost;
     }
     s = {};
   }
   /// The record behind an entry, while its publication is there and no other connection has taken the recipient over.
-  recipient_record* record_of(const link& peer, const serve& s) noexcept {
+  recipient_record* record_of(const peer& from, const serve& s) noexcept {
     if (s.generation == 0) return nullptr;
     recipient_record& r = book_.records.at(s.record);
-    return r.link == peer.number && r.slot == s.slot && r.generation == s.generation && book_.publication_of(r) != nullptr ? &r : nullptr;
+    return r.connection == from.number && r.slot == s.slot && r.generation == s.generation && book_.publication_of(r) != nullptr ? &r : nullptr;
   }
 
   /// The peer's record for a publication. nullptr: it has too many transfers open, or the table is full of others.
-  recipient_record* use(link& peer, publication& slot) noexcept {
+  recipient_record* use(peer& from, publication& slot) noexcept {
     const auto number = static_cast<std::uint32_t>(&slot - slots_.data());
-    serve* entry = peer.find(number, slot.generation);
-    recipient_record* r = entry != nullptr ? record_of(peer, *entry) : nullptr;
+    serve* entry = from.find(number, slot.generation);
+    recipient_record* r = entry != nullptr ? record_of(from, *entry) : nullptr;
     if (r != nullptr && r->serving) return r;
     if (entry == nullptr)
-      entry = peer.place([&](const serve& e) {
-        const recipient_record* const old = record_of(peer, e);
+      entry = from.place([&](const serve& e) {
+        const recipient_record* const old = record_of(from, e);
         return old == nullptr || !old->serving;
       });
     if (entry == nullptr) return nullptr;
-    if (peer.number == 0) peer.number = ++links_, peer.anonymous = {nonce_()};
-    r = book_.acquire(slot, peer.who ? peer.who : peer.anonymous, !peer.who);
+    if (from.number == 0) from.number = ++connections_, from.anonymous = {fresh_nonce()};
+    r = book_.acquire(slot, from.who ? from.who : from.anonymous, !from.who);
     if (r == nullptr) return nullptr;
     *entry = {number, slot.generation, book_.records.index(*r)};
-    r->link = peer.number;
-    if (!r->serving) r->serving = true, r->nonce = nonce_();  // who comes back before the end goes on with the serve that was begun
+    r->connection = from.number;
+    if (!r->serving) r->serving = true, r->nonce = fresh_nonce();  // one that comes back before the end goes on with the serve that was begun
     return r;
   }
 
@@ -207,11 +474,11 @@ class owner : public publication_table<Lock> {
 
   /// A confirmation counts once, for the serve whose nonce it repeats, after that serve reached the end; said again, it gets the same
   /// answer. Anything else changes nothing.
-  bool settle(link& peer, const frame& m, pending_reply& out) noexcept {
+  bool settle(peer& from, const frame& m, pending_reply& out) noexcept {
     const bool confirms = m.kind == frame_kind::confirm;
     const publication* const there = find(m.ref);
-    recipient_record* const r = book_.records.find(m.ref, m.recipient ? m.recipient : peer.who ? peer.who : peer.anonymous);
-    if (r == nullptr || m.nonce == 0 || r->nonce != m.nonce || (r->anonymous && r->link != peer.number))
+    recipient_record* const r = book_.records.find(m.ref, m.recipient ? m.recipient : from.who ? from.who : from.anonymous);
+    if (r == nullptr || m.nonce == 0 || r->nonce != m.nonce || (r->anonymous && r->connection != from.number))
       return confirms && refuse(out, there == nullptr ? status::unknown_reference : there->now == publication::state::withdrawn ? status::withdrawn : status::bad_request);
     out.kind = frame_kind::confirmed;
     out.nonce = m.nonce;
@@ -243,9 +510,20 @@ class owner : public publication_table<Lock> {
     }
   }
 
-  nonce_source nonce_;
-  std::uint32_t links_ = 0;
-  subset_digests<Hash, Limits> subsets_{};
+  /// Names a serve; never 0, which is no nonce. It tells serves apart; it does not authenticate.
+  std::uint64_t fresh_nonce() noexcept {
+    const std::uint64_t n = nonces_(nonce_step_);
+    return n != 0 ? n : 1;
+  }
+
+  std::span<publication> slots_;
+  detail::transaction_table book_;
+  detail::subset_digests<Hash, Limits> subsets_{};
+  splitmix64 nonces_;
+  std::uint64_t nonce_step_;
+  std::uint64_t orders_ = 0;
+  std::uint32_t connections_ = 0;
+  [[no_unique_address]] mutable Lock lock_{};
 };
 
 }  // namespace tensorpull

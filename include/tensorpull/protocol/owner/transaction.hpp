@@ -1,22 +1,112 @@
-// References that are published together, the recipients that are expected, and how it ended.
+// What an owner says of its recipients and what it is told of them: how a publication is asked for, how far each recipient is, how it ended.
 #pragma once
 
-#include <tensorpull/std/functional.hpp>
-#include <tensorpull/protocol/progress.hpp>
-#include <tensorpull/protocol/owner/publication.hpp>
 #include <tensorpull/core/ids.hpp>
+#include <tensorpull/protocol/progress.hpp>
+#include <tensorpull/std/chrono.hpp>
+#include <tensorpull/std/functional.hpp>
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 namespace tensorpull {
 
-/// Budgets on the owner's clock, in milliseconds; 0: none.
-struct transaction_budgets {
-  std::uint64_t acquire_ms = 0;                  ///< from publishing to a recipient's first request
-  std::uint64_t recipient_idle_ms = 600'000;     ///< in which a recipient takes less than the least rate
-  std::uint64_t transaction_idle_ms = 0;         ///< in which nothing happens at all
-  std::uint64_t least_bytes_per_second = 64;
+/// Names a transaction of one owner; none: {}.
+struct transaction_id {
+  std::uint32_t index = 0;
+  std::uint32_t number = 0;
+
+  friend constexpr bool operator==(const transaction_id&, const transaction_id&) noexcept = default;
+  constexpr explicit operator bool() const noexcept { return number != 0; }
+};
+
+/// How a transaction ended. An unknown number of recipients never ends as completed.
+enum class verdict : std::uint8_t {
+  open,                  ///< it has not
+  completed,             ///< every expected recipient confirmed every reference with its digest
+  completed_unverified,  ///< every expected recipient confirmed, not all with a digest
+  quorum,                ///< not all, but at least as many as were asked for
+  failed,                ///< fewer
+  uncertified,           ///< the number of recipients was not known
+  withdrawn,             ///< the owner ended it before
+};
+
+constexpr std::string_view to_string(verdict v) noexcept {
+  switch (v) {
+    case verdict::open: return "open";
+    case verdict::completed: return "completed";
+    case verdict::completed_unverified: return "completed_unverified";
+    case verdict::quorum: return "quorum";
+    case verdict::failed: return "failed";
+    case verdict::uncertified: return "uncertified";
+    case verdict::withdrawn: return "withdrawn";
+  }
+  return "unknown";
+}
+
+/// How far one recipient of one reference is, as its owner sees it.
+///
+/// From `completed` on a state is final. A recipient that ended without `completed` and asks again before its transaction settles is
+/// acquired anew; after settlement nothing changes any more.
+enum class recipient_state : std::uint8_t {
+  unseen,                ///< expected by name, has not asked yet
+  acquired,              ///< has asked
+  provisional,           ///< was sent everything, has not confirmed
+  completed,             ///< confirmed with the published digest
+  completed_unverified,  ///< confirmed without a digest
+  failed,                ///< confirmed, or gave up, with another digest
+  cancelled,             ///< gave up and said so
+  vanished,              ///< took less than the least rate over its idle budget
+  absent,                ///< did not ask within the acquire budget, or before the end
+  unfinished,            ///< was under way when the transaction ended
+};
+
+constexpr bool is_final(recipient_state s) noexcept { return s >= recipient_state::completed; }
+
+constexpr std::string_view to_string(recipient_state s) noexcept {
+  switch (s) {
+    case recipient_state::unseen: return "unseen";
+    case recipient_state::acquired: return "acquired";
+    case recipient_state::provisional: return "provisional";
+    case recipient_state::completed: return "completed";
+    case recipient_state::completed_unverified: return "completed_unverified";
+    case recipient_state::failed: return "failed";
+    case recipient_state::cancelled: return "cancelled";
+    case recipient_state::vanished: return "vanished";
+    case recipient_state::absent: return "absent";
+    case recipient_state::unfinished: return "unfinished";
+  }
+  return "unknown";
+}
+
+/// Counts of one publication. Of a transaction with named recipients only those are counted as ended; others are `unlisted`.
+struct publication_status {
+  std::uint32_t acquired = 0;                ///< recipients that asked for it
+  std::uint32_t completed = 0;               ///< confirmed with the published digest
+  std::uint32_t completed_unverified = 0;    ///< confirmed without a digest
+  std::uint32_t failed = 0;                  ///< confirmed, or gave up, with another digest
+  std::uint32_t cancelled = 0;               ///< gave up and said so
+  std::uint32_t vanished = 0;                ///< dropped by the idle budget
+  std::uint32_t absent = 0;                  ///< expected by name and never seen
+  std::uint32_t unfinished = 0;              ///< under way when it ended
+  std::uint32_t unlisted = 0;                ///< asked without being expected
+  std::uint32_t lost = 0;                    ///< times that a connection ended before a confirmation; the recipient may come back
+  std::uint64_t bytes_sent = 0;              ///< payload handed to transports
+
+  constexpr std::uint32_t final() const noexcept { return completed + completed_unverified + failed + cancelled + vanished + absent + unfinished; }
+  /// The counter of a final state.
+  constexpr std::uint32_t& of(recipient_state s) noexcept {
+    switch (s) {
+      case recipient_state::completed: return completed;
+      case recipient_state::completed_unverified: return completed_unverified;
+      case recipient_state::failed: return failed;
+      case recipient_state::cancelled: return cancelled;
+      case recipient_state::vanished: return vanished;
+      case recipient_state::absent: return absent;
+      default: return unfinished;
+    }
+  }
 };
 
 /// A transaction's outcome as a value. A recipient counts as what it did worst among the references.
@@ -26,45 +116,42 @@ struct settlement {
   std::uint32_t references = 0;
   std::uint32_t expected = 0;   ///< 0: not known
   publication_status counts{};
-  std::uint64_t lasted_ms = 0;
+  std::chrono::milliseconds lasted{};
 };
 
-/// What a transaction is opened with. Everything borrowed must live until it has settled, the names until it is sealed.
+/// Budgets on the owner's clock. 0 or less: none.
+struct transaction_budgets {
+  std::chrono::milliseconds acquire{};                ///< from publishing to a recipient's first request
+  std::chrono::milliseconds recipient_idle{600'000};  ///< in which a recipient takes less than the least rate
+  std::chrono::milliseconds transaction_idle{};       ///< in which nothing happens at all
+  std::uint64_t least_bytes_per_second = 64;
+};
+
+/// What a transaction of several references is opened with. Everything borrowed must live until it has settled, the names until it is sealed.
 struct transaction_options {
-  std::uint32_t recipients = 0;                         ///< how many are expected; 0: not known
-  std::span<const recipient_id> named{};                ///< or who
+  std::uint32_t recipients = 0;                         ///< how many are expected; 0: not known, or `named` says who
+  std::span<const recipient_id> named{};                ///< who is expected; others do not count
   std::uint32_t least = 0;                              ///< completed recipients that are enough when it ends; 0: all
   transaction_budgets budgets{};
   callback<const settlement&> settled{};                ///< called once, before the sources are released
   callback<const progress_event&> progress{};
-  std::uint64_t progress_interval_ms = 30'000;
+  std::chrono::milliseconds progress_interval{30'000};
 };
 
-/// The place of the first name that has come before; names.size() without one. Two who are one would never both be done.
-constexpr std::size_t repeated_name(std::span<const recipient_id> names) noexcept {
-  for (std::size_t i = 0; i < names.size(); ++i)
-    for (std::size_t k = 0; k < i; ++k)
-      if (names[i] == names[k]) return i;
-  return names.size();
-}
+/// How one reference is published: for whom, for how long, and under which name. Borrowed, as above.
+struct publish_options {
+  std::uint32_t recipients = 0;                         ///< how many are expected; 0: not known, or `named` says who
+  std::span<const recipient_id> named{};                ///< who is expected; others do not count
+  std::uint32_t least = 0;                              ///< completed recipients that are enough when it ends; 0: all
+  transaction_budgets budgets{};
+  callback<const settlement&> settled{};                ///< called once, before the source is released
+  callback<const progress_event&> progress{};
+  std::chrono::milliseconds progress_interval{30'000};
+  ref_id id{};                                          ///< chosen before (to publish again under the same name); none: a random one
+  transaction_id transaction{};                         ///< the reference is a part of this one, whose options hold; all above is ignored
 
-/// A slot of an owner's table.
-struct transaction {
-  enum class state : std::uint8_t { empty, open, sealed, settled, delivered };
-
-  transaction_options options{};
-  settlement outcome{};
-  std::uint64_t started_ms = 0;
-  std::uint64_t moved_ms = 0;  ///< the last time that anything happened
-  state now = state::empty;
-  bool named = false;          ///< expected by name, so others do not count
-  bool by_hand = false;        ///< the owner withdrew a part of it
+  /// What a transaction of this reference alone is opened with.
+  constexpr transaction_options alone() const noexcept { return {recipients, named, least, budgets, settled, progress, progress_interval}; }
 };
-
-/// Whether somebody who ended so has to be remembered: forgotten, it would count again when it comes back, and stand for somebody who has not.
-constexpr bool counts_on(const transaction& t, recipient_state s) noexcept {
-  const bool confirmed = s == recipient_state::completed || s == recipient_state::completed_unverified;
-  return confirmed && !t.named && (t.outcome.expected != 0 || t.options.least != 0);
-}
 
 }  // namespace tensorpull

@@ -3,20 +3,49 @@
 #pragma once
 
 #include <tensorpull/chunking/concept.hpp>
+#include <tensorpull/consumers/receipt.hpp>
 #include <tensorpull/core/checked.hpp>
-#include <tensorpull/std/algorithm.hpp>
+#include <tensorpull/core/ids.hpp>
+#include <tensorpull/core/limits.hpp>
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/framing/frame.hpp>
-#include <tensorpull/protocol/recipient/pull_request.hpp>
-#include <tensorpull/consumers/receipt.hpp>
-#include <tensorpull/protocol/recipient/recipient_event.hpp>
+#include <tensorpull/image/schema.hpp>
+#include <tensorpull/integrity/concept.hpp>
 #include <tensorpull/protocol/recipient/detail/schema_comparison.hpp>
 #include <tensorpull/protocol/recipient/detail/wanted_ranges.hpp>
+#include <tensorpull/std/algorithm.hpp>
 
+#include <cstdint>
+#include <span>
+#include <string_view>
 #include <utility>
 
 namespace tensorpull {
 
+/// What a recipient asks for and expects.
+struct pull_request {
+  ref_id ref{};
+  std::uint64_t version = 0;                      ///< 0: whatever is published now
+  std::uint64_t fingerprint = 0;                  ///< 0: any schema
+  const image_schema* schema = nullptr;           ///< own schema: to cut by tensors and to name the first difference; borrowed
+  std::span<const std::string_view> subset{};     ///< names of the tensors wanted, all of `schema`'s; empty: the whole image; borrowed
+  std::uint32_t window = 4;                       ///< requests in flight; the owner may allow fewer
+  digest_kind chunk_digest = digest_kind::none;   ///< that every chunk shall carry
+  recipient_id recipient{};                       ///< us: the same over reconnections; none: the connection is all there is
+};
+
+/// What an accepted frame means to whoever drives a recipient.
+enum class recipient_event : std::uint8_t {
+  nothing,
+  described,        ///< data may come; the consumer has not begun yet
+  described_again,  ///< after restart(): the same as before
+  chunk,            ///< land it
+  ignored_chunk,    ///< nobody waits for it: throw it away
+  confirmed,
+  busy,             ///< nothing more is asked before restart()
+};
+
+/// One transfer, as far as frames go. `Chunking` says where requests end, `Limits` what is believed of the other side.
 template <chunking_strategy Chunking, class Limits = default_limits>
 class recipient {
  public:
@@ -24,7 +53,7 @@ class recipient {
   recipient(const pull_request& request, Chunking chunking, std::uint32_t first_id) noexcept
       : request_(request), chunking_(chunking), first_id_(first_id), next_id_(first_id), expected_id_(first_id) {}
 
-  /// The next message to send, if there is one to send now.
+  /// The next request to send, if there is one to send now.
   bool next(frame& out) noexcept {
     out = {};
     out.ref = request_.ref;
@@ -96,7 +125,7 @@ class recipient {
     else if (phase_ == phase::comparing) page_asked_ = false;
     else if (phase_ != phase::settled) phase_ = phase::start, asked_ahead_ = false, ask_ = expected_ = {received, 0};
   }
-  /// The same across programs: before the first message. `version` is what the bytes that are there belong to.
+  /// The same across programs: before the first request. `version` is what the bytes that are there belong to.
   void resume(std::uint64_t version, std::uint64_t received) noexcept {
     version_ = version;
     received_ = received;
@@ -109,7 +138,7 @@ class recipient {
     verified_ = verified;
     phase_ = phase::confirming;
   }
-  /// Whether the next message, if there is one now, may be longer than a hundred bytes.
+  /// Whether the next request, if there is one now, may be longer than a hundred bytes.
   bool next_is_long() const noexcept { return phase_ == phase::describing && !asked_ahead_ && !request_.subset.empty(); }
   void settle() noexcept { phase_ = phase::settled; }
   bool describing() const noexcept { return phase_ == phase::start || phase_ == phase::describing; }
@@ -133,7 +162,7 @@ class recipient {
     if (in_flight_++ == 0) expected_id_ = next_id_;
     if (!describing()) wanted_.advance(ask_, out.length);
   }
-  std::uint64_t length_at(const wanted_ranges::position& p) const noexcept {
+  std::uint64_t length_at(const detail::wanted_ranges::position& p) const noexcept {
     return std::min(chunking_.next(p.offset, context_), std::min(wanted_.end(p) - p.offset, chunk_cap_));
   }
 
@@ -236,13 +265,13 @@ class recipient {
   [[no_unique_address]] Chunking chunking_;
   chunk_context context_{};
   tensorpull::description described_{};
-  wanted_ranges wanted_{};
-  wanted_ranges::position ask_{}, expected_{};  // of the next request and the next answer
+  detail::wanted_ranges wanted_{};
+  detail::wanted_ranges::position ask_{}, expected_{};  // of the next request and the next answer
   std::uint64_t received_ = 0;
   std::uint64_t version_ = 0, nonce_ = 0, expected_digest_ = 0, expected_subset_ = 0, own_digest_ = 0;
   std::uint64_t chunk_cap_ = max_payload_bytes;
   std::uint32_t first_id_, next_id_, expected_id_, described_id_ = 0, in_flight_ = 0, window_ = 1, delay_ms_ = 0;
-  schema_comparison comparison_{};
+  detail::schema_comparison comparison_{};
   phase phase_ = phase::start;
   bool asked_ahead_ = false, confirm_sent_ = false, page_asked_ = false, verified_ = false, located_ = false;
 };

@@ -8,7 +8,7 @@
 #include <tensorpull/integrity/concept.hpp>
 #include <tensorpull/protocol/recipient/recipient.hpp>
 #include <tensorpull/consumers/resume_cursor.hpp>
-#include <tensorpull/protocol/subset.hpp>
+#include <tensorpull/integrity/range_digest.hpp>
 
 #include <utility>
 
@@ -30,7 +30,7 @@ class transfer {
   transfer(Consumer& to, pull_request request, Chunking chunking, std::uint32_t first_id) noexcept
       : to_(to), machine_(complete(request, to), chunking, first_id) {}
 
-  /// Before the first message: goes on where an earlier transfer stopped, if the destination holds what the cursor says. Reads the prefix
+  /// Before the first request: goes on where an earlier transfer stopped, if the destination holds what the cursor says. Reads the prefix
   /// back and hashes it (one pass). False: it starts at 0.
   bool resume(const resume_cursor& from) noexcept {
     if constexpr (can_read_back) {
@@ -53,7 +53,7 @@ class transfer {
       return false;
     }
   }
-  /// Where the transfer stands now, to keep; empty where it cannot be resumed, as after bytes that were not those that were published.
+  /// Where the transfer stands now, to keep; empty if it cannot be resumed, as after bytes that were not those that were published.
   resume_cursor cursor() const noexcept {
     resume_cursor c;
     if constexpr (can_read_back)
@@ -67,7 +67,7 @@ class transfer {
 
   bool next_is_long() const noexcept { return !ended_ && machine_.next_is_long(); }
 
-  /// A control message arrived. Errors are kept: see ended().
+  /// A control frame arrived. Errors are kept: see ended().
   void on(const frame& m) noexcept {
     if (ended_) return;
     ++answers_;
@@ -114,7 +114,7 @@ class transfer {
   }
 
   /// After a time-out or on another connection: what was asked for and has not come is asked for again, from the first missing byte on,
-  /// or from the last chunk that was checked. Nothing that has landed is fetched twice where no chunk is checked by itself.
+  /// or from the last chunk that was checked. Nothing that has landed is fetched twice if no chunk is checked by itself.
   void restart() noexcept {
     if (ended_) return;
     pause_ms_ = 0;
@@ -126,7 +126,6 @@ class transfer {
   /// What the owner's `busy` asks to wait before restart(); 0: it is not busy.
   std::uint32_t pause_ms() const noexcept { return pause_ms_; }
 
-  std::uint64_t chunk_left() const noexcept { return ended_ ? 0 : chunk_left_; }
   bool awaiting_chunk() const noexcept { return !ended_ && machine_.awaiting_chunk(); }
   bool described() const noexcept { return !machine_.describing(); }
   std::uint64_t landed_bytes() const noexcept { return landed_; }
@@ -156,7 +155,7 @@ class transfer {
     machine_.settle();
   }
 
-  /// The message that tells the owner that we gave up, where it should hear of it, and whether the bytes were to blame.
+  /// The frame that tells the owner that we gave up, if it should hear of it, and whether the bytes were to blame.
   optional<frame> farewell() const noexcept {
     if (!error_ || machine_.nonce() == 0 || error_->code == errc::withdrawn || error_->code == errc::stale_version) return {};
     frame m;

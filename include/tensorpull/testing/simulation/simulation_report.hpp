@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tensorpull/core/error.hpp>
-#include <tensorpull/protocol/owner/verdict.hpp>
+#include <tensorpull/protocol/owner/transaction.hpp>
 
 #include <array>
 #include <cstdint>

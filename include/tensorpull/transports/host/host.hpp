@@ -119,7 +119,7 @@ class host<Parts, Handler, Consumer> {
 
  private:
   friend connection;
-  static constexpr std::size_t frame_bytes = detail::message_frame_bytes<typename Parts::limits>;
+  static constexpr std::size_t frame_bytes = (message_frame_bytes<typename Parts::limits> + 63) / 64 * 64;
   static constexpr std::chrono::milliseconds timer_interval{200};
   /// What the handlers of the listener and the timer hold: their memory, and whether the host is still there.
   struct anchor {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <tensorpull/std/algorithm.hpp>
-#include <tensorpull/protocol/no_transfer.hpp>
+#include <tensorpull/protocol/roles.hpp>
 #include <tensorpull/protocol/recipient/transfer.hpp>
 #include <tensorpull/transports/concept.hpp>
 #include <tensorpull/transports/stream/pull.hpp>
@@ -83,13 +83,13 @@ struct loopback {
   /// have control_frame_bytes of 1,024.
   template <class Parts, class Owner, consumer Consumer>
   static result<receipt> pull(Owner& from, const reference& ref, Consumer& to, const pull_options& options, typename Parts::chunking chunking) noexcept {
-    detail::no_messages handler;
+    ignore_messages handler;
     using limits = typename Parts::limits;
     no_transfer nothing;
     alignas(64) std::byte memory[2 * limits::control_frame_bytes];
     buffer_pool<> pool(memory, limits::control_frame_bytes);
     // the recipient's end could have no owner; with this one both ends are one class for the compiler, and nobody asks it for anything
-    using end_type = endpoint<typename Parts::framing, limits, typename Owner::owner_type, detail::no_messages>;
+    using end_type = endpoint<typename Parts::framing, limits, typename Owner::owner_type, ignore_messages>;
     end_type owner_end(from.machine(), pool, handler), end(from.machine(), pool, handler);
     detail::running_pull<Parts, Consumer> all(ref, to, options, chunking, 1);
     auto& t = all.transfer();

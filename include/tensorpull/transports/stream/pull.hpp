@@ -4,7 +4,7 @@
 #include <tensorpull/consumers/receipt.hpp>
 #include <tensorpull/links/pump.hpp>
 #include <tensorpull/protocol/connection/endpoint.hpp>
-#include <tensorpull/protocol/no_owner.hpp>
+#include <tensorpull/protocol/roles.hpp>
 #include <tensorpull/protocol/recipient/transfer.hpp>
 #include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/std/optional.hpp>
@@ -18,12 +18,6 @@
 namespace tensorpull {
 
 namespace detail {
-
-/// The handler of an end that takes no messages.
-struct no_messages {
-  static constexpr bool ready() noexcept { return true; }
-  static constexpr void on_message(const frame&) noexcept {}
-};
 
 /// A deadline that real progress moves: at least 1/64 of a chunk, or an answer to a request.
 class progress_deadline {
@@ -189,7 +183,7 @@ template <class Parts, class Connect, class Pause, consumer Consumer>
 result<receipt> pull_with(Connect connect, Pause pause, const reference& ref, Consumer& to, const pull_options& options = {},
                           typename Parts::chunking chunking = {}) noexcept {
   using limits = typename Parts::limits;
-  detail::no_messages handler;
+  ignore_messages handler;
   detail::running_pull<Parts, Consumer> pull(ref, to, options, chunking, 1, options.recipient ? options.recipient : detail::random_recipient());
   const auto again = [&](const error& why) noexcept {
     if (pull.ended()) return false;
@@ -211,7 +205,7 @@ result<receipt> pull_with(Connect connect, Pause pause, const reference& ref, Co
       // for the names of a subset, and for the other schema's pages if the schemas differ
       alignas(8) std::array<std::byte, limits::page_bytes> memory;
       buffer_pool<> pool(memory, memory.size());
-      endpoint<typename Parts::framing, limits, no_owner, detail::no_messages> end(none, pool, handler);
+      endpoint<typename Parts::framing, limits, no_owner, ignore_messages> end(none, pool, handler);
       do {  // an owner that is only busy is asked again over the same connection, which may be in the middle of a frame
         why = pull.drive(end, *stream, {}, broken);
       } while (why && why->code == errc::busy && again(*why));

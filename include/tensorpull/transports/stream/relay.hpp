@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tensorpull/protocol/connection/endpoint.hpp>
-#include <tensorpull/protocol/no_owner.hpp>
+#include <tensorpull/protocol/roles.hpp>
 #include <tensorpull/protocol/relay/relay_machine.hpp>
 #include <tensorpull/std/stop_token.hpp>
 #include <tensorpull/std/chrono.hpp>
@@ -42,11 +42,11 @@ class relay_link {
  private:
   using limits = typename Parts::limits;
   Stream stream_;
-  detail::no_messages handler_;
+  ignore_messages handler_;
   no_owner none_;
   alignas(8) std::array<std::byte, limits::control_frame_bytes> memory_;
   buffer_pool<> pool_{memory_, limits::control_frame_bytes};
-  endpoint<typename Parts::framing, limits, no_owner, detail::no_messages> end_{none_, pool_, handler_};
+  endpoint<typename Parts::framing, limits, no_owner, ignore_messages> end_{none_, pool_, handler_};
 };
 
 namespace detail {

@@ -4,6 +4,7 @@
 #include <tensorpull/consumers/land.hpp>
 #include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/protocol/connection/endpoint.hpp>
+#include <tensorpull/protocol/roles.hpp>
 #include <tensorpull/tensors/concept.hpp>
 #include <tensorpull/transports/stream/inbox.hpp>
 #include <tensorpull/transports/stream/pull.hpp>
@@ -141,7 +142,7 @@ class session {
  private:
   using published_type = publisher<Parts>;
   using inbox_type = inbox<typename Parts::limits>;
-  static constexpr std::size_t frame_bytes = detail::message_frame_bytes<typename Parts::limits>;
+  static constexpr std::size_t frame_bytes = (message_frame_bytes<typename Parts::limits> + 63) / 64 * 64;
 
   struct state {
     explicit state(Stream s) noexcept : stream(std::move(s)) {}

@@ -48,7 +48,6 @@ class weighted_sums {
   const image_schema& schema() const noexcept { return *to_.schema; }
   reached_weights& reached() noexcept { return reached_; }
   std::byte* staging() noexcept { return block_.get() + staging_; }
-  std::size_t staging_bytes() const noexcept { return bytes_ - staging_; }
   std::size_t allocated_bytes() const noexcept { return bytes_; }
 
   void clear() noexcept {

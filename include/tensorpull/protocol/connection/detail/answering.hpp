@@ -18,15 +18,15 @@ class answering {
   void close() noexcept {
     if (owner_ == nullptr) return;
     std::exchange(owner_, nullptr)->forget(serves_);
-    output.drop_parcel(pool_);
+    output.drop_long(pool_);
   }
 
   /// Answers a request. False: there is no room for the answer yet, ask again after something was sent.
   result<bool> take(const frame& m) noexcept {
     if constexpr (!Owner::owns) {
-      return true;  // who owns nothing says nothing
+      return true;  // an end that owns nothing says nothing
     } else {
-      if (output.replies_full() || (m.kind == frame_kind::locate && !output.parcel_free())) return false;
+      if (output.replies_full() || (m.kind == frame_kind::locate && !output.long_free())) return false;
       if (m.kind == frame_kind::locate) {
         if (const auto ok = locate(m); !ok) return failure(ok.error());
         return true;
@@ -56,7 +56,7 @@ class answering {
 
   Owner* owner_;  // null once close() was called
   pool_type& pool_;
-  [[no_unique_address]] typename Owner::link serves_{};
+  [[no_unique_address]] typename Owner::peer serves_{};
 };
 
 }  // namespace tensorpull::detail

@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace tensorpull {
+namespace tensorpull::detail {
 
 template <framing Framing, class Limits, class Owner>
 class stream_output {
@@ -23,14 +23,14 @@ class stream_output {
   static constexpr std::size_t reply_capacity = Owner::waiting_replies;
   using pool_type = buffer_pool<typename Owner::lock_type>;
 
-  bool idle() const noexcept { return control_end_ == 0 && parcel_ == nullptr && reply_count_ == 0; }
+  bool idle() const noexcept { return control_end_ == 0 && long_ == nullptr && reply_count_ == 0; }
   bool replies_full() const noexcept { return reply_count_ == reply_capacity; }
-  bool parcel_free() const noexcept { return parcel_ == nullptr; }
+  bool long_free() const noexcept { return long_ == nullptr; }
   bool control_full() const noexcept { return control_end_ + 128 > control_bytes; }
 
   void push(const pending_reply& r) noexcept { replies_[(reply_first_ + reply_count_++) % reply_capacity] = r; }
 
-  /// Encodes a short message of our own. False: no room now, try again after sent().
+  /// Encodes a short frame of our own. False: no room now, try again after sent().
   bool push_control(const frame& m) noexcept {
     if (control_full()) return false;
     const auto n = Framing::encode(m, {control_ + control_end_, control_bytes - control_end_});
@@ -39,27 +39,27 @@ class stream_output {
     return true;
   }
 
-  /// A message too long for that, encoded into a buffer of the pool. busy: a parcel is on its way, or no buffer is free.
+  /// A long frame, encoded into a buffer of the pool. busy: one is on its way, or no buffer is free.
   /// does_not_fit: its frame is longer than `most` or than a buffer.
-  result<void> push_parcel(const frame& m, pool_type& pool, std::size_t most = ~std::size_t{0}) noexcept {
-    std::byte* const buffer = parcel_ == nullptr ? pool.acquire() : nullptr;
+  result<void> push_long(const frame& m, pool_type& pool, std::size_t most = ~std::size_t{0}) noexcept {
+    std::byte* const buffer = long_ == nullptr ? pool.acquire() : nullptr;
     if (buffer == nullptr) return failure(errc::busy);
     const auto n = Framing::encode(m, {buffer, std::min(most, pool.buffer_bytes())});
     if (!n) return pool.release(buffer), failure(n.error());
-    parcel_ = buffer;
-    parcel_bytes_ = *n;
-    parcel_sent_ = 0;
-    parcel_after_ = 0;
+    long_ = buffer;
+    long_bytes_ = *n;
+    long_sent_ = 0;
+    long_after_ = 0;
     return {};
   }
   /// The same for an answer: it follows the replies that wait now.
   result<void> push_answer(const frame& m, pool_type& pool) noexcept {
-    const auto ok = push_parcel(m, pool);
-    if (ok) parcel_after_ = reply_count_;
+    const auto ok = push_long(m, pool);
+    if (ok) long_after_ = reply_count_;
     return ok;
   }
 
-  /// An application message: busy as above; does_not_fit: body or references above the limits.
+  /// A message: busy as above; does_not_fit: body or references above the limits.
   result<void> push_message(std::uint32_t kind, std::span<const reference> references, std::span<const std::byte> body, pool_type& pool) noexcept {
     if (body.size() > Limits::application_body_bytes || references.size() > Limits::application_references) return failure(errc::does_not_fit, body.size());
     frame m;
@@ -67,7 +67,7 @@ class stream_output {
     m.application = kind;
     m.references = references;
     m.body = body;
-    return push_parcel(m, pool);
+    return push_long(m, pool);
   }
 
   /// Collects what is to be sent, at most `most` bytes and a bit. `scratch` (64 KiB) holds prefixes, header text and packed elements until
@@ -78,16 +78,16 @@ class stream_output {
       if (const auto more = add_reply(out, owner, scratch, 0); !more) return failure(more.error());
       else if (!*more) return {};
     }
-    if (parcel_sent_ > 0) add_parcel(out);
+    if (long_sent_ > 0) add_long(out);
     if (control_end_ > control_sent_) {
       add(out, {control_ + control_sent_, control_end_ - control_sent_});
       push_item(out, {write_plan::source::control, false, true, control_end_ - control_sent_});
     }
-    bool parcel_waits = parcel_ != nullptr && parcel_sent_ == 0;
+    bool long_waits = long_ != nullptr && long_sent_ == 0;
     for (std::size_t i = reply_sent_ > 0 ? 1 : 0; out.has_room(); ++i) {
-      if (parcel_waits && i >= parcel_after_) {
-        add_parcel(out);
-        parcel_waits = false;
+      if (long_waits && i >= long_after_) {
+        add_long(out);
+        long_waits = false;
       }
       if (i >= reply_count_ || out.bytes >= most || !out.has_room()) break;
       const auto more = add_reply(out, owner, scratch, i);
@@ -107,9 +107,9 @@ class stream_output {
       if (it.from == write_plan::source::control) {
         control_sent_ += took;
         if (control_sent_ == control_end_) control_sent_ = control_end_ = 0;
-      } else if (it.from == write_plan::source::parcel) {
-        parcel_sent_ += took;
-        if (parcel_sent_ == parcel_bytes_) drop_parcel(pool);
+      } else if (it.from == write_plan::source::long_frame) {
+        long_sent_ += took;
+        if (long_sent_ == long_bytes_) drop_long(pool);
       } else {
         const pending_reply& r = replies_[(reply_first_ + replies++) % reply_capacity];
         if (it.pinned) owner.unpin(r, r.kind == frame_kind::chunk ? payload_within(r, partly + took) - payload_within(r, partly) : 0);
@@ -119,20 +119,20 @@ class stream_output {
     }
     reply_first_ = (reply_first_ + finished) % reply_capacity;
     reply_count_ -= finished;
-    parcel_after_ -= std::min(parcel_after_, finished);
+    long_after_ -= std::min(long_after_, finished);
     if (replies > 0) reply_sent_ = partly;
   }
 
-  void drop_parcel(pool_type& pool) noexcept {
-    if (parcel_ != nullptr) pool.release(parcel_);
-    parcel_ = nullptr;
-    parcel_sent_ = 0;
+  void drop_long(pool_type& pool) noexcept {
+    if (long_ != nullptr) pool.release(long_);
+    long_ = nullptr;
+    long_sent_ = 0;
   }
 
  private:
   /// Bytes of payload among the first n of a chunk's frame.
   static std::uint64_t payload_within(const pending_reply& r, std::size_t n) noexcept {
-    return n <= detail::payload_prefix::bytes ? 0 : std::min<std::uint64_t>(n - detail::payload_prefix::bytes, r.length);
+    return n <= payload_prefix::bytes ? 0 : std::min<std::uint64_t>(n - payload_prefix::bytes, r.length);
   }
 
   /// What a control frame can need of the scratch memory.
@@ -145,9 +145,9 @@ class stream_output {
     out.items[out.item_count++] = it;
     out.bytes += it.bytes;
   }
-  void add_parcel(write_plan& out) noexcept {
-    add(out, {parcel_ + parcel_sent_, parcel_bytes_ - parcel_sent_});
-    push_item(out, {write_plan::source::parcel, false, true, parcel_bytes_ - parcel_sent_});
+  void add_long(write_plan& out) noexcept {
+    add(out, {long_ + long_sent_, long_bytes_ - long_sent_});
+    push_item(out, {write_plan::source::long_frame, false, true, long_bytes_ - long_sent_});
   }
 
   /// Adds the i-th waiting reply. False: the plan is full, or ends within this frame.
@@ -189,7 +189,7 @@ class stream_output {
 
   /// io: the image could not be read.
   result<bool> add_chunk(write_plan& out, const pending_reply& r, const source_view& image, std::span<std::byte>& scratch, std::size_t skip) noexcept {
-    using prefix = detail::payload_prefix;
+    using prefix = payload_prefix;
     const std::size_t before = skip < prefix::bytes ? prefix::bytes - skip : 0;
     if (before > 0) {
       frame m;
@@ -207,7 +207,7 @@ class stream_output {
     const std::size_t done = skip > prefix::bytes ? skip - prefix::bytes : 0;
     std::size_t included = before, payload_left = done < r.length ? r.length - done : 0;
     if (payload_left > 0) {
-      const std::size_t free_spans = write_plan::max_spans - out.span_count - 3;  // without padding, control and parcel
+      const std::size_t free_spans = write_plan::max_spans - out.span_count - 3;  // without padding, control and a long frame
       const std::span<std::span<const std::byte>> room{out.spans.data() + out.span_count, free_spans};
       const gathered g = gather(image, r.offset + done, payload_left, room, scratch);
       if (g.failed && g.bytes == 0) return failure(errc::io);  // otherwise the next call meets it
@@ -233,9 +233,9 @@ class stream_output {
   pending_reply replies_[reply_capacity];
   std::size_t control_sent_ = 0, control_end_ = 0;
   std::size_t reply_first_ = 0, reply_count_ = 0, reply_sent_ = 0;
-  std::byte* parcel_ = nullptr;
-  std::size_t parcel_bytes_ = 0, parcel_sent_ = 0;
-  std::size_t parcel_after_ = 0;  // replies that go before a parcel that has not begun
+  std::byte* long_ = nullptr;
+  std::size_t long_bytes_ = 0, long_sent_ = 0;
+  std::size_t long_after_ = 0;  // replies that go before a long frame that has not begun
 };
 
-}  // namespace tensorpull
+}  // namespace tensorpull::detail

@@ -1,18 +1,41 @@
-// Which recipients a transaction waits for, and when it has settled. No lock, no clock, no heap of its own: the owner hands them in.
+// The transactions of an owner: which recipients each waits for, when it has settled and with which verdict, and the events of its progress.
+// No lock, no clock, no heap of its own: the owner hands them in.
 #pragma once
 
-#include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/core/result.hpp>
-#include <tensorpull/protocol/owner/detail/settlement_sum.hpp>
+#include <tensorpull/image/schema.hpp>
+#include <tensorpull/protocol/owner/detail/recipient_table.hpp>
+#include <tensorpull/std/algorithm.hpp>
 
-namespace tensorpull {
+namespace tensorpull::detail {
 
+/// The place of the first name that has come before; names.size() without one. Two that are one would never both be done.
+constexpr std::size_t repeated_name(std::span<const recipient_id> names) noexcept {
+  for (std::size_t i = 0; i < names.size(); ++i)
+    for (std::size_t k = 0; k < i; ++k)
+      if (names[i] == names[k]) return i;
+  return names.size();
+}
+
+/// Whether a recipient that ended so has to be remembered. Forgotten, it would count again when it comes back, and stand for one that has not.
+constexpr bool counts_on(const transaction& t, recipient_state s) noexcept {
+  const bool confirmed = s == recipient_state::completed || s == recipient_state::completed_unverified;
+  return confirmed && !t.named && (t.outcome.expected != 0 || t.options.least != 0);
+}
+
+/// Whether a record is of what is, or was last, published in a slot: not of an earlier publication under the same reference.
+inline bool is_of(const recipient_record& r, const publication& p, std::span<publication> slots) noexcept {
+  const bool over = p.now == publication::state::withdrawn;
+  return r.ref == p.id && &slots[r.slot] == &p && (r.generation == p.generation || (over && r.generation + 1 == p.generation));
+}
+
+/// Every transaction that has not been told of, and the records of its recipients.
 class transaction_table {
  public:
   explicit transaction_table(const owner_memory& m) noexcept : records(m.records, m.buckets), slots_(m.slots), table_(m.transactions) {}
 
   recipient_table records;
-  std::uint64_t now_ms = 0;
+  std::chrono::milliseconds now{};
 
   /// table_full: too many transactions are under way; invalid_argument: the name at that place has come before.
   result<transaction_id> open(const transaction_options& options) noexcept {
@@ -21,7 +44,7 @@ class transaction_table {
       if (t.now != transaction::state::empty && t.now != transaction::state::delivered) continue;
       if (++numbers_ == 0) ++numbers_;
       const transaction_id id{static_cast<std::uint32_t>(&t - table_.data()), numbers_};
-      t = {options, {}, now_ms, now_ms, transaction::state::open, !options.named.empty(), false};
+      t = {options, {}, now, now, transaction::state::open, !options.named.empty(), false};
       t.outcome.id = id;
       t.outcome.expected = t.named ? static_cast<std::uint32_t>(options.named.size()) : options.recipients;
       return id;
@@ -65,7 +88,7 @@ class transaction_table {
     std::size_t room = 0;
     for (const recipient_record& r : records.all()) {
       const publication* const p = publication_of(r);
-      room += p == nullptr || p == old || (!r.expected && r.link == 0);
+      room += p == nullptr || p == old || (!r.expected && r.connection == 0);
     }
     if (room < t->options.named.size()) return failure(errc::table_full, records.all().size());
     return {};
@@ -103,7 +126,7 @@ class transaction_table {
     }
     if (r->state == recipient_state::unseen) ++p.counts.acquired, r->state = recipient_state::acquired;
     else if (is_final(r->state) && r->state != recipient_state::completed) change(p, *r, recipient_state::acquired);
-    t->moved_ms = r->marked_ms = now_ms;
+    t->moved_at = r->marked_at = now;
     return r;
   }
 
@@ -114,14 +137,14 @@ class transaction_table {
     if (counts && is_final(r.state)) --p.counts.of(r.state);
     r.state = to;
     if (counts && is_final(to)) ++p.counts.of(to);
-    t.moved_ms = now_ms;
+    t.moved_at = now;
     if (is_final(to)) r.serving = false, check(t);
   }
 
   /// Payload left for a recipient.
   void moved(publication& p, recipient_record& r, std::uint64_t bytes) noexcept {
     r.bytes += bytes;
-    if (transaction* const t = find(p.transaction)) t->moved_ms = now_ms;
+    if (transaction* const t = find(p.transaction)) t->moved_at = now;
   }
 
   /// The owner takes `p` away, or puts another version in its place: nobody can finish it any more. Call it before the slot changes.
@@ -134,26 +157,26 @@ class transaction_table {
   }
 
   /// Lets time pass: looks at the budgets. Cost: one pass over the records. A time before the last one, as threads may bring it, is that one.
-  void advance(std::uint64_t now) noexcept {
-    now = now_ms = std::max(now, now_ms);
+  void advance(std::chrono::milliseconds to) noexcept {
+    if (to > now) now = to;
     for (recipient_record& r : records.all()) {
       publication* const p = publication_of(r);
       if (p == nullptr || is_final(r.state)) continue;
       const transaction& t = *find(p->transaction);
       const transaction_budgets& b = t.options.budgets;
       if (r.state == recipient_state::unseen) {
-        if (b.acquire_ms != 0 && now - t.started_ms > b.acquire_ms) change(*p, r, recipient_state::absent);
-      } else if (b.recipient_idle_ms != 0) {
+        if (b.acquire > none && now - t.started_at > b.acquire) change(*p, r, recipient_state::absent);
+      } else if (b.recipient_idle > none) {
         const bool fast = r.bytes - r.marked_bytes > least_bytes(b);
-        if (fast) r.marked_bytes = r.bytes, r.marked_ms = now;
-        else if (now - r.marked_ms > b.recipient_idle_ms) change(*p, r, recipient_state::vanished);
+        if (fast) r.marked_bytes = r.bytes, r.marked_at = now;
+        else if (now - r.marked_at > b.recipient_idle) change(*p, r, recipient_state::vanished);
       }
     }
     for (transaction& t : table_) {
       if (t.now != transaction::state::sealed) continue;
       const transaction_budgets& b = t.options.budgets;
-      if (b.transaction_idle_ms != 0 && now - t.moved_ms > b.transaction_idle_ms) settle(t);
-      else if (b.acquire_ms != 0 && now - t.started_ms > b.acquire_ms) check(t);
+      if (b.transaction_idle > none && now - t.moved_at > b.transaction_idle) settle(t);
+      else if (b.acquire > none && now - t.started_at > b.acquire) check(t);
     }
   }
 
@@ -169,9 +192,26 @@ class transaction_table {
     return nullptr;
   }
 
+  /// The next progress event that is due, and who is to hear it: what changed in a recipient's record since it was last told. False: none.
+  /// Cost: one pass over the records for the last of a series.
+  bool next_event(progress_event& out, callback<const progress_event&>& tell) noexcept {
+    for (recipient_record& r : records.all()) {
+      if (!r.who) continue;
+      const publication& p = slots_[r.slot];
+      const transaction* const t = is_of(r, p, slots_) ? find(p.transaction) : nullptr;
+      if (t == nullptr || !t->options.progress || !due(r, *t)) continue;
+      fill(out, r, p);
+      tell = t->options.progress;
+      return true;
+    }
+    return false;
+  }
+
  private:
+  static constexpr std::chrono::milliseconds none{};
+
   static std::uint64_t least_bytes(const transaction_budgets& b) noexcept {
-    const std::uint64_t seconds = b.recipient_idle_ms / 1000, rate = b.least_bytes_per_second;
+    const std::uint64_t seconds = static_cast<std::uint64_t>(b.recipient_idle.count()) / 1000, rate = b.least_bytes_per_second;
     return rate != 0 && seconds > ~std::uint64_t{0} / rate ? ~std::uint64_t{0} : seconds * rate;
   }
   bool belongs(const publication& p, const transaction& t) const noexcept { return p.is_part_of(t.outcome.id); }
@@ -195,7 +235,7 @@ class transaction_table {
     recipient_record* const r = records.add(p.id, who, worth, [this](const recipient_record& x) { forgotten(x); });
     if (r == nullptr) return nullptr;
     r->version = p.version, r->generation = p.generation;
-    r->slot = static_cast<std::uint32_t>(&p - slots_.data()), r->marked_ms = now_ms;
+    r->slot = static_cast<std::uint32_t>(&p - slots_.data()), r->marked_at = now;
     return r;
   }
 
@@ -211,7 +251,7 @@ class transaction_table {
   void check(transaction& t) noexcept {
     if (t.now != transaction::state::sealed || t.outcome.expected == 0) return;
     const transaction_budgets& b = t.options.budgets;
-    const bool too_late = !t.named && b.acquire_ms != 0 && now_ms - t.started_ms > b.acquire_ms;  // who has not asked will not
+    const bool too_late = !t.named && b.acquire > none && now - t.started_at > b.acquire;  // one that has not asked will not
     for (const publication& p : slots_) {
       if (!belongs(p, t) || p.now != publication::state::published) continue;
       const std::uint32_t awaited = too_late && p.counts.acquired < t.outcome.expected ? p.counts.acquired : t.outcome.expected;
@@ -231,7 +271,7 @@ class transaction_table {
   void settle(transaction& t) noexcept {
     for (publication& p : slots_)
       if (belongs(p, t) && p.now == publication::state::published) end_recipients(p, t);
-    settlement_sum{records, slots_}.fill(t, now_ms);
+    sum_up(t);
     t.now = transaction::state::settled;
     ++waiting_;
     for (publication& p : slots_) {
@@ -242,9 +282,69 @@ class transaction_table {
     }
   }
 
+  /// How a transaction ended: the sum over its references, and the verdict.
+  void sum_up(transaction& t) noexcept {
+    publication_status& sum = t.outcome.counts;
+    const publication* first = nullptr;
+    for (const publication& p : slots_) {
+      if (!p.is_part_of(t.outcome.id)) continue;
+      if (first == nullptr) sum = p.counts, first = &p;
+      else sum.bytes_sent += p.counts.bytes_sent, sum.lost += p.counts.lost;
+    }
+    if (t.outcome.references > 1 && first != nullptr) worst_of_each(t, *first);
+    if (!t.named && t.outcome.expected > sum.final()) sum.absent += t.outcome.expected - sum.final();
+    t.outcome.lasted = now - t.started_at;
+    const std::uint32_t confirmed = sum.completed + sum.completed_unverified;
+    const bool known = t.outcome.expected != 0;
+    t.outcome.verdict = known && confirmed >= t.outcome.expected ? (sum.completed >= t.outcome.expected ? verdict::completed : verdict::completed_unverified)
+                        : t.options.least != 0 && confirmed >= t.options.least ? verdict::quorum
+                        : t.by_hand ? verdict::withdrawn : known ? verdict::failed : verdict::uncertified;
+  }
+
+  /// Over several references a recipient counts as what it did worst.
+  void worst_of_each(transaction& t, const publication& first) noexcept {
+    publication_status& sum = t.outcome.counts;
+    sum.completed = sum.completed_unverified = sum.failed = sum.cancelled = sum.vanished = sum.absent = sum.unfinished = 0;
+    for (const recipient_record& r : records.all()) {
+      if (!r.who || !is_of(r, first, slots_) || (t.named && !r.expected)) continue;
+      recipient_state worst = r.state;
+      for (const publication& p : slots_) {
+        if (!p.is_part_of(t.outcome.id) || &p == &first) continue;
+        const recipient_record* const other = records.find(p.id, r.who);
+        const auto there = other != nullptr && is_of(*other, p, slots_) ? other->state : recipient_state::absent;
+        if (there > worst) worst = there;
+      }
+      ++sum.of(worst);
+    }
+  }
+
+  bool due(const recipient_record& r, const transaction& t) const noexcept {
+    if (is_final(r.state)) return r.announced != r.state;
+    if (r.state == recipient_state::unseen) return false;
+    return r.announced == recipient_state::unseen || (r.bytes > r.announced_bytes && now - r.announced_at >= t.options.progress_interval);
+  }
+
+  void fill(progress_event& out, recipient_record& r, const publication& p) noexcept {
+    const bool first = r.announced == recipient_state::unseen && r.state != recipient_state::absent;
+    out = {};
+    out.sequence = ++events_;
+    out.ref = r.ref;
+    out.recipient = r.anonymous ? recipient_id{} : r.who;
+    if (p.image.schema != nullptr) count_done(out, *p.image.schema, r.bytes);
+    if (first) out.phase = progress_phase::started;
+    else if (!is_final(r.state)) out.phase = progress_phase::active;
+    else if (r.state == recipient_state::completed || r.state == recipient_state::completed_unverified) out.phase = progress_phase::completed;
+    else if (r.state == recipient_state::cancelled) out.phase = progress_phase::aborted, out.code = errc::cancelled_by_peer;
+    else out.phase = progress_phase::failed, out.code = r.state == recipient_state::failed ? errc::digest_mismatch : errc::timed_out;
+    r.announced = first ? recipient_state::acquired : r.state;
+    r.announced_bytes = r.bytes;
+    r.announced_at = now;
+  }
+
   std::span<publication> slots_;
   std::span<transaction> table_;
   std::uint32_t numbers_ = 0, waiting_ = 0;
+  std::uint64_t events_ = 0;
 };
 
-}  // namespace tensorpull
+}  // namespace tensorpull::detail

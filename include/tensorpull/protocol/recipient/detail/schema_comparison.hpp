@@ -1,11 +1,11 @@
-// Walks the other side's schema, page by page, beside our own, to name the first tensor that differs. Holds a counter, no table.
+// Walks the other side's schema, page by page, alongside our own, to name the first tensor that differs. Holds a counter, no table.
 #pragma once
 
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/image/schema.hpp>
 #include <tensorpull/framing/frame.hpp>
 
-namespace tensorpull {
+namespace tensorpull::detail {
 
 class schema_comparison {
  public:
@@ -50,4 +50,4 @@ class schema_comparison {
   std::uint64_t position_ = 0;
 };
 
-}  // namespace tensorpull
+}  // namespace tensorpull::detail

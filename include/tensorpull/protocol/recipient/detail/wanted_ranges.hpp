@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace tensorpull {
+namespace tensorpull::detail {
 
 class wanted_ranges {
  public:
@@ -64,4 +64,4 @@ class wanted_ranges {
   std::uint64_t total_ = 0;
 };
 
-}  // namespace tensorpull
+}  // namespace tensorpull::detail

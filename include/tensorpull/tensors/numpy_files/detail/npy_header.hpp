@@ -4,6 +4,7 @@
 // the array are not looked at. The text is a Python literal, so more than one spelling of it is valid.
 #pragma once
 
+#include <tensorpull/core/byte_order.hpp>
 #include <tensorpull/core/checked.hpp>
 #include <tensorpull/image/utf8.hpp>
 #include <tensorpull/tensors/numpy/numpy_descr.hpp>
@@ -152,9 +153,7 @@ constexpr std::optional<std::uint64_t> npy_data_bytes(const npy_header& header) 
 
 /// How many of a file's bytes its header takes, at most npy_header_most_bytes, by the first npy_header_least_bytes of them.
 [[nodiscard]] inline std::size_t npy_header_bytes(std::span<const std::byte, npy_header_least_bytes> start) noexcept {
-  const auto octet = [&](std::size_t i) { return static_cast<std::uint64_t>(start[i]); };
-  const std::uint64_t short_length = octet(8) | octet(9) << 8;
-  const std::uint64_t bytes = octet(6) == 1 ? 10 + short_length : 12 + (short_length | octet(10) << 16 | octet(11) << 24);
+  const std::uint64_t bytes = start[6] == std::byte{1} ? 10 + load_le16(&start[8]) : 12 + load_le32(&start[8]);
   return static_cast<std::size_t>(std::min<std::uint64_t>(bytes, npy_header_most_bytes));
 }
 
@@ -170,8 +169,7 @@ constexpr std::optional<std::uint64_t> npy_data_bytes(const npy_header& header) 
   if (version < 1 || version > 3 || octet(7) != 0) return failure(errc::bad_file, 6);
   const std::size_t text_at = version == 1 ? 10 : 12;
   if (file.size() < text_at) return failure(errc::bad_file, file.size());
-  std::uint64_t length = octet(8) | octet(9) << 8;
-  if (version > 1) length |= octet(10) << 16 | octet(11) << 24;
+  const std::uint64_t length = version == 1 ? load_le16(&file[8]) : load_le32(&file[8]);
   if (!range_within(text_at, length, size)) return failure(errc::bad_file, size);
   if (!range_within(text_at, length, file.size())) return failure(errc::bad_file, 8);  // more characters than NumPy reads
 

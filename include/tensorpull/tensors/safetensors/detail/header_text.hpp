@@ -1,6 +1,7 @@
 // The text of a safetensors header as characters, one after the other, from a file that may be anything. Decides its bounds.
 #pragma once
 
+#include <tensorpull/core/byte_order.hpp>
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/image/schema.hpp>
 
@@ -26,8 +27,7 @@ result<header_bounds> read_header_bounds(const File& file) noexcept {
   std::byte length[8];
   if (file.size() < sizeof length) return failure(errc::bad_file, file.size());
   if (const auto read = file.read_at(0, length); !read) return failure(read.error());
-  std::uint64_t text_bytes = 0;
-  for (unsigned i = 0; i < 8; ++i) text_bytes |= std::uint64_t{std::to_integer<std::uint8_t>(length[i])} << (8 * i);
+  const std::uint64_t text_bytes = load_le64(length);
   if (text_bytes > max_header_text_bytes) return failure(errc::does_not_fit, text_bytes);
   if (text_bytes > file.size() - sizeof length) return failure(errc::bad_file, file.size());
   return header_bounds{text_bytes, 8 + text_bytes, file.size() - 8 - text_bytes};

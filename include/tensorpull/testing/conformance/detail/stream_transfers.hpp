@@ -7,7 +7,7 @@
 #include <tensorpull/framing/capnp/capnp_framing.hpp>
 #include <tensorpull/integrity/xxhash/policies.hpp>
 #include <tensorpull/protocol/connection/endpoint.hpp>
-#include <tensorpull/protocol/no_owner.hpp>
+#include <tensorpull/protocol/roles.hpp>
 #include <tensorpull/protocol/owner/owner.hpp>
 #include <tensorpull/protocol/recipient/transfer.hpp>
 #include <tensorpull/testing/conformance/faulty_stream.hpp>
@@ -115,7 +115,7 @@ class stream_transfers {
 
     std::vector<std::uint64_t> memory(4096 / 8 * 4), scratch(8192 / 8);
     buffer_pool<> owner_pool(std::as_writable_bytes(std::span(memory)).first(8192), 4096), pool(std::as_writable_bytes(std::span(memory)).subspan(8192), 4096);
-    deaf handler;
+    ignore_messages handler;
     no_owner none;
     no_transfer idle;
     land to(mine.destination());
@@ -125,8 +125,8 @@ class stream_transfers {
     std::optional<stream> left(std::in_place, std::move(made->left), owner_side);
     stream right(std::move(made->right), recipient_side);
     {
-      endpoint<capnp_framing, default_limits, machine, deaf> owner_end(references, owner_pool, handler);
-      endpoint<capnp_framing, default_limits, no_owner, deaf> end(none, pool, handler);
+      endpoint<capnp_framing, default_limits, machine, ignore_messages> owner_end(references, owner_pool, handler);
+      endpoint<capnp_framing, default_limits, no_owner, ignore_messages> end(none, pool, handler);
       end.begin_pull();
       // a frame that was dropped or shortened leaves the recipient waiting: that has to end, too
       const std::uint64_t patience = owner_side.sent[0].kind != frame_fault_kind::none ? std::min<std::uint64_t>(p_.patience_us(), 20'000) : p_.patience_us();

@@ -17,11 +17,6 @@
 
 namespace tensorpull::testing {
 
-struct deaf {
-  static constexpr bool ready() noexcept { return true; }
-  static constexpr void on_message(const frame&) noexcept {}
-};
-
 /// One reference, whose versions alternate between two models; the one that is not published any more is overwritten at once, so that a late
 /// read of it is seen by the oracle.
 template <class Parts, simulated_model Model>
@@ -29,7 +24,7 @@ class simulated_owner {
  public:
   using limits = typename Parts::limits;
   using machine_type = owner<typename Parts::owner_hash, limits>;
-  using end_type = endpoint<typename Parts::framing, limits, machine_type, deaf>;
+  using end_type = endpoint<typename Parts::framing, limits, machine_type, ignore_messages>;
   static constexpr ref_id reference{0x7e57, 1};
   static constexpr connection_budgets budgets{std::chrono::milliseconds(700), std::chrono::milliseconds(700), std::chrono::milliseconds(1500), 64};
 
@@ -98,7 +93,7 @@ class simulated_owner {
     published_ = false;
     models_[current_]->fill(random_);
   }
-  void advance(std::uint64_t now_us) noexcept { process_->machine.advance(now_us / 1000); }
+  void advance(std::uint64_t now_us) noexcept { process_->machine.advance(std::chrono::milliseconds(now_us / 1000)); }
   /// What a driver does after each step: tells each settlement to `tell(settlement, ended)`, and the memory is the application's again.
   /// `ended`: what is published has ended by itself.
   template <class Tell>
@@ -123,7 +118,7 @@ class simulated_owner {
       m.nonce = r.nonce;
       m.digest = r.subset ? r.subset_digest : r.version;
       m.flag = true;
-      typename machine_type::link nobody;
+      typename machine_type::peer nobody;
       pending_reply answer;
       (void)process_->machine.handle(nobody, m, answer);
     }
@@ -153,7 +148,7 @@ class simulated_owner {
     for (const transaction& t : all.transactions)
       if (t.now != transaction::state::empty && t.now != transaction::state::delivered) return false;
     for (const recipient_record& r : all.records)
-      if (r.who && r.generation == all.slots[r.slot].generation && (r.link != 0 || !is_final(r.state))) return false;
+      if (r.who && r.generation == all.slots[r.slot].generation && (r.connection != 0 || !is_final(r.state))) return false;
     return process_->pool.available() == process::buffers;
   }
 
@@ -194,7 +189,7 @@ class simulated_owner {
     machine_type machine;
     std::vector<std::uint64_t> memory;
     buffer_pool<> pool;
-    deaf handler;
+    ignore_messages handler;
     std::array<std::byte*, buffers> taken{};
     std::size_t count = 0;
     alignas(64) std::array<std::byte, 8 * 1024> scratch;

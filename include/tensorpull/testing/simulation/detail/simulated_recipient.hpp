@@ -3,7 +3,7 @@
 #pragma once
 
 #include <tensorpull/protocol/connection/endpoint.hpp>
-#include <tensorpull/protocol/no_owner.hpp>
+#include <tensorpull/protocol/roles.hpp>
 #include <tensorpull/transports/retry.hpp>
 #include <tensorpull/protocol/recipient/transfer.hpp>
 #include <tensorpull/testing/guarded_tensors.hpp>
@@ -158,9 +158,9 @@ class simulated_recipient {
     simulated_stream stream;
     alignas(8) std::array<std::byte, limits::page_bytes> memory;
     buffer_pool<> pool{memory, memory.size()};
-    deaf handler;
+    ignore_messages handler;
     no_owner none;
-    endpoint<typename Parts::framing, limits, no_owner, deaf> end{none, pool, handler};
+    endpoint<typename Parts::framing, limits, no_owner, ignore_messages> end{none, pool, handler};
   };
   struct attempt {
     attempt(const destination_view& d, Verdict v, const virtual_clock& clock, seeded_random random, const slowness& slow, const pull_request& request,

@@ -151,10 +151,10 @@ class simulated_run {
     }
     const std::uint64_t expected = e.named.empty() ? e.counted : e.named.size();
     if (random_.chance(300)) e.least = static_cast<std::uint32_t>(1 + random_.below(expected + 1));
-    const auto budget = [&](std::uint32_t often, std::uint64_t ms) { return random_.chance(often) ? 1 + random_.below(ms) + (healed ? 5'000 : 0) : 0; };
-    e.budgets.acquire_ms = budget(300, 300);
-    e.budgets.recipient_idle_ms = budget(500, 800);
-    e.budgets.transaction_idle_ms = budget(300, 800);
+    const auto budget = [&](std::uint32_t often, std::uint64_t ms) { return std::chrono::milliseconds(random_.chance(often) ? 1 + random_.below(ms) + (healed ? 5'000 : 0) : 0); };
+    e.budgets.acquire = budget(300, 300);
+    e.budgets.recipient_idle = budget(500, 800);
+    e.budgets.transaction_idle = budget(300, 800);
     return e;
   }
 

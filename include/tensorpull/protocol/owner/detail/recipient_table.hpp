@@ -1,40 +1,9 @@
-// What an owner remembers of its recipients: one record for each recipient of each reference, in memory of fixed size.
+// What an owner remembers of its recipients: one record for each recipient of each reference, found in constant time.
 #pragma once
 
-#include <tensorpull/core/ids.hpp>
-#include <tensorpull/protocol/owner/recipient_state.hpp>
+#include <tensorpull/protocol/owner/owner_memory.hpp>
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
-
-namespace tensorpull {
-
-/// One recipient of one version of one reference. Times in milliseconds of the owner's clock.
-struct recipient_record {
-  ref_id ref{};
-  std::uint64_t version = 0;
-  recipient_id who{};                ///< none: this record is free
-  std::uint64_t nonce = 0;           ///< names the serve that a confirmation answers
-  std::uint64_t subset_digest = 0;   ///< of the tensors that it named, where `subset`
-  std::uint64_t subset_end = 0;
-  std::uint64_t bytes = 0;           ///< payload handed to transports
-  std::uint64_t marked_bytes = 0;    ///< of them at the last time it was fast enough
-  std::uint64_t marked_ms = 0;
-  std::uint64_t announced_ms = 0;    ///< when its last progress event was told
-  std::uint64_t announced_bytes = 0;
-  std::uint32_t slot = 0;            ///< of its publication
-  std::uint32_t generation = 0;      ///< of its publication; another: the publication is gone, this is what is remembered of it
-  std::uint32_t link = 0;            ///< the connection that serves it now; 0: none
-  std::uint32_t reason = 0;          ///< of a cancellation, the recipient's own
-  std::uint32_t next = 0;            ///< in the bucket's list: index + 1
-  recipient_state state = recipient_state::unseen;
-  recipient_state announced = recipient_state::unseen;
-  bool expected = false;             ///< by name
-  bool anonymous = false;            ///< its connection is all that it has: gone with it
-  bool subset = false;
-  bool serving = false;              ///< a serve has begun under `nonce` and was not ended
-};
+namespace tensorpull::detail {
 
 /// Records in memory that is handed in: found by reference and recipient in constant time. Not thread-safe: its owner has the lock.
 class recipient_table {
@@ -54,8 +23,8 @@ class recipient_table {
     return nullptr;
   }
 
-  /// A record for a recipient that has none. Where there is no room: first those of publications that are gone are forgotten, then those
-  /// without a connection (who comes back is counted anew). nullptr: all are connected, expected by name, or counted on.
+  /// A record for a recipient that has none. If there is no room, first those of publications that are gone are forgotten, then those
+  /// without a connection (one that comes back is counted anew). nullptr: all are connected, expected by name, or counted on.
   /// `judge(record)`: what it is kept for; `forgotten(record)`: called before one goes. Cost: once round the table when it is full.
   template <class Worth, class Forgotten>
   recipient_record* add(const ref_id& ref, recipient_id who, Worth judge, Forgotten forgotten) noexcept {
@@ -63,7 +32,7 @@ class recipient_table {
       for (std::size_t i = 0; i < records_.size(); ++i) {
         hand_ = hand_ + 1 < records_.size() ? hand_ + 1 : 0;
         recipient_record& r = records_[hand_];
-        const bool may_go = !r.who || (pass > 0 && judge(r) == gone) || (pass > 1 && !r.expected && r.link == 0 && judge(r) != counted_on);
+        const bool may_go = !r.who || (pass > 0 && judge(r) == gone) || (pass > 1 && !r.expected && r.connection == 0 && judge(r) != counted_on);
         if (!may_go) continue;
         if (r.who) forgotten(r), unlink(r);
         r = {};
@@ -102,4 +71,4 @@ class recipient_table {
   std::size_t hand_ = 0;
 };
 
-}  // namespace tensorpull
+}  // namespace tensorpull::detail

@@ -1,4 +1,4 @@
-// What the component core gives, without Boost, Cap'n Proto or xxHash.
+// What the component freestanding gives, without Boost, Cap'n Proto or xxHash.
 #include <tensorpull/core/dtype.hpp>
 #include <tensorpull/core/xxh3.hpp>
 

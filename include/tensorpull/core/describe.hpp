@@ -1,0 +1,86 @@
+// An error as text for people: all that it says, without the heap.
+#pragma once
+
+#include <tensorpull/core/error.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#if defined(__unix__) || defined(__APPLE__)
+#include <string.h>  // strerror_r
+#endif
+
+namespace tensorpull {
+
+/// A line of text of its own, at most 255 bytes; what does not fit is cut off. Converts to std::string_view and goes to any stream.
+class error_text {
+ public:
+  constexpr std::string_view view() const noexcept { return {characters_, size_}; }
+  constexpr operator std::string_view() const noexcept { return view(); }
+  /// Ends with a zero.
+  constexpr const char* c_str() const noexcept { return characters_; }
+
+  constexpr error_text& operator+=(std::string_view text) noexcept {
+    for (std::size_t i = 0; i < text.size() && size_ < sizeof characters_ - 1; ++i) characters_[size_++] = text[i];
+    return *this;
+  }
+
+ private:
+  char characters_[256]{};
+  std::size_t size_ = 0;
+};
+
+template <class Stream>
+  requires requires(Stream& to, std::string_view text) { to << text; }
+Stream& operator<<(Stream& to, const error_text& text) {
+  to << text.view();
+  return to;
+}
+
+namespace detail {
+constexpr void append_number(error_text& to, std::uint64_t n) noexcept {
+  char digits[20]{};
+  std::size_t first = sizeof digits;
+  do digits[--first] = static_cast<char>('0' + n % 10);
+  while ((n /= 10) != 0);
+  to += {digits + first, sizeof digits - first};
+}
+
+// strerror_r as POSIX has it fills the buffer, as GNU has it it may give other text
+inline const char* system_text(int, const char* buffer) noexcept { return buffer; }
+inline const char* system_text(const char* text, const char*) noexcept { return text; }
+}  // namespace detail
+
+/// The sentence of the code; then, if there are any: the tensor, field or file, the place, and what the operating system says of `e.system`.
+/// Such as "the operating system reported an error: model.safetensors, at 4096 (Input/output error)". Control characters in a name, which may
+/// come from the other side, become '?'. Allocates nothing; safe in several threads at once.
+inline error_text describe(const error& e) noexcept {
+  error_text text;
+  text += to_string(e.code);
+  if (!e.name.empty()) {
+    text += ": ";
+    for (const char c : e.name.view()) {
+      const auto code = static_cast<unsigned char>(c);
+      text += code < 0x20 || code == 0x7f ? std::string_view("?") : std::string_view(&c, 1);
+    }
+  }
+  if (e.at != 0) {
+    text += ", at ";
+    detail::append_number(text, e.at);
+  }
+  if (e.system != 0) {
+    text += " (";
+#if defined(__unix__) || defined(__APPLE__)
+    char buffer[96] = "";
+    text += detail::system_text(::strerror_r(e.system, buffer, sizeof buffer), buffer);
+#else
+    text += "error ";
+    detail::append_number(text, static_cast<std::uint32_t>(e.system));
+#endif
+    text += ")";
+  }
+  return text;
+}
+
+}  // namespace tensorpull

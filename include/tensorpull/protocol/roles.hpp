@@ -1,0 +1,174 @@
+// The roles at the ends of a connection: what an endpoint and its drivers need of an owner, of a transfer and of whatever takes messages; and
+// the stand-ins for a role that an end does not play.
+#pragma once
+
+#include <tensorpull/consumers/concept.hpp>
+#include <tensorpull/framing/frame.hpp>
+#include <tensorpull/image/view.hpp>
+#include <tensorpull/protocol/pending_reply.hpp>
+#include <tensorpull/std/mutex.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace tensorpull {
+
+/// An owner O: what an end serves. Models: owner, no_owner. No member throws.
+///  1. `O::owns` is a constant: whether it answers requests at all (if not, no code for answers is made);
+///  2. `O::lock_type` is the lock that it takes, and that its connections' buffers take (std/mutex.hpp);
+///  3. `O::waiting_replies` is a constant: answers that one connection may have waiting, at least 1;
+///  4. `O::peer` is default constructible: what the owner remembers of one connection;
+///  5. `o.handle(peer, request, reply)` answers a request other than locate; false: nothing is to be sent;
+///  6. `o.locate(peer, request, ranges, answer)` answers a request for named tensors; the answer's ranges lie in `ranges`;
+///  7. `o.forget(peer)` is called once, when the connection is gone;
+///  8. `o.pin(reply)` gives the image behind a reply and keeps it, or nullptr if it is gone; `o.unpin(reply, bytes)` lets go of it and says how
+///     many bytes of payload left; `o.unreadable(reply)` says that it could not be read;
+///  9. `o.expand(reply, rows)` writes a reply out as a frame; `o.refuse_gone(reply)` turns one whose image is gone into a refusal.
+template <class O>
+concept owner_role = requires(O& o, typename O::peer& peer, const frame& request, frame& answer, pending_reply& reply, std::span<byte_range> ranges, std::span<schema_row> rows) {
+  { O::owns } -> std::convertible_to<bool>;
+  typename O::lock_type;
+  { O::waiting_replies } -> std::convertible_to<std::size_t>;
+  { o.handle(peer, request, reply) } -> std::same_as<bool>;
+  o.locate(peer, request, ranges, answer);
+  o.forget(peer);
+  { o.pin(reply) } -> std::same_as<const source_view*>;
+  o.unpin(reply, std::uint64_t{});
+  o.unreadable(reply);
+  { o.expand(reply, rows) } -> std::same_as<frame>;
+  o.refuse_gone(reply);
+};
+
+/// A transfer T: what an end pulls. Models: transfer, relay_machine, no_transfer. No member throws; errors are kept until it has ended.
+///  1. `T::read_piece_bytes` is a constant: bytes of payload that one read should ask for;
+///  2. `t.next(frame)` gives the next request to send, or false: none now; `t.next_is_long()`: whether it may be longer than 100 bytes;
+///  3. `t.on(frame)` takes an answer other than a chunk;
+///  4. `t.on_chunk(frame)` takes a chunk's prefix; false: its payload is thrown away;
+///  5. `t.prepare(out, most)` gives memory for what is missing of the chunk, `t.landed(bytes)` is told what was written into it;
+///  6. `t.awaiting_chunk()`, `t.described()`, `t.ended()`: whether a chunk may come, whether the owner has described, whether it is over;
+///  7. `t.fail(error)` ends it; `t.next_id()` is the first request id that it has not used.
+template <class T>
+concept transfer_role = requires(T& t, const T& c, frame& request, const frame& answer, std::span<std::span<std::byte>> out, std::span<const std::byte> bytes, const error& why) {
+  { T::read_piece_bytes } -> std::convertible_to<std::size_t>;
+  { t.next(request) } -> std::same_as<bool>;
+  { t.next_is_long() } -> std::same_as<bool>;
+  t.on(answer);
+  { t.on_chunk(answer) } -> std::same_as<bool>;
+  { t.prepare(out, std::uint64_t{}) } -> std::same_as<prepared>;
+  t.landed(bytes);
+  { c.awaiting_chunk() } -> std::same_as<bool>;
+  { c.described() } -> std::same_as<bool>;
+  { c.ended() } -> std::same_as<bool>;
+  t.fail(why);
+  { c.next_id() } -> std::same_as<std::uint32_t>;
+};
+
+/// A message handler H: whatever takes the messages that two programs say to each other. Models: inbox, ignore_messages, a host's connection.
+///  1. `h.ready()` says whether it can take a message now; if not, the message and all behind it wait, until the driver calls parse();
+///  2. `h.on_message(frame)` takes one; its views are valid during the call. It may throw where the driver says so.
+template <class H>
+concept message_handler = requires(H& h, const frame& m) {
+  { h.ready() } -> std::convertible_to<bool>;
+  h.on_message(m);
+};
+
+/// The owner role of an end that owns nothing: it answers no request and takes no memory.
+struct no_owner {
+  struct peer {};
+  using lock_type = no_lock;
+  static constexpr bool owns = false;
+  static constexpr std::size_t waiting_replies = 1;
+
+  static constexpr bool handle(peer&, const frame&, pending_reply&) noexcept { return false; }
+  static constexpr void locate(peer&, const frame& m, std::span<byte_range>, frame& answer) noexcept {
+    answer = {};
+    answer.kind = frame_kind::refused;
+    answer.status = status::unknown_reference;
+    answer.id = m.id;
+    answer.ref = m.ref;
+  }
+  static constexpr void forget(peer&) noexcept {}
+  static constexpr const source_view* pin(const pending_reply&) noexcept { return nullptr; }
+  static constexpr void unpin(const pending_reply&, std::uint64_t) noexcept {}
+  static constexpr void unreadable(const pending_reply&) noexcept {}
+  static constexpr void refuse_gone(pending_reply&) noexcept {}
+  static constexpr frame expand(const pending_reply&, std::span<schema_row>) noexcept { return {}; }
+};
+
+/// The transfer of an end that only owns: it asks for nothing and takes nothing.
+struct no_transfer {
+  static constexpr std::size_t read_piece_bytes = 64 * 1024;
+  static constexpr bool next(frame&) noexcept { return false; }
+  static constexpr bool next_is_long() noexcept { return false; }
+  static constexpr void fail(const error&) noexcept {}
+  static constexpr void on(const frame&) noexcept {}
+  static constexpr bool on_chunk(const frame&) noexcept { return false; }
+  static constexpr prepared prepare(std::span<std::span<std::byte>>, std::uint64_t) noexcept { return {}; }
+  static constexpr void landed(std::span<const std::byte>) noexcept {}
+  static constexpr bool awaiting_chunk() noexcept { return false; }
+  static constexpr bool described() noexcept { return false; }
+  static constexpr bool ended() noexcept { return true; }
+  static constexpr std::uint32_t next_id() noexcept { return 1; }
+};
+
+/// The message handler of an end to which no messages are said: it drops them.
+struct ignore_messages {
+  static constexpr bool ready() noexcept { return true; }
+  static constexpr void on_message(const frame&) noexcept {}
+};
+
+namespace detail {
+
+// One sentence for each requirement that is missed. Evaluated once for each type, where a role enters: the sentences are the first that a
+// compiler says, before the uses of what is missing.
+
+template <class O>
+constexpr bool assert_owner_role() noexcept {
+  static_assert(requires { { O::owns } -> std::convertible_to<bool>; }, "tensorpull: an owner needs `static constexpr bool owns`: whether it answers requests (owner_role, 1)");
+  static_assert(requires { typename O::lock_type; }, "tensorpull: an owner needs `lock_type`: no_lock, or the lock that it takes (owner_role, 2)");
+  static_assert(requires { { O::waiting_replies } -> std::convertible_to<std::size_t>; }, "tensorpull: an owner needs `static constexpr std::size_t waiting_replies`: answers that a connection may have waiting (owner_role, 3)");
+  static_assert(requires { typename O::peer; }, "tensorpull: an owner needs a type `peer`: what it remembers of one connection (owner_role, 4)");
+  if constexpr (requires { typename O::peer; }) {
+    static_assert(requires(O& o, typename O::peer& p, const frame& m, pending_reply& r) { { o.handle(p, m, r) } -> std::same_as<bool>; },
+                  "tensorpull: an owner needs `bool handle(peer&, const frame&, pending_reply&)` (owner_role, 5)");
+    static_assert(requires(O& o, typename O::peer& p, const frame& m, std::span<byte_range> ranges, frame& answer) { o.locate(p, m, ranges, answer); },
+                  "tensorpull: an owner needs `void locate(peer&, const frame&, std::span<byte_range>, frame&)` (owner_role, 6)");
+    static_assert(requires(O& o, typename O::peer& p) { o.forget(p); }, "tensorpull: an owner needs `void forget(peer&)` (owner_role, 7)");
+  }
+  static_assert(requires(O& o, const pending_reply& r) { { o.pin(r) } -> std::same_as<const source_view*>; o.unpin(r, std::uint64_t{}); o.unreadable(r); },
+                "tensorpull: an owner needs `const source_view* pin(const pending_reply&)`, `void unpin(const pending_reply&, std::uint64_t)` and `void unreadable(const pending_reply&)` (owner_role, 8)");
+  static_assert(requires(O& o, pending_reply& r, std::span<schema_row> rows) { { o.expand(r, rows) } -> std::same_as<frame>; o.refuse_gone(r); },
+                "tensorpull: an owner needs `frame expand(const pending_reply&, std::span<schema_row>)` and `void refuse_gone(pending_reply&)` (owner_role, 9)");
+  return true;
+}
+
+template <class T>
+constexpr bool assert_transfer_role() noexcept {
+  static_assert(requires { { T::read_piece_bytes } -> std::convertible_to<std::size_t>; }, "tensorpull: a transfer needs `static constexpr std::size_t read_piece_bytes` (transfer_role, 1)");
+  static_assert(requires(T& t, frame& m) { { t.next(m) } -> std::same_as<bool>; { t.next_is_long() } -> std::same_as<bool>; },
+                "tensorpull: a transfer needs `bool next(frame&)` and `bool next_is_long()` (transfer_role, 2)");
+  static_assert(requires(T& t, const frame& m) { t.on(m); }, "tensorpull: a transfer needs `void on(const frame&)` (transfer_role, 3)");
+  static_assert(requires(T& t, const frame& m) { { t.on_chunk(m) } -> std::same_as<bool>; }, "tensorpull: a transfer needs `bool on_chunk(const frame&)` (transfer_role, 4)");
+  static_assert(requires(T& t, std::span<std::span<std::byte>> out, std::span<const std::byte> b) { { t.prepare(out, std::uint64_t{}) } -> std::same_as<prepared>; t.landed(b); },
+                "tensorpull: a transfer needs `prepared prepare(std::span<std::span<std::byte>>, std::uint64_t most)` and `void landed(std::span<const std::byte>)` (transfer_role, 5)");
+  static_assert(requires(const T& t) { { t.awaiting_chunk() } -> std::same_as<bool>; { t.described() } -> std::same_as<bool>; { t.ended() } -> std::same_as<bool>; },
+                "tensorpull: a transfer needs `bool awaiting_chunk() const`, `bool described() const` and `bool ended() const` (transfer_role, 6)");
+  static_assert(requires(T& t, const T& c, const error& e) { t.fail(e); { c.next_id() } -> std::same_as<std::uint32_t>; },
+                "tensorpull: a transfer needs `void fail(const error&)` and `std::uint32_t next_id() const` (transfer_role, 7)");
+  return true;
+}
+
+template <class H>
+constexpr bool assert_message_handler() noexcept {
+  static_assert(requires(H& h) { { h.ready() } -> std::convertible_to<bool>; }, "tensorpull: a message handler needs `bool ready()`: whether it can take a message now (message_handler, 1)");
+  static_assert(requires(H& h, const frame& m) { h.on_message(m); }, "tensorpull: a message handler needs `void on_message(const frame&)` (message_handler, 2)");
+  return true;
+}
+
+static_assert(owner_role<no_owner> && transfer_role<no_transfer> && message_handler<ignore_messages>);
+
+}  // namespace detail
+
+}  // namespace tensorpull

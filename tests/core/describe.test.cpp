@@ -1,0 +1,50 @@
+#include <tensorpull/core/describe.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <cstring>
+#include <sstream>
+#include <string>
+
+namespace {
+
+using namespace tensorpull;
+
+TEST(Describe, ACodeAloneIsItsSentence) { for_each_code([](errc code) { EXPECT_EQ(describe({code, 0, 0, {}}).view(), to_string(code)); }); }
+
+TEST(Describe, AddsTheNameThePlaceAndWhatTheSystemSays) {
+  EXPECT_EQ(describe({errc::schema_mismatch, 0, 0, error_name("layers.0.weight")}).view(), "the model on the other side has another schema: layers.0.weight");
+  EXPECT_EQ(describe({errc::bad_file, 0, 4096, {}}).view(), "the file is not valid, at 4096");
+  EXPECT_EQ(describe({errc::bad_file, 0, ~std::uint64_t{0}, error_name("a")}).view(), "the file is not valid: a, at 18446744073709551615");
+  const std::string says = std::strerror(ENOENT);
+  EXPECT_EQ(describe({errc::io, ENOENT, 10, error_name("m.npy")}).view(), "the operating system reported an error: m.npy, at 10 (" + says + ")");
+}
+
+TEST(Describe, GoesWhereTextGoes) {
+  const auto text = describe({errc::busy, 0, 0, {}});
+  const std::string_view converted = text;
+  EXPECT_EQ(converted, to_string(errc::busy));
+  EXPECT_EQ(std::strlen(text.c_str()), converted.size());
+  std::ostringstream stream;
+  stream << "no: " << describe({errc::busy, 0, 0, {}}) << '.';
+  EXPECT_EQ(stream.str(), "no: " + std::string(to_string(errc::busy)) + ".");
+}
+
+TEST(Describe, ANameFromTheOtherSideCannotSteerATerminal) {
+  EXPECT_EQ(describe({errc::unknown_field, 0, 0, error_name("a\x1b[2J\n\x7f")}).view(), std::string(to_string(errc::unknown_field)) + ": a?[2J??");
+}
+
+TEST(Describe, TheLongestTextFits) {
+  for_each_code([](errc code) {
+    const auto text = describe({code, E2BIG, ~std::uint64_t{0}, error_name(std::string(100, 'n'))});
+    EXPECT_LT(text.view().size(), 255u) << "nothing is cut off";
+    EXPECT_EQ(text.view().back(), ')');
+  });
+  error_text full;
+  for (int i = 0; i < 100; ++i) full += "ten bytes ";
+  EXPECT_EQ(full.view().size(), 255u);
+  EXPECT_EQ(full.c_str()[255], '\0');
+}
+
+}  // namespace
