@@ -205,7 +205,7 @@ TEST(TensorDecomposer, AHostSendsOneMessageToManyAndPullsFromItsHandler) {
   const auto global = random_model<split_model>(1), trained = random_model<split_model>(2);
   task t = some_task();
   t.model = tp::tensors_of<split_model>(*global);
-  const auto apart = messages::decompose(host.published(), t, {{}, 2});
+  const auto apart = messages::decompose(host.published(), t, {.recipients = 2});
   ASSERT_TRUE(apart);
   server->task_to_send = &*apart;
   for (int client = 0; client < 2; ++client) {
