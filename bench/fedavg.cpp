@@ -3,7 +3,7 @@
 #include <tensorpull/consumers/average/weighted_average.hpp>
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/tensors/tensor_list.hpp>
-#include <tensorpull/transports/host/tcp_host.hpp>
+#include <tensorpull/transports/host/host.hpp>
 
 #include "../examples/federated/process_stats.hpp"
 #include "job/model.hpp"
@@ -100,7 +100,7 @@ class server {
   }
 
   void connected(connection&) {}
-  void message(connection& c, const tensorpull::frame& m) {
+  void message(connection& c, const tensorpull::message& m) {
     if (m.references.empty()) {
       c.tag = joined_++;
       must(c.send(1, ours_, {}));

@@ -4,7 +4,7 @@
 #include "measure.hpp"
 
 #include <tensorpull/tensorpull.hpp>
-#include <tensorpull/transports/host/tcp_owner.hpp>
+#include <tensorpull/transports/host/owner.hpp>
 
 #include <sched.h>
 
@@ -78,7 +78,7 @@ int main(int count, char** arguments) {
     end.begin_pull();
     const std::uint64_t all = h.ref.fingerprint != 0 ? raw_tensors<perceptron>::schema().image_bytes : 0;
     while (!t.ended() && t.landed_bytes() < all)
-      if (const auto did = detail::pump_once(end, t, raw, {}, std::chrono::milliseconds(50)); !did) std::abort();
+      if (const auto did = pump_once(end, t, raw, {}, std::chrono::milliseconds(50)); !did) std::abort();
     // the confirmation stays unsent; the connection goes on with the next pull
     id = t.next_id();
     end.end_pull(t);

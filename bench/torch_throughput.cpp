@@ -4,7 +4,7 @@
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/tensors/torch/torch.hpp>
 #include <tensorpull/tensors/torch/torch_state.hpp>
-#include <tensorpull/transports/host/tcp_owner.hpp>
+#include <tensorpull/transports/host/owner.hpp>
 
 #include <ATen/ops/full.h>
 

@@ -54,14 +54,14 @@ int run_site(const options& chosen, std::uint32_t site, std::uint16_t coordinato
   std::optional<net::downloader> owner;
   std::jthread serving;
   if (behind_nat) {
-    const auto sent = letters::send(*session, submission_kind, mine, {.recipients = 0}, patience);  // served by this session while it waits for letters
+    const auto sent = letters::send(*session, submission_kind, mine, {}, patience);  // served by this session while it waits for letters
     if (!sent) return complain("cannot submit", sent.error()), 1;
   } else {
     auto opened = net::downloader::open();
     if (!opened) return complain("cannot listen", opened.error()), 1;
     owner.emplace(std::move(*opened));
     mine.address = at_port(owner->port());
-    const auto apart = letters::decompose(*owner, mine, {.recipients = 0});
+    const auto apart = letters::decompose(*owner, mine, {});
     if (!apart) return complain("cannot submit", apart.error()), 1;
     serving = std::jthread([&](std::stop_token stop) { owner->run(stop); });
     if (const auto sent = session->send(submission_kind, apart->references(), apart->body(), patience); !sent) return complain("cannot submit", sent.error()), 1;
@@ -73,7 +73,7 @@ int run_site(const options& chosen, std::uint32_t site, std::uint16_t coordinato
     if (got->kind == goodbye_kind) return 0;
     assignment next{};
     if (const auto ok = letters::recompose(got->references, got->body, next); !ok) return complain("not an assignment", ok.error()), 1;
-    const auto pulled = next.model.download_into<net>(*theirs, {.per_request_timeout = patience});
+    const auto pulled = next.model.download_tensors<net>(*theirs, {.per_request_timeout = patience});
     if (!pulled) return complain("cannot pull the model to evaluate", pulled.error()), 1;
     if (pulled->outcome != tensorpull::outcome::completed) return 1;
     if (!say(*session, score_kind, score{next.owner, federated::accuracy(*theirs, own_test)})) return 1;

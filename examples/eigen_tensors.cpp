@@ -2,7 +2,7 @@
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/image/dynamic.hpp>
 #include <tensorpull/tensors/concept.hpp>
-#include <tensorpull/transports/host/tcp_owner.hpp>
+#include <tensorpull/transports/host/owner.hpp>
 
 #include <Eigen/Core>
 

@@ -1,6 +1,6 @@
 // A model moves from its owner to a recipient over TCP, in chunks, straight into the memory where it is used.
 #include <tensorpull/tensorpull.hpp>
-#include <tensorpull/transports/host/tcp_owner.hpp>
+#include <tensorpull/transports/host/owner.hpp>
 
 #include <cstdio>
 #include <string>

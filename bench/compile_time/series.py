@@ -33,8 +33,8 @@ def policy_headers():
     declares = re.compile(r"using is_(?:tensor|chunking|transport|framing|integrity|limits)_policy\b")
     headers = {p for p in root.rglob("*.hpp") if declares.search(p.read_text()) and p.parent.name != "testing"}
     headers |= {p for p in (root / "consumers").glob("*.hpp") if re.search(r"static_assert\((?:tensorpull::)?consumer<", p.read_text())}
-    others = ("pipeline.hpp", "tensorpull.hpp", "tensors/make_model.hpp", "tensors/numpy.hpp", "tensors/renamed.hpp", "tensors/tied.hpp", "transports/relay.hpp",
-              "transports/tcp_host.hpp", "transports/tcp_owner.hpp", "messages/tensor_decomposer.hpp")
+    others = ("pipeline.hpp", "tensorpull.hpp", "tensors/make_model.hpp", "tensors/numpy.hpp", "tensors/renamed.hpp", "tensors/tied.hpp", "transports/stream/relay.hpp", "transports/tcp/tcp.hpp",
+              "transports/host/host.hpp", "transports/host/owner.hpp", "messages/tensor_decomposer.hpp")
     headers |= {root / name for name in others if (root / name).exists()}
     scale = ("string_view", "vector", "boost/hana.hpp", "capnp/message.h", "boost/asio.hpp")
     return scale + tuple(sorted(f"tensorpull/{p.relative_to(root)}" for p in headers))

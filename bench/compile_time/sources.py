@@ -70,8 +70,9 @@ def roles(role):
     """The programs that people write around a pipeline of 400 tensors."""
     if role == "empty":
         return EMPTY
-    include = {"headers": "loopback.hpp", "loopback": "loopback.hpp", "tcp": "tcp.hpp", "tcp, owner": "tcp_owner.hpp"}[role]
-    text = HEADERS.replace("loopback.hpp", include) + repeated_model(400)
+    include = {"headers": "loopback/loopback.hpp", "loopback": "loopback/loopback.hpp", "tcp": "tcp/tcp.hpp",
+               "tcp, owner": "tcp/tcp.hpp>\n#include <tensorpull/transports/host/owner.hpp"}[role]
+    text = HEADERS.replace("loopback/loopback.hpp", include) + repeated_model(400)
     if role == "loopback":
         return text + pipeline() + USE.format(k=0, model="model")
     if role == "tcp":

@@ -37,10 +37,10 @@ class clients {
     if (c.tag == control_tag) (void)c.send(figures, {}, as_body(figures_of_self()));
     else (void)c.send(join, {}, as_body(join_message{round_, participants_[c.tag].client}));
   }
-  void message(connection& c, const tensorpull::frame& m) {
+  void message(connection& c, const tensorpull::message& m) {
     if (c.tag == control_tag) {
-      if (const auto said = body_of<round_message>(m); said && m.application == round_begins && round_ == 0) begin_round(*said);
-    } else if (m.application == task && m.references.size() == 1) {
+      if (const auto said = body_of<round_message>(m); said && m.kind == round_begins && round_ == 0) begin_round(*said);
+    } else if (m.kind == task && m.references.size() == 1) {
       (void)c.pull(m.references[0], {.per_request_timeout = std::chrono::seconds(60)}, *participants_[c.tag].model);
     }
   }

@@ -7,7 +7,7 @@
 
 #include <tensorpull/consumers/average/weighted_average.hpp>
 #include <tensorpull/tensorpull.hpp>
-#include <tensorpull/transports/host/tcp_host.hpp>
+#include <tensorpull/transports/host/host.hpp>
 
 #include <csignal>
 #include <cstring>
@@ -19,7 +19,7 @@ BOOST_HANA_ADAPT_STRUCT(federated::perceptron, hidden_weight, hidden_bias, outpu
 namespace federated {
 
 using tensorpull::error;
-using tensorpull::frame;
+using tensorpull::message;
 using tensorpull::receipt;
 using tensorpull::reference;
 using tensorpull::result;
@@ -59,7 +59,7 @@ struct update_message {
 
 /// A message's body, if it has the size of a T.
 template <class T>
-std::optional<T> body_of(const frame& m) {
+std::optional<T> body_of(const message& m) {
   if (m.body.size() != sizeof(T)) return std::nullopt;
   T value;
   std::memcpy(&value, m.body.data(), sizeof value);

@@ -64,8 +64,8 @@ class server {
   }
 
   void connected(connection&) {}
-  void message(connection& c, const tensorpull::frame& m) {
-    switch (m.application) {
+  void message(connection& c, const tensorpull::message& m) {
+    switch (m.kind) {
       case join: {
         const auto said = body_of<join_message>(m);
         if (!said || said->round != round_) return c.close();

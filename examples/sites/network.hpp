@@ -9,7 +9,7 @@
 #include <tensorpull/messages/tensor_decomposer.hpp>
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/transports/tcp/tcp_listener.hpp>
-#include <tensorpull/transports/host/tcp_owner.hpp>
+#include <tensorpull/transports/host/owner.hpp>
 
 #include <cstdio>
 #include <string>

@@ -5,7 +5,7 @@
 #include "tensor_file.hpp"
 
 #include <tensorpull/tensorpull.hpp>
-#include <tensorpull/transports/host/tcp_owner.hpp>
+#include <tensorpull/transports/host/owner.hpp>
 
 #include <ifaddrs.h>
 #include <net/if.h>

@@ -8,7 +8,7 @@
 #include <tensorpull/protocol/roles.hpp>
 #include <tensorpull/protocol/recipient/transfer.hpp>
 #include <tensorpull/tensors/concept.hpp>
-#include <tensorpull/transports/stream/drive.hpp>
+#include <tensorpull/transports/concept.hpp>
 
 #include <concepts>
 #include <cstddef>

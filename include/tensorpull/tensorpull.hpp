@@ -1,5 +1,5 @@
 // The umbrella: pipelines, and the policies that need no library but Hana and xxHash. It has no Cap'n Proto and no Boost.Asio in it.
-// Opt-in, one header each: transports/host/tcp_owner.hpp and transports/host/tcp_host.hpp (Boost.Asio), consumers/any_schema/safetensors_file.hpp
+// Opt-in, one header each: transports/host/owner.hpp and transports/host/host.hpp (Boost.Asio), consumers/any_schema/safetensors_file.hpp
 // (files), framing/capnp/capnp_framing.hpp (Cap'n Proto).
 #pragma once
 
@@ -14,7 +14,9 @@
 #include <tensorpull/tensors/structs/renamed.hpp>
 #include <tensorpull/tensors/tensor_list.hpp>
 
+#include <tensorpull/transports/concept.hpp>
 #include <tensorpull/transports/publisher.hpp>
+#include <tensorpull/transports/stream/stream_transport.hpp>
 
 #include <tensorpull/transports/loopback/loopback.hpp>
 #include <tensorpull/transports/tcp/tcp.hpp>

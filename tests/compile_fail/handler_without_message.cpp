@@ -1,10 +1,10 @@
 // A host's handler that takes no messages.
-// EXPECT: tensorpull: a host's handler is given messages: void message(auto& connection, const frame&)
+// EXPECT: tensorpull: a host's handler is given messages: void message(auto& connection, const message&)
 // WITHIN_LINES: 5
 // MAX_ERRORS: 1
 // MAX_LINES: 24
 #include <tensorpull/tensorpull.hpp>
-#include <tensorpull/transports/host/tcp_host.hpp>
+#include <tensorpull/transports/host/host.hpp>
 
 struct mlp {
   float w[4][3], b[4];

@@ -1,5 +1,5 @@
 // An owner over TCP without its header.
-// EXPECT: tensorpull: this program owns tensors over TCP: #include <tensorpull/transports/host/owner.hpp>
+// EXPECT: tensorpull: #include <tensorpull/transports/host/owner.hpp> to own tensors
 // WITHIN_LINES: 5
 // MAX_ERRORS: 1
 // MAX_LINES: 24

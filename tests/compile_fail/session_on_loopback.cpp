@@ -1,5 +1,5 @@
 // A session where there is no connection.
-// EXPECT: tensorpull: loopback has no session: use the pipeline's downloader
+// EXPECT: tensorpull: this transport has no session
 // WITHIN_LINES: 5
 // MAX_ERRORS: 1
 // MAX_LINES: 24

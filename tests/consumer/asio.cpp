@@ -1,7 +1,7 @@
 // What the component asio gives: an owner of TCP connections.
 #include "model.hpp"
 
-#include <tensorpull/transports/host/tcp_owner.hpp>
+#include <tensorpull/transports/host/owner.hpp>
 
 using over_tcp = tensorpull::pipeline<tensorpull::raw_tensors<mlp>, tensorpull::fixed_bytes<256>, tensorpull::tcp>;
 

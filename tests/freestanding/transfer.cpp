@@ -154,8 +154,8 @@ int run() {
   right.begin_pull();
   for (int steps = 0; !pull.ended(); ++steps) {
     if (steps > 100'000) return 3;
-    if (!detail::pump_once(right, pull, right_stream, recipient_scratch)) return 4;
-    if (!detail::pump_once(left, idle, left_stream, owner_scratch)) return 5;
+    if (!pump_once(right, pull, right_stream, recipient_scratch)) return 4;
+    if (!pump_once(left, idle, left_stream, owner_scratch)) return 5;
   }
   const auto done = pull.outcome();
   if (!done || done->outcome != outcome::completed) return 6;

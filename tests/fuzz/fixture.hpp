@@ -8,7 +8,7 @@
 #include <tensorpull/image/dynamic.hpp>
 #include <tensorpull/integrity/xxhash/xxhash_digest.hpp>
 #include <tensorpull/integrity/range_digest.hpp>
-#include <tensorpull/links/concept.hpp>
+#include <tensorpull/links/byte_stream.hpp>
 
 #include <algorithm>
 #include <cstring>

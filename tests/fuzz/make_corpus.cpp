@@ -113,9 +113,9 @@ recording record(const pull_plan& plan) {
       recipient.end.begin_pull();
       tp::no_transfer idle;
       for (int round = 0; round < 1000 && !t.ended(); ++round) {
-        const auto asked = tp::detail::pump_once(recipient.end, t, right, scratch(recipient));
+        const auto asked = tp::pump_once(recipient.end, t, right, scratch(recipient));
         keep_new(r.to_owner, up);
-        const auto answered = tp::detail::pump_once(owner.end.end, idle, left, scratch(owner.end));
+        const auto answered = tp::pump_once(owner.end.end, idle, left, scratch(owner.end));
         require(asked && answered, "two honest ends understand each other");
         keep_new(r.to_recipient, down);
       }

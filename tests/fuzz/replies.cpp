@@ -73,7 +73,7 @@ unsigned pull_once(party& side, input all, piecewise& stream, small_model& into,
   for (int quiet = 0; quiet < 4 && !t.ended();) {
     if (plan.answers_in_turn) stream.allowed = answered(all, stream.out);
     if (plan.gives_up && stream.consumed() >= all.size() / 2) t.fail({tp::errc::cancelled, 0, 0, {}});
-    const auto did = tp::detail::pump_once(side.end, t, stream, scratch);
+    const auto did = tp::pump_once(side.end, t, stream, scratch);
     if (!did) broken = true, t.fail(did.error());
     quiet = did && did->received + did->sent > 0 ? 0 : quiet + 1;
   }

@@ -109,7 +109,7 @@ unsigned requests(input in) {
   bool changed = false, failed = false;
   for (int quiet = 0; quiet < 4 && !failed;) {
     if (changes && !changed && stream.consumed() > stream_of(in).size() / 2) watched.change(stream.out.size(), (s.scenario & 2) != 0), changed = true;
-    const auto did = tp::detail::pump_once(side.end.end, idle, stream, scratch);
+    const auto did = tp::pump_once(side.end.end, idle, stream, scratch);
     failed = !did;
     for (const tp::publication& p : side.end.storage.view().slots) require(p.pins == 0, "a pin lasts no longer than a write");
     quiet = did && did->received + did->sent > 0 ? 0 : quiet + 1;

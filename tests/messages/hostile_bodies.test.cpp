@@ -220,7 +220,7 @@ TEST(HostileBodies, SetsOfAnotherModel) {
   ASSERT_TRUE(messages::recompose(honest->references(), b.bytes(), got));
   no_session nobody;
   split_model mine{};
-  EXPECT_EQ(got.model.pull_into(nobody, mine).error().code, tp::errc::schema_mismatch);
+  EXPECT_EQ(got.model.download_tensors(nobody, mine).error().code, tp::errc::schema_mismatch);
   EXPECT_TRUE(same(mine, split_model{}));
 }
 

@@ -1,7 +1,7 @@
 // Message structs over a real connection, each end on a thread of its own.
 #include "messages/structs.hpp"
 
-#include <tensorpull/transports/host/tcp_owner.hpp>
+#include <tensorpull/transports/host/owner.hpp>
 
 namespace {
 
@@ -16,7 +16,7 @@ TEST(TensorDecomposer, ATaskIsReceivedEagerlyAndTheSenderHearsOfIt) {
     const auto sent = messages::send(both.left(), 7, t);
     ASSERT_TRUE(sent) << to_string(sent.error().code);
     EXPECT_EQ(sent->references().size(), 1u);
-    ASSERT_TRUE(both.left().serve(tp::until_settled_all(*sent), 30s));
+    ASSERT_TRUE(both.left().serve(tp::until_settled(*sent), 30s));
     EXPECT_TRUE(sent->settled(both.left()));
     EXPECT_EQ(both.left().status_of(sent->references()[0])->completed, 1u);
   });
@@ -38,7 +38,7 @@ TEST(TensorDecomposer, AHandleIsPulledLaterOrNever) {
     t.model = tp::tensors_of<split_model>(*model);
     const auto first = messages::send(both.left(), 1, t), second = messages::send(both.left(), 2, t);
     ASSERT_TRUE(first && second);
-    (void)both.left().serve(tp::until_settled_all(*first), 30s, stop);
+    (void)both.left().serve(tp::until_settled(*first), 30s, stop);
     EXPECT_FALSE(second->settled(both.left()));
     second->withdraw(both.left());
     EXPECT_TRUE(both.left().withdraw(second->references()[0])) << "once more changes nothing";
@@ -49,7 +49,7 @@ TEST(TensorDecomposer, AHandleIsPulledLaterOrNever) {
   ASSERT_TRUE(one.model.received());
   ASSERT_TRUE(one.model.remote());
   const auto mine = std::make_unique<split_model>();
-  const auto done = one.model.pull_into(both.right(), *mine);
+  const auto done = one.model.download_tensors(both.right(), *mine);
   ASSERT_TRUE(done) << to_string(done.error().code);
   EXPECT_EQ(done->outcome, tp::outcome::completed);
   EXPECT_TRUE(same(*mine, *model));
@@ -71,7 +71,7 @@ TEST(TensorDecomposer, ChunkSizeZeroPutsEverythingInlineOrSaysThatItDoesNotFit) 
   EXPECT_FALSE(got.model.remote());
   const auto mine = std::make_unique<split_model>();
   no_session nobody;
-  ASSERT_TRUE(got.model.pull_into(nobody, *mine));
+  ASSERT_TRUE(got.model.download_tensors(nobody, *mine));
   EXPECT_TRUE(same(*mine, *model));
 
   const auto big = std::make_unique<too_big_inline>();
@@ -161,7 +161,7 @@ TEST(TensorDecomposer, AHandleIsSentOnAndPulledByAThirdParty) {
   task last;
   ASSERT_TRUE(messages::recompose(onward->references(), onward->body(), last));
   const auto mine = std::make_unique<split_model>();
-  const auto done = last.model.download_into<net>(*mine);
+  const auto done = last.model.download_tensors<net>(*mine);
   ASSERT_TRUE(done) << to_string(done.error().code);
   EXPECT_EQ(done->outcome, tp::outcome::completed);
   EXPECT_TRUE(same(*mine, *model));
@@ -173,7 +173,7 @@ struct aggregator {
   using connection = host_type::connection;
 
   void connected(connection& c) { (void)c.send(1, task_to_send->references(), task_to_send->body()); }
-  void message(connection& c, const tp::frame& m) {
+  void message(connection& c, const tp::message& m) {
     const auto read = messages::recompose(m.references, m.body, result);
     ASSERT_TRUE(read) << to_string(read.error().code) << " " << read.error().name.view();
     auto where = result.model.land_in(update);
@@ -221,7 +221,7 @@ TEST(TensorDecomposer, AHostSendsOneMessageToManyAndPullsFromItsHandler) {
       got.model = tp::tensors_of<split_model>(*trained);
       const auto sent = messages::send(*session, 2, got);
       ASSERT_TRUE(sent);
-      EXPECT_TRUE(session->serve(tp::until_settled_all(*sent), 60s));
+      EXPECT_TRUE(session->serve(tp::until_settled(*sent), 60s));
     });
     const auto end = std::chrono::steady_clock::now() + 60s;
     while (server->closes <= client && std::chrono::steady_clock::now() < end) io.run_one_for(50ms);
@@ -266,7 +266,7 @@ TEST(TensorDecomposer, ARunTimeListTravelsToo) {
     const auto apart = messages::send(both.left(), 1, t);
     ASSERT_TRUE(apart);
     EXPECT_EQ(apart->references().size(), 1u);
-    (void)both.left().serve(tp::until_settled_all(*apart), 30s);
+    (void)both.left().serve(tp::until_settled(*apart), 30s);
   });
   list_task got{tp::tensors_of<tp::tensor_list>::into(to)};
   ASSERT_TRUE(messages::receive(both.right(), got));

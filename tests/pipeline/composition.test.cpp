@@ -68,7 +68,7 @@ static_assert(!chunking_strategy<nothing> && !chunking_strategy<loopback> && !ch
 static_assert(integrity_policy<unverified> && integrity_policy<chunk_digest> && !integrity_policy<no_digest> && !integrity_policy<nothing>);
 static_assert(transport<tcp> && transport<tcp_on_threads> && transport<loopback> && !transport<endless_transport> && !transport<nothing>);
 static_assert(framing<word_framing> && framing<capnp_framing> && framing<basic_capnp_framing<few>> && !framing<nothing>);
-static_assert(byte_stream<posix_stream> && !byte_stream<nothing> && !datagram_link<posix_stream> && !memory_link<posix_stream>);
+static_assert(byte_stream<posix_stream> && pollable_stream<posix_stream> && !byte_stream<nothing>);
 static_assert(consumer<plain::consumer> && consumer<land> && !consumer<nothing> && !consumer<mlp>);
 
 static_assert(tensor_policy<raw_tensors<mlp>> && tensor_policy<tensor_list> && !tensor_policy<nothing> && !tensor_policy<loopback>);

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PULL = """#include <tensorpull/consumers/land.hpp>
 #include <tensorpull/pipeline.hpp>
 #include <tensorpull/tensors/structs/raw.hpp>
-#include <tensorpull/transports/stream/pull_once.hpp>
+#include <tensorpull/transports/stream/pull.hpp>
 """
 # case: the program, what must not be read, what must be read
 CASES = {

@@ -77,7 +77,7 @@ TEST(Allocation, A_claim_of_much_data_allocates_nothing) {
   pipe_end stream(in, out, {}, {});
   tp::no_transfer idle;
   const allocation_watch watch;
-  (void)tp::detail::pump_once(p.end, idle, stream, {reinterpret_cast<std::byte*>(p.scratch.get()), 65536});
+  (void)tp::pump_once(p.end, idle, stream, {reinterpret_cast<std::byte*>(p.scratch.get()), 65536});
   EXPECT_EQ(watch.count(), 0u);
   EXPECT_LE(p.pool.available(), 4u);
 }

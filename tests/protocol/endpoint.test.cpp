@@ -16,7 +16,7 @@ std::optional<errc> fed(party& p, std::span<const std::byte> bytes, std::size_t 
   in.put(bytes);
   for (std::uint64_t last = ~0ull; in.waiting() + out.carried != last;) {
     last = in.waiting() + out.carried;
-    const auto did = tp::detail::pump_once(p.end, idle, stream, {reinterpret_cast<std::byte*>(p.scratch.get()), 65536});
+    const auto did = tp::pump_once(p.end, idle, stream, {reinterpret_cast<std::byte*>(p.scratch.get()), 65536});
     if (!did) return did.error().code;
   }
   return std::nullopt;
@@ -109,7 +109,7 @@ TEST(Endpoint, F7_a_hundred_pipelined_requests_are_answered_in_order) {
     in.put(joined(asked));
     for (std::uint64_t last = ~0ull; in.waiting() + (out.carried << 20) != last;) {
       last = in.waiting() + (out.carried << 20);
-      ASSERT_TRUE(tp::detail::pump_once(p.end, idle, stream, {reinterpret_cast<std::byte*>(p.scratch.get()), 65536}));
+      ASSERT_TRUE(tp::pump_once(p.end, idle, stream, {reinterpret_cast<std::byte*>(p.scratch.get()), 65536}));
     }
     const auto image = source.image_bytes();
     for (std::size_t at = 0, i = 0; at < out.bytes.size(); ++i) {

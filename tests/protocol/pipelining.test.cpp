@@ -22,7 +22,7 @@ void settle(party& p, pipe_end& stream, const wire& in, const wire& out) {
   tp::no_transfer idle;
   for (std::uint64_t last = ~0ull; in.waiting() + (out.carried << 20) != last;) {
     last = in.waiting() + (out.carried << 20);
-    ASSERT_TRUE(tp::detail::pump_once(p.end, idle, stream, {reinterpret_cast<std::byte*>(p.scratch.get()), 65536}));
+    ASSERT_TRUE(tp::pump_once(p.end, idle, stream, {reinterpret_cast<std::byte*>(p.scratch.get()), 65536}));
   }
 }
 std::vector<frame> frames_of(const wire& w) {

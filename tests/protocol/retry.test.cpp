@@ -7,18 +7,19 @@
 namespace {
 
 using namespace test;
+using namespace std::chrono_literals;
 
 TEST(Retry, Delays_double_up_to_the_cap_and_are_spread_over_their_upper_half) {
-  tp::retry_schedule s({.retries = 10, .first_delay_ms = 100, .longest_delay_ms = 1000});
-  for (const std::uint64_t whole : {100u, 200u, 400u, 800u, 1000u, 1000u}) {
+  tp::retry_state s({.retries = 10, .first_delay = 100ms, .longest_delay = 1000ms});
+  for (const auto whole : {100ms, 200ms, 400ms, 800ms, 1000ms, 1000ms}) {
     ASSERT_TRUE(s.failed());
-    EXPECT_EQ(s.delay_ms(0), whole);
-    EXPECT_GE(s.delay_ms(~std::uint64_t{0}), whole / 2);
-    EXPECT_LT(s.delay_ms(~std::uint64_t{0}), whole / 2 + 2);
+    EXPECT_EQ(s.delay(0), whole);
+    EXPECT_GE(s.delay(~std::uint64_t{0}), whole / 2);
+    EXPECT_LT(s.delay(~std::uint64_t{0}), whole / 2 + 2ms);
   }
 }
 TEST(Retry, Tries_are_counted_from_the_last_success) {
-  tp::retry_schedule s({.retries = 2});
+  tp::retry_state s({.retries = 2});
   for (int round = 0; round < 5; ++round) {
     EXPECT_TRUE(s.failed());
     EXPECT_TRUE(s.failed());
@@ -27,36 +28,36 @@ TEST(Retry, Tries_are_counted_from_the_last_success) {
   EXPECT_TRUE(s.failed());
   EXPECT_TRUE(s.failed());
   EXPECT_FALSE(s.failed());
-  EXPECT_FALSE(tp::retry_schedule({.retries = 0}).failed());
+  EXPECT_FALSE(tp::retry_state(tp::retry_policy{.retries = 0}).failed());
 }
 TEST(Retry, Progress_begins_anew_an_error_that_is_no_time_out_ends_at_once_and_a_busy_owner_has_a_budget) {
-  tp::perseverance p({.retries = 1, .first_delay_ms = 10, .longest_delay_ms = 10}, 1000, 5);
-  EXPECT_TRUE(p.after(tp::errc::timed_out, 5, 0, 0));
-  EXPECT_FALSE(p.after(tp::errc::timed_out, 5, 0, 0)) << "no progress since";
-  EXPECT_TRUE(p.after(tp::errc::connection_lost, 6, 0, 0));
-  EXPECT_FALSE(p.after(tp::errc::schema_mismatch, 1000, 0, 0));
-  EXPECT_FALSE(p.after(tp::errc::withdrawn, 2000, 0, 0));
-  tp::perseverance q({.retries = 0, .first_delay_ms = 10, .longest_delay_ms = 10}, 1000, 0);
+  tp::retry_state p({.retries = 1, .first_delay = 10ms, .longest_delay = 10ms}, 1000ms, 5);
+  EXPECT_TRUE(p.after(tp::errc::timed_out, 5, 0ms, 0));
+  EXPECT_FALSE(p.after(tp::errc::timed_out, 5, 0ms, 0)) << "no progress since";
+  EXPECT_TRUE(p.after(tp::errc::connection_lost, 6, 0ms, 0));
+  EXPECT_FALSE(p.after(tp::errc::schema_mismatch, 1000, 0ms, 0));
+  EXPECT_FALSE(p.after(tp::errc::withdrawn, 2000, 0ms, 0));
+  tp::retry_state q({.retries = 0, .first_delay = 10ms, .longest_delay = 10ms}, 1000ms, 0);
   int asked = 0;
-  for (; const auto wait = q.after(tp::errc::busy, 0, 100, 0); ++asked) EXPECT_EQ(*wait, 100u);
+  for (; const auto wait = q.after(tp::errc::busy, 0, 100ms, 0); ++asked) EXPECT_EQ(*wait, 100ms);
   EXPECT_EQ(asked, 9);
-  EXPECT_TRUE(q.after(tp::errc::busy, 1, 100, 0)) << "it went on meanwhile";
-  EXPECT_FALSE(q.after(tp::errc::busy, 1, ~std::uint64_t{0}, 0));
+  EXPECT_TRUE(q.after(tp::errc::busy, 1, 100ms, 0)) << "it went on meanwhile";
+  EXPECT_FALSE(q.after(tp::errc::busy, 1, std::chrono::milliseconds::max(), 0));
 }
 TEST(Retry, Extreme_policies_do_not_overflow) {
-  tp::retry_schedule s({.retries = ~0u, .first_delay_ms = ~0u, .longest_delay_ms = ~0u});
+  tp::retry_state s({.retries = ~0u, .first_delay = std::chrono::milliseconds::max(), .longest_delay = std::chrono::milliseconds::max()});
   for (int i = 0; i < 100; ++i) {
     ASSERT_TRUE(s.failed());
-    EXPECT_LE(s.delay_ms(12345), ~0u);
+    EXPECT_GE(s.delay(12345), std::chrono::milliseconds::max() / 2);
   }
 }
 TEST(Retry, T10_recipients_that_were_cut_off_together_come_back_apart) {
   generator random(9);
   std::vector<std::uint64_t> delays;
   for (int i = 0; i < 64; ++i) {
-    tp::retry_schedule s({.first_delay_ms = 10'000});
+    tp::retry_state s({.first_delay = 10s});
     s.failed();
-    delays.push_back(s.delay_ms(random()));
+    delays.push_back(static_cast<std::uint64_t>(s.delay(random()).count()));
   }
   std::sort(delays.begin(), delays.end());
   EXPECT_GT(delays.back() - delays.front(), 4'000u);

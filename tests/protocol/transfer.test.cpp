@@ -118,8 +118,8 @@ TEST(Transfer, Recipients_of_one_reference_cut_it_in_different_ways_at_once) {
     if (!t1.ended()) {
       ASSERT_TRUE(a.pump(idle, t1));
     }
-    ASSERT_TRUE(tp::detail::pump_once(second, idle, server, scratch(a.left)));
-    ASSERT_TRUE(tp::detail::pump_once(b.right.end, t2, client, scratch(b.right)));
+    ASSERT_TRUE(tp::pump_once(second, idle, server, scratch(a.left)));
+    ASSERT_TRUE(tp::pump_once(b.right.end, t2, client, scratch(b.right)));
   }
   ASSERT_TRUE(t1.outcome() && t2.outcome());
   EXPECT_TRUE(one.same_tensors(source) && two.same_tensors(source));

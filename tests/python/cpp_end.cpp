@@ -4,7 +4,7 @@
 #include <tensorpull/tensors/make_model.hpp>
 #include <tensorpull/tensors/safetensors/safetensors.hpp>
 #include <tensorpull/tensors/tensor_list.hpp>
-#include <tensorpull/transports/host/tcp_owner.hpp>
+#include <tensorpull/transports/host/owner.hpp>
 
 #include <chrono>
 #include <cstdio>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tensorpull/tensorpull.hpp>
-#include <tensorpull/transports/host/tcp_owner.hpp>
+#include <tensorpull/transports/host/owner.hpp>
 
 #include <cstdio>
 #include <cstdlib>

@@ -3,7 +3,7 @@
 
 #include "random.hpp"
 
-#include <tensorpull/links/concept.hpp>
+#include <tensorpull/links/byte_stream.hpp>
 
 #include <algorithm>
 #include <cstring>

@@ -110,13 +110,13 @@ class pair {
   bool pump(L& l, R& r) {
     ++rounds;
     if (!left_error) {
-      const auto did = tp::detail::pump_once(left.end, l, left_stream_, scratch(left));
+      const auto did = tp::pump_once(left.end, l, left_stream_, scratch(left));
       if (!did) left_error = did.error();
       moved_ = did ? did->received + did->sent : 0;
       relay();
     }
     if (!right_error) {
-      const auto did = tp::detail::pump_once(right.end, r, right_stream_, scratch(right));
+      const auto did = tp::pump_once(right.end, r, right_stream_, scratch(right));
       if (!did) right_error = did.error();
       else moved_ += did->received + did->sent;
     }

@@ -7,7 +7,7 @@
 #include <tensorpull/tensors/torch/torch.hpp>
 #include <tensorpull/tensors/torch/torch_state.hpp>
 #include <tensorpull/transports/loopback/loopback.hpp>
-#include <tensorpull/transports/host/tcp_owner.hpp>
+#include <tensorpull/transports/host/owner.hpp>
 
 #include <gtest/gtest.h>
 #include <ATen/ops/as_strided_native.h>

@@ -34,7 +34,7 @@ struct crowd_of {
     if (ref.id) begin(c);
   }
   void begin(connection& c) { EXPECT_TRUE(c.pull(ref, {}, mine, c.tag == quitter)); }
-  void message(connection&, const tp::frame&) {}
+  void message(connection&, const tp::message&) {}
   void pulled(connection& c, const tp::result<tp::receipt>& r) {
     ++ended;
     if (r && r->outcome == tp::outcome::completed) ++completed;

@@ -146,7 +146,7 @@ class schedule {
   std::unique_ptr<mlp> source_ = random_model<mlp>(1), mine_ = blank<mlp>();
   std::size_t alive_ = 0, unsettled_ = 0;
   boost::asio::io_context owner_io_{1};
-  tp::tcp_host<net::parts, Handler> owner_;
+  net::host<Handler, tp::no_consumer> owner_;
   std::uint16_t port_;
 };
 

@@ -157,7 +157,7 @@ class battle {
   std::vector<std::byte> piece_ = std::vector<std::byte>(64 * 1024);
   counting_handler handler_;
   boost::asio::io_context owner_io_{1};
-  tp::tcp_host<net::parts, counting_handler> owner_{owner_io_, handler_};
+  net::host<counting_handler, tp::no_consumer> owner_{owner_io_, handler_};
   std::uint16_t port_ = *owner_.listen("127.0.0.1:0");
   tp::reference ref_ = *owner_.published().add_tensors(*source_);
   crowd all_{*mine_};

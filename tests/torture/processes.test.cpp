@@ -132,7 +132,7 @@ int receive(large& mine, tp::resume_cursor& cursor, shared& all) {
   for (;;) {
     slowly to(mine);
     const auto done = net::pull(local(all.port), {name}, to,
-                                {.per_request_timeout = 2s, .window = window, .retry = {.retries = 10, .first_delay_ms = 5, .longest_delay_ms = 50}, .recipient = {9}, .cursor = &cursor});
+                                {.per_request_timeout = 2s, .window = window, .retry = {.retries = 10, .first_delay = 5ms, .longest_delay = 50ms}, .recipient = {9}, .cursor = &cursor});
     all.outcome = done ? exact : static_cast<int>(done.error().code);
     if (done) return 0;
     // an owner that is not back yet; whatever else goes wrong is the test's to judge

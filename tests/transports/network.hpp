@@ -5,7 +5,7 @@
 #include "support/random.hpp"
 
 #include <tensorpull/tensorpull.hpp>
-#include <tensorpull/transports/host/tcp_owner.hpp>
+#include <tensorpull/transports/host/owner.hpp>
 
 #include <gtest/gtest.h>
 

@@ -207,7 +207,7 @@ tp::result<tp::relayed> relay_from_liar(std::function<std::vector<std::byte>(std
   raw_peer stream = outside.accept();
   std::jthread pulling([&] {
     const auto mine = blank<mlp>();
-    EXPECT_FALSE((tp::pull_once<net::parts, tp::posix_stream>(*recipient, tp::reference{{1, 2}, 0, 0}, *std::make_unique<tp::land>(tp::raw_tensors<mlp>::destination(*mine)))));
+    EXPECT_FALSE((tp::pull_over<net::parts, tp::posix_stream>(*recipient, tp::reference{{1, 2}, 0, 0}, *std::make_unique<tp::land>(tp::raw_tensors<mlp>::destination(*mine)))));
   });
   std::jthread lying([&] {
     std::vector<std::byte> asked = liar.hear(1);

@@ -29,7 +29,7 @@ struct reports {
   std::size_t connected_count = 0, others = 0;
   std::map<tp::errc, std::size_t> closed_with;
   template <class C> void connected(C&) { ++connected_count; }
-  template <class C> void message(C&, const tp::frame&) { ++others; }
+  template <class C> void message(C&, const tp::message&) { ++others; }
   template <class C> void pulled(C&, const tp::result<tp::receipt>&) { ++others; }
   template <class C> void closed(C&, const tp::error& e) { ++closed_with[e.code]; }
 };
@@ -46,7 +46,7 @@ struct good_client {
   std::uint64_t chunks = 0;
   int completed = 0, failed = 0;
   void connected(host_type::connection& c) { to_owner = &c; }
-  void message(host_type::connection&, const tp::frame&) {}
+  void message(host_type::connection&, const tp::message&) {}
   void pulled(host_type::connection&, const tp::result<tp::receipt>& r) { ++(r && r->outcome == tp::outcome::completed ? completed : failed); }
   void closed(host_type::connection&, const tp::error&) { ++failed; }
 };
@@ -58,7 +58,7 @@ class arena {
   boost::asio::io_context owner_io{1}, client_io{1};
   reports heard;
   good_client client;
-  tp::tcp_host<net::parts, reports> owner{owner_io, heard};
+  net::host<reports, tp::no_consumer> owner{owner_io, heard};
   good_client::host_type clients{client_io, client};
   std::uint16_t port = *owner.listen("127.0.0.1:0");
   tp::reference ref = *owner.published().add_tensors(*source);

@@ -43,11 +43,11 @@ struct counting {
   std::size_t connected_count = 0;
   std::vector<tp::error> closed_with;
   template <class C> void connected(C&) { ++connected_count; }
-  template <class C> void message(C&, const tp::frame&) {}
+  template <class C> void message(C&, const tp::message&) {}
   template <class C> void pulled(C&, const tp::result<tp::receipt>&) {}
   template <class C> void closed(C&, const tp::error& e) { closed_with.push_back(e); }
 };
-using host_type = tp::tcp_host<net::parts, counting>;
+using host_type = net::host<counting, tp::no_consumer>;
 
 TEST(TcpDescriptors, Q2_AHostWithoutDescriptorsNeitherSpinsNorForgetsWhoWaits) {
   const std::size_t files = descriptors();

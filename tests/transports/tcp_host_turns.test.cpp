@@ -20,7 +20,7 @@ struct puller {
   std::uint64_t bytes = 0;
   std::optional<tp::result<tp::receipt>> outcome;
   template <class C> void connected(C&) {}
-  template <class C> void message(C& c, const tp::frame& m) {
+  template <class C> void message(C& c, const tp::message& m) {
     ASSERT_EQ(m.references.size(), 1u);
     EXPECT_TRUE(c.pull(m.references[0], {}, *to, bytes));
   }
@@ -62,7 +62,7 @@ TEST(TcpHostTurns, of_several_answers_the_first_goes_alone) {
   const auto source = random_model<tiny>(1);
   boost::asio::io_context io(1);
   tp::detail::silent_handler handler;
-  tp::tcp_host<net::parts> host(io, handler);
+  net::host<tp::detail::silent_handler, tp::no_consumer> host(io, handler);
   const auto port = host.listen("127.0.0.1:0");
   ASSERT_TRUE(port);
   const auto ref = *host.published().add_tensors(*source);

@@ -9,7 +9,7 @@ namespace {
 using namespace test;
 using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::tcp>;
 
-static_assert(sizeof(tp::tcp_connection<tp::tcp_host<net::parts>>) <= 2048 + tp::tcp::connection_bytes);
+static_assert(sizeof(net::host<tp::detail::silent_handler, tp::no_consumer>::connection) <= 2048 + tp::tcp::connection_bytes);
 static_assert(net::memory.owner_per_recipient <= 2048 + tp::tcp::connection_bytes);
 static_assert(net::memory.recipient <= 4096);
 
@@ -30,7 +30,7 @@ struct crowd {
 
   explicit crowd(mlp& m) : mine(m), host(io, *this, {.max_connections = 1}) {}
   void connected(connection& c) { (void)c.pull(ref, {}, mine); }
-  void message(connection&, const tp::frame&) {}
+  void message(connection&, const tp::message&) {}
   void pulled(connection& c, const tp::result<tp::receipt>& r) {
     most_connected = std::max(most_connected, host.connections());
     ++done, completed += r.has_value() && r->outcome == tp::outcome::completed;
@@ -184,7 +184,7 @@ TEST(TcpMany, AHostMayGoWhileConnectionsAreOpen) {
   const auto source = random_model<mlp>(1);
   std::vector<raw_peer> peers;
   tp::detail::silent_handler handler;
-  using host_type = tp::tcp_host<net::parts>;
+  using host_type = net::host<tp::detail::silent_handler, tp::no_consumer>;
   {
     boost::asio::io_context io(1);
     {

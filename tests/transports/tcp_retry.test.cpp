@@ -7,7 +7,7 @@ namespace {
 
 using namespace test;
 using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<16_KiB>, tp::tcp>;
-constexpr tp::retry_policy quick{.retries = 3, .first_delay_ms = 5, .longest_delay_ms = 20};
+constexpr tp::retry_policy quick{.retries = 3, .first_delay = 5ms, .longest_delay = 20ms};
 
 /// Stands between a recipient and an owner; what it does with each connection is the test's.
 class middle {
@@ -119,7 +119,7 @@ TEST(TcpRetry, An_error_that_no_try_gets_past_fails_at_once) {
   raw_listener* gone = new raw_listener;
   const auto port = gone->port();
   delete gone;
-  EXPECT_EQ(net::download_tensors(local(port), r.ref, *mine, {.retry = {.first_delay_ms = 60'000}}).error(), tp::errc::connection_failed);
+  EXPECT_EQ(net::download_tensors(local(port), r.ref, *mine, {.retry = {.first_delay = 60s}}).error(), tp::errc::connection_failed);
   EXPECT_LT(std::chrono::steady_clock::now() - start, 30s);
 }
 
@@ -162,7 +162,7 @@ TEST(TcpRetry, T8_an_abort_in_back_off_is_heard_at_once) {
   });
   const auto mine = blank<mlp>();
   const auto start = std::chrono::steady_clock::now();
-  const auto done = net::download_tensors(local(m.port()), r.ref, *mine, {.per_request_timeout = 60s, .stop = stop.get_token(), .retry = {.first_delay_ms = 60'000}});
+  const auto done = net::download_tensors(local(m.port()), r.ref, *mine, {.per_request_timeout = 60s, .stop = stop.get_token(), .retry = {.first_delay = 60s}});
   EXPECT_EQ(done.error(), tp::errc::cancelled);
   EXPECT_LT(std::chrono::steady_clock::now() - start, 20s);
 }
@@ -253,7 +253,7 @@ TEST(TcpRetry, A_session_asks_again_on_its_connection_after_a_timeout) {
     r.server.emplace(*r.owner);
   });
   const auto mine = blank<mlp>();
-  const auto done = session.download_tensors(r.ref, *mine, {.per_request_timeout = 100ms, .retry = {.retries = 200, .first_delay_ms = 20, .longest_delay_ms = 20}});
+  const auto done = session.download_tensors(r.ref, *mine, {.per_request_timeout = 100ms, .retry = {.retries = 200, .first_delay = 20ms, .longest_delay = 20ms}});
   ASSERT_TRUE(done) << to_string(done.error().code);
   EXPECT_TRUE(same(*mine, *r.source));
 }

@@ -17,8 +17,8 @@ struct aggregator {
 
   explicit aggregator(const mlp& model) : global(model) {}
   void connected(connection& c) { (void)c.send(task_kind, {&task, 1}, {}); }
-  void message(connection& c, const tp::frame& m) {
-    kind = m.application;
+  void message(connection& c, const tp::message& m) {
+    kind = m.kind;
     body.assign(m.body.begin(), m.body.end());
     if (m.references.size() == 1) (void)c.pull(m.references[0], {}, update);
   }

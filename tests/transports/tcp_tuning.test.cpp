@@ -103,7 +103,7 @@ TEST(TcpTuning, AHostTunesWhatItAcceptsAndWhatItConnects) {
   boost::asio::io_context io(1);
   tp::detail::silent_handler handler;
   using net = tp::pipeline<tp::raw_tensors<tiny>, tp::fixed_bytes<64_KiB>, tp::tcp>;
-  tp::tcp_host<net::parts> accepting(io, handler), connecting(io, handler);
+  net::host<tp::detail::silent_handler, tp::no_consumer> accepting(io, handler), connecting(io, handler);
   const auto port = accepting.listen("127.0.0.1:0");
   ASSERT_TRUE(port);
   ASSERT_TRUE(connecting.connect(local(*port)));

@@ -186,7 +186,7 @@ class conversation {
  private:
   template <class Party, class Transfer>
   std::size_t turn(Party& p, Transfer& t, recorded_end& stream) {
-    const auto did = tp::detail::pump_once(p.end, t, stream, {reinterpret_cast<std::byte*>(p.scratch.get()), 65536});
+    const auto did = tp::pump_once(p.end, t, stream, {reinterpret_cast<std::byte*>(p.scratch.get()), 65536});
     failed_ = failed_ || !did;
     return did ? did->received + did->sent : 0;
   }

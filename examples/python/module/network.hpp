@@ -6,7 +6,7 @@
 #include <tensorpull/chunking/policies.hpp>
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/tensors/tensor_list.hpp>
-#include <tensorpull/transports/host/tcp_owner.hpp>
+#include <tensorpull/transports/host/owner.hpp>
 
 namespace tensorpull::python {
 

@@ -150,7 +150,7 @@ class owner {
         const py::gil_scoped_release unlocked;
         d->run([&](const downloader& now) {
           met = !all.empty() && std::all_of(all.begin(), all.end(), [&](const reference& r) { return now.settled(r); });
-          return met || std::chrono::steady_clock::now() - slice >= abort_interval;
+          return met || std::chrono::steady_clock::now() - slice >= std::chrono::milliseconds(50);
         });
       }
       if (PyErr_CheckSignals() != 0) throw py::error_already_set();

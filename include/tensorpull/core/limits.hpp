@@ -68,7 +68,7 @@ concept limits_policy = requires {
   requires detail::is_constant(L::application_references) && detail::is_constant(L::chunk_cap_bytes) && detail::is_constant(L::references);
   requires detail::is_constant(L::recipients) && detail::is_constant(L::transfers_per_connection) && detail::is_constant(L::tensors);
   requires detail::is_constant(L::name_bytes) && detail::is_constant(L::pipelined_requests) && detail::is_constant(L::subset_bytes_per_second);
-  requires detail::is_constant(L::busy_delay_ms) && detail::is_constant(L::window);
+  requires std::same_as<decltype(L::busy_delay), const std::chrono::milliseconds> && detail::is_constant(L::window);
 };
 static_assert(limits_policy<default_limits>);
 

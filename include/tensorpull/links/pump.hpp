@@ -1,21 +1,20 @@
-// Moves bytes between an endpoint and a byte stream until a condition holds: the blocking driver. It polls for reading and writing
-// whenever it waits, so two ends that send at each other cannot wait for ever.
+// The step that moves bytes between an endpoint and a byte stream. Every driver is a loop around it: sessions, hosts, simulations, and yours.
 #pragma once
 
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/protocol/connection/write_plan.hpp>
-#include <tensorpull/links/concept.hpp>
+#include <tensorpull/links/byte_stream.hpp>
 
 #include <array>
 
-namespace tensorpull::detail {
+namespace tensorpull {
 
-/// What one round of non-blocking calls did.
+/// What one step did, and what to wait for before the next.
 struct pumped {
-  std::size_t received = 0;
-  std::size_t sent = 0;
-  bool wants_read = false;
-  bool wants_write = false;
+  std::size_t received = 0;    ///< bytes read from the stream
+  std::size_t sent = 0;        ///< bytes that the stream took
+  bool wants_read = false;     ///< there is memory for what comes: wait for the stream to be readable
+  bool wants_write = false;    ///< something is left to write: wait for it to be writable
   bool waited = false;         ///< the read itself waited for its time
   bool write_blocked = false;  ///< the stream took less than it was offered
   bool read_drained = false;   ///< the stream had less than was asked for
@@ -23,6 +22,8 @@ struct pumped {
 
 /// Bytes that one gather write collects before it stops to add replies.
 inline constexpr std::size_t write_piece_bytes = 256 * 1024;
+
+namespace detail {
 
 template <byte_stream Stream>
 io_result read_patiently(Stream& stream, std::span<const std::span<std::byte>> spans, std::chrono::milliseconds patience, bool& waited) noexcept {
@@ -52,7 +53,7 @@ result<void> pump_write(Endpoint& end, Transfer& t, Stream& stream, std::span<st
   return {};
 }
 
-/// One scatter read. It does not wait, or for `patience` where the stream can do that in one call. connection_lost: the peer closed, or
+/// One scatter read. It does not wait, or for `patience` if the stream can do that in one call. connection_lost: the peer closed, or
 /// the network says so; io: the destination may not be written, or another fault of this end.
 template <class Endpoint, class Transfer, byte_stream Stream>
 result<void> pump_read(Endpoint& end, Transfer& t, Stream& stream, pumped& did, std::chrono::milliseconds patience = {}) noexcept {
@@ -74,14 +75,25 @@ result<void> pump_read(Endpoint& end, Transfer& t, Stream& stream, pumped& did, 
   return {};
 }
 
-/// One write of at most `most` bytes (and one answer) and one read. The read waits for `patience` only where nothing is left to write.
+}  // namespace detail
+
+/// One step of a connection: one gather write of at most `most` bytes (and one answer), then one scatter read, for a program with a loop of its own.
+/// `end`: an endpoint. `t`: the transfer that it pulls with; no_transfer if it only owns. `scratch`: where bytes go that are not in memory as they
+/// are sent (header text, packed elements, what a file holds); 64 KiB for an owner, none for an end that only pulls.
+/// It does not wait. With a `patience`, the read waits at most that long if nothing is left to write and the stream has read_or_wait().
+///
+/// Call it again while it received or sent something; otherwise wait for what `pumped` says. If it says neither, memory is missing: a
+/// buffer of the pool or room at the consumer, which no descriptor announces. After each step an owner tells what has settled (publisher::deliver).
+/// A transfer may end in a step: see t.ended().
+/// Errors end the connection: connection_lost: the peer closed, or the network says so; io: a fault of this end; any other: the peer broke the
+/// protocol. Allocates nothing; at most one system call each way.
 template <class Endpoint, class Transfer, byte_stream Stream>
 result<pumped> pump_once(Endpoint& end, Transfer& t, Stream& stream, std::span<std::byte> scratch, std::chrono::milliseconds patience = {},
                          std::size_t most = write_piece_bytes) noexcept {
   pumped did;
-  if (const auto ok = pump_write(end, t, stream, scratch, did, most); !ok) return failure(ok.error());
-  if (const auto ok = pump_read(end, t, stream, did, did.wants_write ? std::chrono::milliseconds(0) : patience); !ok) return failure(ok.error());
+  if (const auto ok = detail::pump_write(end, t, stream, scratch, did, most); !ok) return failure(ok.error());
+  if (const auto ok = detail::pump_read(end, t, stream, did, did.wants_write ? std::chrono::milliseconds(0) : patience); !ok) return failure(ok.error());
   return did;
 }
 
-}  // namespace tensorpull::detail
+}  // namespace tensorpull

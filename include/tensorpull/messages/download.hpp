@@ -3,7 +3,7 @@
 
 #include <tensorpull/messages/locator.hpp>
 #include <tensorpull/consumers/receipt.hpp>
-#include <tensorpull/transports/stream/drive.hpp>
+#include <tensorpull/transports/concept.hpp>
 
 namespace tensorpull {
 
@@ -47,7 +47,7 @@ result<receipt> download_tensors(const locator& from, typename Net::model_type& 
 /// The same into any consumer that can start again: one that cannot undo (`irrevocable`) is pulled from one address with Net::pull.
 template <class Net, class Consumer>
   requires(!Consumer::irrevocable)
-result<receipt> pull_from(const locator& from, Consumer& to, const pull_options& options = {}, typename Net::chunking cut = {}) noexcept {
+result<receipt> pull(const locator& from, Consumer& to, const pull_options& options = {}, typename Net::chunking cut = {}) noexcept {
   return detail::try_addresses(from, [&](std::string_view address) { return Net::pull(address, from.reference, to, options, cut); });
 }
 

@@ -56,12 +56,6 @@ class decomposed {
   std::unique_ptr<std::uint64_t[]> body_;
 };
 
-/// For serve() and run(): until what a message published is settled. Borrows the message.
-template <class Limits>
-auto until_settled_all(const decomposed<Limits>& m) noexcept {
-  return [&m](const auto& owner) { return m.settled(owner); };
-}
-
 /// How to receive a message struct.
 struct receive_options {
   std::chrono::milliseconds timeout = std::chrono::seconds(600);  ///< for the message itself
@@ -149,13 +143,13 @@ struct tensor_decomposer {
     if (!m) return failure(m.error());
     const std::uint32_t kind = m->kind;
     if (const auto ok = recompose(m->references, m->body, out); !ok) return failure(ok.error());
-    if (const auto ok = pull(session, out, options.pull); !ok) return failure(ok.error());
+    if (const auto ok = download_tensors(session, out, options.pull); !ok) return failure(ok.error());
     return kind;
   }
 
   /// The second half of receive(): pulls the sets that have a destination.
   template <class Session, class Message>
-  static result<void> pull(Session& session, const Message& message, const pull_options& options = {}) noexcept {
+  static result<void> download_tensors(Session& session, const Message& message, const pull_options& options = {}) noexcept {
     pull_sets<Session> visit{session, options};
     if constexpr (detail::message_checks<Message>::accepted) (void)detail::walk_fields(message, visit);
     return visit.status;
@@ -174,7 +168,7 @@ struct tensor_decomposer {
         auto* const to = detail::set_access::into(set);
         const auto rest = set.remote();
         if (to == nullptr || !set.received() || (rest && rest->addresses() != 0)) return true;
-        if (const auto done = set.pull_into(session, *to, options); !done) {
+        if (const auto done = set.download_tensors(session, *to, options); !done) {
           error why = done.error();
           if (why.name.empty()) why.name = name;
           status = failure(why);

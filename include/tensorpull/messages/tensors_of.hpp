@@ -41,7 +41,7 @@ struct arrived_set {
 /// the model until finish().
 class set_landing {
  public:
-  /// The split follows the sender's limit; everything that can be checked without pulling is. Errors as tensors_of::pull_into;
+  /// The split follows the sender's limit; everything that can be checked without pulling is. Errors as tensors_of::download_tensors;
   /// unsupported_layout with the name of a tensor that a destination_writer would have to take (pull such models by their reference).
   static result<set_landing> make(const detail::arrived_set& set, const destination_view& whole) noexcept {
     using enum detail::part_of_set;
@@ -118,10 +118,10 @@ class tensors_of {
   /// not hear of it. Errors: schema_mismatch, those of the pull. One allocation of 64 bytes a large
   /// tensor if the set is split. May be repeated.
   template <class Session>
-  result<receipt> pull_into(Session& session, model_type& model, const pull_options& options = {}) const noexcept {
+  result<receipt> download_tensors(Session& session, model_type& model, const pull_options& options = {}) const noexcept {
     return recompose(model, [&](land& to) { return session.pull(arrived_->rest.reference, to, options); });
   }
-  /// The parts of pull_into for a program that drives the pull itself (connection.pull(landing.remote()->reference, {}, landing.consumer())
+  /// The parts of download_tensors for a program that drives the pull itself (connection.pull(landing.remote()->reference, {}, landing.consumer())
   /// on a host whose consumer is `land`): nothing is written before finish() but by that pull. invalid_argument: nothing was received.
   result<set_landing> land_in(model_type& model) const noexcept {
     if (!arrived_) return failure(errc::invalid_argument);
@@ -129,8 +129,8 @@ class tensors_of {
   }
   /// The same from the addresses that came with the set, with a connection of its own. bad_address: none came.
   template <class Net>
-  result<receipt> download_into(model_type& model, const pull_options& options = {}) const noexcept {
-    return recompose(model, [&](land& to) { return pull_from<Net>(arrived_->rest, to, options); });
+  result<receipt> download_tensors(model_type& model, const pull_options& options = {}) const noexcept {
+    return recompose(model, [&](land& to) { return pull<Net>(arrived_->rest, to, options); });
   }
 
  private:

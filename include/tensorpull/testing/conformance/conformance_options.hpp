@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tensorpull/core/result.hpp>
-#include <tensorpull/links/concept.hpp>
+#include <tensorpull/links/byte_stream.hpp>
 #include <tensorpull/std/chrono.hpp>
 
 #include <concepts>

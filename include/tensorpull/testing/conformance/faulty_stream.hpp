@@ -2,7 +2,7 @@
 // goes through it must still be right, or be an error.
 #pragma once
 
-#include <tensorpull/links/concept.hpp>
+#include <tensorpull/links/byte_stream.hpp>
 #include <tensorpull/testing/frame_faults.hpp>
 
 #include <algorithm>

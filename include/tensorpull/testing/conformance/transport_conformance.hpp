@@ -1,4 +1,4 @@
-// Is a stream of your own a byte stream as this library needs it? Each numbered requirement of links/concept.hpp is checked, then whole
+// Is a stream of your own a byte stream as this library needs it? Each numbered requirement of links/byte_stream.hpp is checked, then whole
 // transfers through it with what networks do wrong.
 #pragma once
 

@@ -143,7 +143,7 @@ class simulated_network {
     queue_.at(at, {event_kind::wake, id, static_cast<std::uint32_t>(side)});
   }
   /// Wakes the ends that have something to do because of what just moved.
-  void after(std::uint32_t id, std::size_t side, const tensorpull::detail::pumped& did, bool closed) {
+  void after(std::uint32_t id, std::size_t side, const pumped& did, bool closed) {
     simulated_wire& wire = *connections_[id].wire;
     const std::size_t other = 1 - side;
     if (did.received + did.sent > 0) {
@@ -165,7 +165,7 @@ class simulated_network {
   }
   void pump(std::uint32_t id, std::size_t side) {
     connection& c = connections_[id];
-    tensorpull::detail::pumped did;
+    pumped did;
     bool closed = false;
     if (side == 0) {
       if (!c.owner_end) return;
@@ -208,7 +208,7 @@ class simulated_network {
     if (plan_.options.slow_consumers && !healed() && random_.chance(200)) slow = {200, 50'000, 1 + random_.below(500)};
     typename parts::chunking cut{};
     if constexpr (requires { cut.chunk_bytes = 1; }) cut.chunk_bytes = 1 + random_.below(900);
-    const retry_policy retry{static_cast<std::uint32_t>(random_.below(5)), 1 + static_cast<std::uint32_t>(random_.below(30)), 200};
+    const retry_policy retry{static_cast<std::uint32_t>(random_.below(5)), std::chrono::milliseconds(1 + static_cast<std::int64_t>(random_.below(30))), std::chrono::milliseconds(200)};
     if (!r.begin(request, cut, finished_consumer{this, i}, random_.fork(), slow, retry)) fail(report_.contract_violations, "resumed over bytes that were changed");
     note(r.resumed() ? "resume" : "pull", i, request.version, request.window);
     if (r.resumed()) ++report_.resumed;

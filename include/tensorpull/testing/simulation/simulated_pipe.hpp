@@ -1,7 +1,7 @@
 // One direction of a simulated connection: bytes on their way in virtual time, and what can happen to them there.
 #pragma once
 
-#include <tensorpull/links/concept.hpp>
+#include <tensorpull/links/byte_stream.hpp>
 #include <tensorpull/std/chrono.hpp>
 #include <tensorpull/testing/event_queue.hpp>
 #include <tensorpull/testing/frame_faults.hpp>

@@ -5,7 +5,8 @@
 #include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/protocol/roles.hpp>
 #include <tensorpull/protocol/recipient/transfer.hpp>
-#include <tensorpull/transports/stream/drive.hpp>
+#include <tensorpull/transports/concept.hpp>
+#include <tensorpull/transports/stream/pull.hpp>
 #include <tensorpull/transports/publisher.hpp>
 
 #include <cstring>
@@ -15,21 +16,18 @@ namespace tensorpull {
 
 namespace detail {
 
-/// Copies from one list of spans to another; the number of bytes copied. The smallest model of memory_link.
-struct span_copy {
-  std::size_t move(std::span<const std::span<const std::byte>> from, std::span<const std::span<std::byte>> to) noexcept {
-    std::size_t total = 0, i = 0, k = 0, i_at = 0, k_at = 0;
-    while (i < from.size() && k < to.size()) {
-      const std::size_t n = std::min(from[i].size() - i_at, to[k].size() - k_at);
-      if (n > 0) std::memcpy(to[k].data() + k_at, from[i].data() + i_at, n);
-      total += n;
-      if ((i_at += n) == from[i].size()) ++i, i_at = 0;
-      if ((k_at += n) == to[k].size()) ++k, k_at = 0;
-    }
-    return total;
+/// Copies from one list of spans to another; the number of bytes copied.
+inline std::size_t copy_spans(std::span<const std::span<const std::byte>> from, std::span<const std::span<std::byte>> to) noexcept {
+  std::size_t total = 0, i = 0, k = 0, i_at = 0, k_at = 0;
+  while (i < from.size() && k < to.size()) {
+    const std::size_t n = std::min(from[i].size() - i_at, to[k].size() - k_at);
+    if (n > 0) std::memcpy(to[k].data() + k_at, from[i].data() + i_at, n);
+    total += n;
+    if ((i_at += n) == from[i].size()) ++i, i_at = 0;
+    if ((k_at += n) == to[k].size()) ++k, k_at = 0;
   }
-};
-static_assert(memory_link<span_copy>);
+  return total;
+}
 
 /// One direction of a loopback connection: what `from` has to say goes to `to`. The bytes moved.
 template <class From, class FromTransfer, class To, class ToTransfer>
@@ -45,7 +43,7 @@ result<std::size_t> move_frames(From& from, FromTransfer& from_transfer, To& to,
     std::size_t skip = done, first = 0;
     while (skip >= plan.spans[first].size()) skip -= plan.spans[first++].size();
     const auto head = std::exchange(plan.spans[first], plan.spans[first].subspan(skip));
-    const std::size_t moved = span_copy{}.move({plan.spans.data() + first, plan.span_count - first}, {room, n});
+    const std::size_t moved = copy_spans({plan.spans.data() + first, plan.span_count - first}, {room, n});
     plan.spans[first] = head;
     done += moved;
     if (moved == 0) break;
@@ -77,15 +75,9 @@ struct loopback {
 
   template <class Parts>
   using downloader = loopback_owner<Parts>;
-  /// Both ends are in one place: there is nothing to hold.
+  /// Both ends are in one place: there is no connection to hold.
   template <class Parts>
-  struct session {
-    static_assert(!requires { typename Parts::transport; }, "tensorpull: loopback has no session: use the pipeline's downloader and download_tensors(downloader, ref, model)");
-    template <class... Arguments>
-    static result<session> connect(const Arguments&...) noexcept;
-    template <class... Arguments>
-    static result<session> over(const Arguments&...) noexcept;
-  };
+  using session = no_session<loopback>;
 
   /// Runs both ends until the transfer has ended. All state is on the stack: 32 KiB with the default limits, 19 KiB where they
   /// have control_frame_bytes of 1,024.
@@ -96,21 +88,14 @@ struct loopback {
     no_transfer nothing;
     alignas(64) std::byte memory[2 * limits::control_frame_bytes];
     buffer_pool<> pool(memory, limits::control_frame_bytes);
-    const pull_request request = make_request(ref, options);
     // the recipient's end could have no owner; with this one both ends are one class for the compiler, and nobody asks it for anything
     using end_type = endpoint<typename Parts::framing, limits, typename Owner::owner_type, ignore_messages>;
     end_type owner_end(from.machine(), pool, handler), end(from.machine(), pool, handler);
-    using transfer_type = transfer<Consumer, typename Parts::chunking, typename Parts::integrity, limits>;
-    transfer_type t(to, request, chunking, 1);
-    detail::persistence<transfer_type> all(t, options);
-    constexpr std::size_t piece = decltype(t)::read_piece_bytes;
+    detail::running_pull<Parts, Consumer> all(ref, to, options, chunking, 1);
+    auto& t = all.transfer();
+    constexpr std::size_t piece = std::remove_reference_t<decltype(t)>::read_piece_bytes;
     end.begin_pull();
-    while (!t.ended()) {
-      if (options.stop.stop_requested()) {
-        if (options.stop_reason != nullptr) t.give_reason(*options.stop_reason);
-        t.fail({errc::cancelled, 0, 0, {}});
-        break;
-      }
+    while (!t.ended() && !all.stopped()) {
       const auto asked = detail::move_frames(end, t, owner_end, nothing, from.scratch(), piece);
       const auto answered = asked ? detail::move_frames(owner_end, nothing, end, t, from.scratch(), piece) : result<std::size_t>(failure(asked.error()));
       all.note();

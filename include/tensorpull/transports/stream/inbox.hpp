@@ -3,19 +3,12 @@
 
 #include <tensorpull/core/limits.hpp>
 #include <tensorpull/std/algorithm.hpp>
-#include <tensorpull/framing/frame.hpp>
+#include <tensorpull/transports/message.hpp>
 
 #include <array>
 #include <cstring>
 
 namespace tensorpull {
-
-/// What the two programs say to each other. Views into the connection's memory.
-struct message {
-  std::uint32_t kind = 0;
-  std::span<const reference> references{};
-  std::span<const std::byte> body{};
-};
 
 template <class Limits = default_limits>
 class inbox {
@@ -26,8 +19,9 @@ class inbox {
   bool unread() const noexcept { return full_ && !read_; }
   void clear() noexcept { full_ = read_ = false; }
 
-  void on_message(const frame& m) noexcept {
-    kind_ = m.application;
+  void on_message(const frame& f) noexcept {
+    const message m = detail::message_of(f);
+    kind_ = m.kind;
     reference_count_ = std::min(m.references.size(), references_.size());
     for (std::size_t i = 0; i < reference_count_; ++i) references_[i] = m.references[i];
     body_bytes_ = std::min(m.body.size(), body_.size());

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tensorpull/std/algorithm.hpp>
-#include <tensorpull/links/concept.hpp>
+#include <tensorpull/transports/stream/pollable_stream.hpp>
 
 #include <fcntl.h>
 #include <poll.h>
@@ -58,16 +58,14 @@ inline io_result send_some(int fd, std::span<const std::span<const std::byte>> s
   return io_outcome(::sendmsg(fd, v.header(), MSG_DONTWAIT | MSG_NOSIGNAL), false);
 }
 
-/// A descriptor that somebody else owns and waits for.
-struct borrowed_stream {
-  int fd;
-  io_result read_some(std::span<const std::span<std::byte>> spans) noexcept { return receive_some(fd, spans); }
-  io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept { return send_some(fd, spans); }
-  io_ready wait(bool, bool, std::chrono::milliseconds) noexcept { return {}; }
-};
-
-/// Waits; a signal ends it early.
-inline void pause(std::chrono::milliseconds time) noexcept { (void)::poll(nullptr, 0, static_cast<int>(std::min<std::chrono::milliseconds::rep>(time.count(), 1 << 30))); }
+/// What has become of a connect that was begun: 0, EINPROGRESS while it is under way, or why it failed. Does not wait.
+inline int connect_outcome(int fd) noexcept {
+  pollfd p{fd, POLLOUT, 0};
+  if (::poll(&p, 1, 0) == 0) return EINPROGRESS;
+  int failed = 0;
+  socklen_t size = sizeof failed;
+  return ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &size) != 0 ? errno : failed;
+}
 
 }  // namespace detail
 
@@ -75,10 +73,13 @@ inline void pause(std::chrono::milliseconds time) noexcept { (void)::poll(nullpt
 class posix_stream {
  public:
   posix_stream() noexcept = default;
-  explicit posix_stream(int fd) noexcept : fd_(fd) {}
-  posix_stream(posix_stream&& other) noexcept : fd_(std::exchange(other.fd_, -1)), receive_timeout_(other.receive_timeout_) {}
+  /// `connecting`: a connect is under way, and establish() says how it ends.
+  explicit posix_stream(int fd, bool connecting = false) noexcept : fd_(fd), connecting_(connecting) {}
+  posix_stream(posix_stream&& other) noexcept
+      : fd_(std::exchange(other.fd_, -1)), connecting_(other.connecting_), receive_timeout_(other.receive_timeout_) {}
   posix_stream& operator=(posix_stream&& other) noexcept {
     std::swap(fd_, other.fd_);
+    std::swap(connecting_, other.connecting_);
     std::swap(receive_timeout_, other.receive_timeout_);
     return *this;
   }
@@ -107,6 +108,14 @@ class posix_stream {
     return detail::io_outcome(::recvmsg(fd_, v.header(), 0), true);
   }
 
+  establishment establish() noexcept {
+    if (!connecting_) return {};
+    const int failed = detail::connect_outcome(fd_);
+    if (failed == EINPROGRESS) return {io_status::would_block, 0, {false, true}};
+    connecting_ = false;
+    return failed == 0 ? establishment{} : establishment{io_status::failed, failed, {}};
+  }
+
   io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
     pollfd p{fd_, static_cast<short>((read ? POLLIN : 0) | (write ? POLLOUT : 0)), 0};
     const int ms = static_cast<int>(std::max<std::int64_t>(0, std::min<std::int64_t>(timeout.count(), 1 << 30)));
@@ -117,9 +126,10 @@ class posix_stream {
 
  private:
   int fd_ = -1;
+  bool connecting_ = false;
   std::chrono::milliseconds receive_timeout_{-1};
 };
 
-static_assert(byte_stream<posix_stream>);
+static_assert(pollable_stream<posix_stream>);
 
 }  // namespace tensorpull

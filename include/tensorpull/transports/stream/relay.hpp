@@ -6,7 +6,7 @@
 #include <tensorpull/protocol/relay/relay_machine.hpp>
 #include <tensorpull/std/stop_token.hpp>
 #include <tensorpull/std/chrono.hpp>
-#include <tensorpull/transports/stream/drive.hpp>
+#include <tensorpull/transports/stream/pull.hpp>
 
 #include <poll.h>
 
@@ -28,8 +28,8 @@ class relay_link {
 
   std::uint32_t begin_transfer() noexcept { return end_.begin_pull(), end_.next_id(); }
   template <class Transfer>
-  result<detail::pumped> step_transfer(Transfer& t) noexcept {
-    return detail::pump_once(end_, t, stream_, std::span<std::byte>());
+  result<pumped> step_transfer(Transfer& t) noexcept {
+    return pump_once(end_, t, stream_, std::span<std::byte>());
   }
   template <class Transfer>
   void end_transfer(Transfer& t) noexcept {

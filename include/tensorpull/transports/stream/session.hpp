@@ -5,10 +5,10 @@
 #include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/protocol/connection/endpoint.hpp>
 #include <tensorpull/protocol/roles.hpp>
-#include <tensorpull/protocol/recipient/transfer.hpp>
 #include <tensorpull/tensors/concept.hpp>
-#include <tensorpull/transports/stream/drive.hpp>
 #include <tensorpull/transports/stream/inbox.hpp>
+#include <tensorpull/transports/stream/pull.hpp>
+#include <tensorpull/transports/until_settled.hpp>
 #include <tensorpull/std/memory.hpp>
 #include <tensorpull/transports/publisher.hpp>
 
@@ -58,27 +58,22 @@ class session {
   template <consumer Consumer>
   result<receipt> pull_into(const reference& ref, Consumer& to, const pull_options& options, chunking_type chunking) noexcept {
     if (s_->broken) return failure(*s_->broken);
-    pull_request request = make_request(ref, options);
-    if (!request.recipient) request.recipient = s_->me;
-    using transfer_type = transfer<Consumer, chunking_type, typename Parts::integrity, typename Parts::limits>;
-    transfer_type t(to, request, chunking, s_->end.next_id());
-    detail::persistence<transfer_type> all(t, options);
-    while (!t.ended()) {
-      const auto why = detail::drive(s_->end, t, s_->stream, s_->scratch, options, detail::chunk_length_of(chunking), all, s_->broken,
-                                     [s = s_.operator->()]() noexcept { s->pass_time(); });
+    detail::running_pull<Parts, Consumer> pull(ref, to, options, chunking, s_->end.next_id(), s_->me);
+    while (!pull.ended()) {
+      const auto why = pull.drive(s_->end, s_->stream, s_->scratch, s_->broken, [s = s_.operator->()]() noexcept { s->pass_time(); });
       if (!why) break;
       if (s_->broken) {  // the way back is a new session; the cursor goes on from here
-        t.fail(*why);
+        pull.fail(*why);
         break;
       }
-      const auto delay = all.try_again(*why);
+      const auto delay = pull.try_again(*why);
       if (!delay) break;
       const auto end = std::chrono::steady_clock::now() + *delay;
       const auto waited = run_until([&] { return std::chrono::steady_clock::now() >= end; }, *delay + detail::wait_step, options.stop);
-      if (!waited && waited.error().code != errc::timed_out) t.fail(waited.error());
-      t.restart();
+      if (!waited && waited.error().code != errc::timed_out) pull.fail(waited.error());
+      pull.transfer().restart();
     }
-    return all.outcome();
+    return pull.outcome();
   }
 
  public:
@@ -120,22 +115,27 @@ class session {
     return s_->box.read();
   }
 
-  /// Answers the other end until `until(session)` is true.
+  /// Answers the other end until `until(session)` is true: until_settled(ref), or a lambda.
   template <class Until>
   result<void> serve(Until until, std::chrono::milliseconds timeout = std::chrono::seconds(600), const stop_token& stop = {}) {
-    const auto held = run_until([&] { return until(std::as_const(*this)); }, timeout, stop);
-    // the answer to what made it true has not left yet, and the caller may close now
-    if (held) (void)run_until([&] { return s_->end.output_idle(); }, timeout, stop);
-    return held;
+    detail::check_until<Until, session>();
+    if constexpr (std::predicate<Until&, const session&>) {
+      const auto held = run_until([&] { return until(std::as_const(*this)); }, timeout, stop);
+      // the answer to what made it true has not left yet, and the caller may close now
+      if (held) (void)run_until([&] { return s_->end.output_idle(); }, timeout, stop);
+      return held;
+    } else {
+      return {};
+    }
   }
 
   /// For drivers of a transfer of another kind than a pull (relay.hpp): the first id that it may use; one round of reading and writing, which
   /// does not wait; its end, of which the owner is told where it has to be.
   std::uint32_t begin_transfer() noexcept { return s_->end.begin_pull(), s_->end.next_id(); }
   template <class Transfer>
-  result<detail::pumped> step_transfer(Transfer& t) noexcept {
+  result<pumped> step_transfer(Transfer& t) noexcept {
     if (s_->broken) return failure(*s_->broken);
-    const auto did = detail::pump_once(s_->end, t, s_->stream, s_->scratch);
+    const auto did = pump_once(s_->end, t, s_->stream, s_->scratch);
     if (!did) return broke(did.error());
     s_->pass_time();
     return did;
@@ -186,13 +186,13 @@ class session {
     if (s_->broken) return failure(*s_->broken);
     const auto start = std::chrono::steady_clock::now();
     no_transfer none;
-    std::size_t most = 1;  // the first answer after a wait goes alone, as in tcp_connection.hpp
+    std::size_t most = 1;  // the first answer after a wait goes alone, as on a host
     while (!done()) {
       if (stop.stop_requested()) return failure(errc::cancelled);
-      const auto did = detail::pump_once(s_->end, none, s_->stream, s_->scratch, {}, most);
+      const auto did = pump_once(s_->end, none, s_->stream, s_->scratch, {}, most);
       if (!did) return broke(did.error());
       s_->pass_time();
-      if (did->sent > 0) most = detail::write_piece_bytes;
+      if (did->sent > 0) most = write_piece_bytes;
       if (did->received > 0 || did->sent > 0) continue;
       most = 1;
       const auto spent = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start);
@@ -203,19 +203,6 @@ class session {
   }
 
   detail::unique_ptr<state> s_;
-};
-
-/// For serve(): until every expected recipient of `ref` has confirmed or given up.
-class until_settled {
- public:
-  explicit until_settled(const reference& ref) noexcept : ref_(ref) {}
-  template <class Publisher>
-  bool operator()(const Publisher& p) const noexcept {
-    return p.settled(ref_);
-  }
-
- private:
-  reference ref_;
 };
 
 }  // namespace tensorpull

@@ -4,6 +4,7 @@
 #include <tensorpull/system/address.hpp>
 #include <tensorpull/std/stop_token.hpp>
 #include <tensorpull/transports/stream/posix_stream.hpp>
+#include <tensorpull/transports/stream/wait.hpp>
 #include <tensorpull/transports/tcp/detail/tcp_tuning.hpp>
 
 #include <fcntl.h>
@@ -12,9 +13,6 @@
 #include <utility>
 
 namespace tensorpull {
-
-/// A blocking wait looks at the abort signal at least this often.
-inline constexpr std::chrono::milliseconds abort_interval{50};
 
 namespace detail {
 
@@ -44,15 +42,6 @@ inline result<address_list> resolve(const host_port& a, std::string_view text, b
   return address_list(list);
 }
 
-/// What has become of a connect that was begun: 0, EINPROGRESS while it is under way, or why it failed. Does not wait.
-inline int connect_outcome(int fd) noexcept {
-  pollfd p{fd, POLLOUT, 0};
-  if (::poll(&p, 1, 0) == 0) return EINPROGRESS;
-  int failed = 0;
-  socklen_t size = sizeof failed;
-  return ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &size) != 0 ? errno : failed;
-}
-
 /// Tries the addresses in turn, each for its share of the time that is left: one that does not answer leaves the others theirs.
 inline result<posix_stream> connect_any(const addrinfo* first, std::string_view address, std::chrono::steady_clock::time_point deadline, const stop_token& stop) noexcept {
   int last = ECONNREFUSED;
@@ -75,7 +64,7 @@ inline result<posix_stream> connect_any(const addrinfo* first, std::string_view 
     bool answered = false;
     for (auto time = now; !answered && time < enough; time = std::chrono::steady_clock::now()) {
       if (stop.stop_requested()) return failure(errc::cancelled);
-      answered = s.wait(false, true, std::min<std::chrono::milliseconds>(abort_interval, std::chrono::ceil<std::chrono::milliseconds>(enough - time))).write;
+      answered = s.wait(false, true, std::min<std::chrono::milliseconds>(wait_step, std::chrono::ceil<std::chrono::milliseconds>(enough - time))).write;
     }
     last = ETIMEDOUT;
     if (!answered) continue;
@@ -96,6 +85,20 @@ inline result<posix_stream> tcp_connect(std::string_view address, std::chrono::s
   const auto list = detail::resolve(*parsed, address, false);
   if (!list) return failure(list.error());
   return detail::connect_any(list->get(), address, deadline, stop);
+}
+
+/// Begins to connect to the first of the host's addresses, and does not wait for the other end; the stream's establish() says how it ends. Resolves on the
+/// caller's thread. Errors: bad_address, connection_failed (with errno).
+inline result<posix_stream> tcp_start_connect(std::string_view address) noexcept {
+  const auto parsed = parse_address(address);
+  if (!parsed) return failure(parsed.error());
+  const auto list = detail::resolve(*parsed, address, false);
+  if (!list) return failure(list.error());
+  const addrinfo& a = **list;
+  posix_stream s(::socket(a.ai_family, a.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, a.ai_protocol), true);
+  if (s.native_handle() < 0) return failure(errc::connection_failed, 0, address, errno);
+  if (::connect(s.native_handle(), a.ai_addr, a.ai_addrlen) != 0 && errno != EINPROGRESS) return failure(errc::connection_failed, 0, address, errno);
+  return s;
 }
 
 }  // namespace tensorpull

@@ -1,4 +1,4 @@
-// Accepts TCP connections by waiting, one at a time: for programs that give each connection to a session or a relay. Plain sockets.
+// Accepts TCP connections, one at a time: for programs that give each to a session or a relay, and for event loops. Plain sockets.
 #pragma once
 
 #include <tensorpull/transports/tcp/tcp_connect.hpp>
@@ -28,20 +28,28 @@ class tcp_listener {
   }
 
   std::uint16_t port() const noexcept { return port_; }
-  /// The listening socket itself, for an event loop; the listener is empty afterwards.
-  posix_stream release() noexcept { return std::move(socket_); }
+  int native_handle() const noexcept { return socket_.native_handle(); }
 
-  /// The next connection. Errors: timed_out, cancelled (heard within 0.1 s), io with errno.
-  result<posix_stream> accept(std::chrono::milliseconds timeout = std::chrono::seconds(600), const stop_token& stop = {}) noexcept {
-    const auto start = std::chrono::steady_clock::now();
+  /// The next connection; does not wait. Errors: timed_out: none is waiting; out_of_memory with errno: no descriptors or memory for it now; io with errno.
+  result<posix_stream> accept() noexcept {
     for (;;) {
       posix_stream s(::accept4(socket_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (s.native_handle() >= 0) return detail::tune_connected(s.native_handle()), std::move(s);
-      if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR && errno != ECONNABORTED) return failure(errc::io, 0, {}, errno);
+      const int e = errno;
+      if (e == EINTR || e == ECONNABORTED) continue;
+      if (e == EAGAIN || e == EWOULDBLOCK) return failure(errc::timed_out);
+      return failure(e == EMFILE || e == ENFILE || e == ENOBUFS || e == ENOMEM ? errc::out_of_memory : errc::io, 0, {}, e);
+    }
+  }
+  /// The same; waits for it. Errors: timed_out, cancelled (noticed within 0.1 s), out_of_memory, io with errno.
+  result<posix_stream> accept(std::chrono::milliseconds timeout, const stop_token& stop = {}) noexcept {
+    const auto start = std::chrono::steady_clock::now();
+    for (;;) {
+      if (auto s = accept(); s || s.error().code != errc::timed_out) return s;
       if (stop.stop_requested()) return failure(errc::cancelled);
       const auto spent = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start);
       if (spent >= timeout) return failure(errc::timed_out);
-      socket_.wait(true, false, std::min(abort_interval, timeout - spent));
+      socket_.wait(true, false, std::min(detail::wait_step, timeout - spent));
     }
   }
 
@@ -50,5 +58,7 @@ class tcp_listener {
   posix_stream socket_;
   std::uint16_t port_;
 };
+
+static_assert(stream_listener<tcp_listener, posix_stream>);
 
 }  // namespace tensorpull

@@ -1,4 +1,4 @@
-// The numbered requirements of a byte stream (links/concept.hpp), one check for each part of each.
+// The numbered requirements of a byte stream (links/byte_stream.hpp), one check for each part of each.
 #pragma once
 
 #include <tensorpull/testing/conformance/detail/stream_probe.hpp>

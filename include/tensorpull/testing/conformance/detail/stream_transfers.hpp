@@ -132,9 +132,9 @@ class stream_transfers {
       // a frame that was dropped or shortened leaves the recipient waiting: that has to end, too
       const std::uint64_t patience = owner_side.sent[0].kind != frame_fault_kind::none ? std::min<std::uint64_t>(p_.patience_us(), 20'000) : p_.patience_us();
       for (std::uint64_t begin = p_.now_us(); !t.ended();) {
-        const auto served = left ? tensorpull::detail::pump_once(owner_end, idle, *left, std::as_writable_bytes(std::span(scratch))) : result<tensorpull::detail::pumped>(tensorpull::detail::pumped{});
+        const auto served = left ? pump_once(owner_end, idle, *left, std::as_writable_bytes(std::span(scratch))) : result<pumped>(pumped{});
         if (!served) left.reset();
-        const auto did = tensorpull::detail::pump_once(end, t, right, std::span<std::byte>());
+        const auto did = pump_once(end, t, right, std::span<std::byte>());
         if (!did) t.fail(did.error());
         else if (did->received + did->sent > 0 || (served && served->received + served->sent > 0)) begin = p_.now_us();
         else if (p_.now_us() - begin > patience) t.fail({errc::timed_out, 0, 0, {}});

@@ -155,9 +155,9 @@ class simulated_owner {
   std::unique_ptr<connection> accept(simulated_stream s, std::uint64_t now_us) { return std::make_unique<connection>(std::move(s), *this, now_us); }
 
   /// An error: the connection is to be destroyed.
-  result<tensorpull::detail::pumped> pump(connection& c) noexcept {
+  result<pumped> pump(connection& c) noexcept {
     no_transfer none;
-    const auto did = tensorpull::detail::pump_once(c.end, none, c.stream, process_->scratch);
+    const auto did = pump_once(c.end, none, c.stream, process_->scratch);
     if (did) c.bytes += did->received + did->sent, c.greeted |= did->received > 0;
     return did;
   }

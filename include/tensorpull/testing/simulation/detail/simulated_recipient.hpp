@@ -1,5 +1,5 @@
 // A recipient of a simulation: a process that can die and come back. It has one destination, one connection at a time and one transfer. It
-// keeps the transfer over lost connections, time-outs and a busy owner, as transports/stream/drive.hpp does.
+// keeps the transfer over lost connections, time-outs and a busy owner, as transports/stream/pull.hpp does.
 #pragma once
 
 #include <tensorpull/protocol/connection/endpoint.hpp>
@@ -10,7 +10,7 @@
 #include <tensorpull/testing/simulation/detail/simulated_owner.hpp>
 #include <tensorpull/testing/simulation/simulated_stream.hpp>
 #include <tensorpull/transports/retry.hpp>
-#include <tensorpull/transports/stream/drive.hpp>
+#include <tensorpull/transports/stream/pull.hpp>
 
 #include <memory>
 #include <optional>
@@ -91,7 +91,7 @@ class simulated_recipient {
     connection_->end.begin_pull();
     step_bytes_ = tensorpull::detail::chunk_length_of(cut) / 64 + 1;
     watch();
-    attempt_->tries.emplace(retry, 3 * timeout_us_ / 1000, landed_);
+    attempt_->tries.emplace(retry, std::chrono::milliseconds(static_cast<std::int64_t>(3 * timeout_us_ / 1000)), landed_);
     return !(resumed_ && std::exchange(edited_, false));
   }
   /// Whether the transfer that was begun last went on from a cursor.
@@ -102,9 +102,9 @@ class simulated_recipient {
   /// How many milliseconds to wait before another try; nothing: the transfer has ended.
   std::optional<std::uint64_t> try_again(const error& why, std::uint64_t random) noexcept {
     attempt& a = *attempt_;
-    const auto wait = a.tries->after(why.code, a.t.landed_bytes(), a.t.pause_ms(), random);
+    const auto wait = a.tries->after(why.code, a.t.landed_bytes(), std::chrono::milliseconds(a.t.pause_ms()), random);
     if (!wait) return a.t.fail(why), std::nullopt;
-    return *wait;
+    return static_cast<std::uint64_t>(wait->count());
   }
   /// The delay is over, and there is a connection: the same, or another one.
   void go_on() noexcept {
@@ -121,10 +121,10 @@ class simulated_recipient {
   std::uint64_t busy_until() const noexcept { return attempt_ ? attempt_->to.busy_until() : 0; }
 
   /// Moves bytes once.
-  tensorpull::detail::pumped pump() noexcept {
+  pumped pump() noexcept {
     no_transfer none;
-    const auto did = attempt_ && !suspended_ ? tensorpull::detail::pump_once(connection_->end, attempt_->t, connection_->stream, std::span<std::byte>())
-                              : tensorpull::detail::pump_once(connection_->end, none, connection_->stream, std::span<std::byte>());
+    const auto did = attempt_ && !suspended_ ? pump_once(connection_->end, attempt_->t, connection_->stream, std::span<std::byte>())
+                              : pump_once(connection_->end, none, connection_->stream, std::span<std::byte>());
     if (!did) {
       lost(did.error());
       return {};
@@ -170,7 +170,7 @@ class simulated_recipient {
         : to(d, judge, clock, random, slow), t(to, request, cut, first_id) {}
     observed to;
     transfer_type t;
-    std::optional<perseverance> tries;
+    std::optional<retry_state> tries;
   };
 
   bool active() const noexcept { return attempt_ != nullptr && !suspended_ && !attempt_->t.ended(); }

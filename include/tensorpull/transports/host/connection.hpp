@@ -1,13 +1,15 @@
-// One connection of an event-driven host: an endpoint, a descriptor, and the waits between them. Made by tcp_host.hpp alone.
+// One connection of an event-driven host: an endpoint, a stream, and the waits between them. Made by host.hpp alone.
 #pragma once
 
 #include <tensorpull/protocol/connection/endpoint.hpp>
 #include <tensorpull/protocol/recipient/transfer.hpp>
-#include <tensorpull/transports/stream/drive.hpp>
+#include <tensorpull/links/pump.hpp>
 #include <tensorpull/transports/host/detail/event_gate.hpp>
 #include <tensorpull/transports/host/detail/handler_memory.hpp>
 #include <tensorpull/transports/host_budget.hpp>
-#include <tensorpull/transports/tcp/tcp_connect.hpp>
+#include <tensorpull/transports/message.hpp>
+#include <tensorpull/transports/pull_options.hpp>
+#include <tensorpull/transports/stream/pollable_stream.hpp>
 #include <tensorpull/transports/host/detail/thread_scratch.hpp>
 
 #include <utility>  // Boost.Asio 1.74 uses std::exchange without including it
@@ -39,16 +41,20 @@ struct transfer_for<Parts, no_consumer> {
 /// What a handler sees of a connection. Valid until the handler's closed() has returned; use it from within the handler's calls.
 /// Waiting handlers share its ownership, since their memory lies in it; the host holds one share while the connection is open.
 template <class Host>
-class tcp_connection : public std::enable_shared_from_this<tcp_connection<Host>> {
+class connection : public std::enable_shared_from_this<connection<Host>> {
   using parts = typename Host::parts;
+  using transport = typename parts::transport;
+  using stream_type = typename transport::stream;
   using consumer_type = typename Host::consumer_type;
   using transfer_type = typename detail::transfer_for<parts, consumer_type>::type;
   using executor = typename Host::executor;
   static constexpr bool pulls = !std::is_same_v<consumer_type, no_consumer>;
 
  public:
-  tcp_connection(Host& host, executor on, int fd, bool connecting)
-      : host_(host), fd_(on, fd), end_(host.machine(), host.pool(), *this), connecting_(connecting), announced_(connecting) {}
+  /// Takes the stream over only if nothing was thrown. `connecting`: we have begun the connection, so closed() may come without connected().
+  connection(Host& host, executor on, stream_type& stream, bool connecting)
+      : host_(host), events_(on, stream.native_handle()), stream_(std::move(stream)), end_(host.machine(), host.pool(), *this), connecting_(connecting) {}
+  ~connection() { (void)events_.release(); }
 
   /// The application's own mark: whatever it wants to find again.
   std::uint64_t tag = 0;
@@ -79,18 +85,21 @@ class tcp_connection : public std::enable_shared_from_this<tcp_connection<Host>>
   void close() noexcept { again(error{errc::cancelled, 0, 0, {}}); }
 
   bool ready() const noexcept { return true; }
-  void on_message(const frame& m) noexcept { host_.handler().message(*this, m); }
+  void on_message(const frame& f) noexcept { host_.handler().message(*this, detail::message_of(f)); }
 
  private:
   friend Host;
 
   static constexpr std::uint32_t woken = 1, readable = 2, writable = 4;
 
+  /// Streams that may have to write before they can read, and the other way round.
+  static constexpr bool mixes_directions = requires(const stream_type& s) { s.interest(io_ready{}); };
+
   /// Asks the event loop to look at this connection, from any thread. `end` only from within its own callbacks.
   void again(std::optional<error> end = {}) noexcept {
     if (end) ending_ = end;
     if (posted_.exchange(true)) return;
-    boost::asio::post(fd_.get_executor(), detail::in_memory(post_memory_, [self = this->shared_from_this()] {
+    boost::asio::post(events_.get_executor(), detail::in_memory(post_memory_, [self = this->shared_from_this()] {
       self->posted_ = false;
       self->happened(woken);
     }));
@@ -104,17 +113,25 @@ class tcp_connection : public std::enable_shared_from_this<tcp_connection<Host>>
   void happened(std::uint32_t what) noexcept {
     gate_.pass(what, [this](std::uint32_t events) noexcept {
       if (events & readable) read_waits_ = false, readable_ = true;
-      if (events & writable) write_waits_ = false;
+      if (events & writable) {
+        write_waits_ = false;
+        if constexpr (mixes_directions) readable_ = true;
+      }
       if (const errc why = told_to_end_; why != errc{} && !ending_) ending_ = error{why, 0, 0, {}};
       move_bytes();
     });
   }
 
+  void wait_for(io_ready wanted) noexcept {
+    if constexpr (mixes_directions) wanted = stream_.interest(wanted);
+    if (wanted.read) wait(false);
+    if (wanted.write) wait(true);
+  }
   void wait(bool write) noexcept {
     bool& waiting = write ? write_waits_ : read_waits_;
     if (waiting || closed_) return;
     waiting = true;
-    fd_.async_wait(write ? fd_.wait_write : fd_.wait_read,
+    events_.async_wait(write ? events_.wait_write : events_.wait_read,
                    detail::in_memory(write ? write_memory_ : read_memory_, [self = this->shared_from_this(), write](const boost::system::error_code&) {
                      self->happened(write ? writable : readable);
                    }));
@@ -123,11 +140,9 @@ class tcp_connection : public std::enable_shared_from_this<tcp_connection<Host>>
   /// Moves what can be moved now, a bounded amount, then waits for what is missing.
   void move_bytes() noexcept {
     if (closed_) return;
-    if (!std::exchange(announced_, true)) host_.handler().connected(*this);
-    if (closed_) return;
+    if (!established_ && !(connecting_ && ending_) && !establish()) return;
     if (ending_) return shut(*ending_);
-    if (connecting_ && !connected()) return;
-    detail::pumped did;
+    pumped did;
     // A turn's first answer goes alone: the other end works while the rest is collected, instead of both sleeping in turn (bench/README.md).
     std::size_t most = 1;
     bool done = false;
@@ -135,7 +150,7 @@ class tcp_connection : public std::enable_shared_from_this<tcp_connection<Host>>
       const auto moved = step(most);
       if (!moved) return shut(moved.error());
       did = *moved;
-      if (did.sent > 0) most = detail::write_piece_bytes;
+      if (did.sent > 0) most = write_piece_bytes;
       if (did.received > 0) greeted_.store(true, std::memory_order_relaxed);
       bytes_.fetch_add(did.received + did.sent, std::memory_order_relaxed);
       if (!transfer_ended()) return;
@@ -145,28 +160,26 @@ class tcp_connection : public std::enable_shared_from_this<tcp_connection<Host>>
     host_.published().deliver();
     owing_.store(end_.mid_frame() || !end_.output_idle() || transfer_.has_value(), std::memory_order_relaxed);
     if (!done) return again();  // others first; what was read last may have something to say, and nothing more may come to be read
-    if (!did.wants_read || end_.stalled()) host_.starving(*this);  // no memory for what comes next
-    if (did.wants_read) wait(false);
-    if (!end_.output_idle()) wait(true);
+    if (!did.wants_read || end_.stalled()) host_.await_memory(*this);  // there is none for what comes next
+    wait_for({did.wants_read, !end_.output_idle()});
   }
 
-  result<detail::pumped> step(std::size_t most) noexcept {
+  result<pumped> step(std::size_t most) noexcept {
     no_transfer none;
     if constexpr (pulls)
       if (transfer_) return step(*transfer_, most);
     return step(none, most);
   }
   template <class Transfer>
-  result<detail::pumped> step(Transfer& t, std::size_t most) noexcept {
-    detail::borrowed_stream stream{fd_.native_handle()};
-    detail::pumped did;
-    if (const auto ok = detail::pump_write(end_, t, stream, detail::thread_scratch(), did, most); !ok) return failure(ok.error());
+  result<pumped> step(Transfer& t, std::size_t most) noexcept {
+    pumped did;
+    if (const auto ok = detail::pump_write(end_, t, stream_, detail::thread_scratch(), did, most); !ok) return failure(ok.error());
     did.wants_read = true;
     if (!readable_) {  // the wait for it is under way; memory may have become free meanwhile
       if (const auto ok = end_.parse(t); !ok) return failure(ok.error());
       return did;
     }
-    if (const auto ok = detail::pump_read(end_, t, stream, did); !ok) return failure(ok.error());
+    if (const auto ok = detail::pump_read(end_, t, stream_, did); !ok) return failure(ok.error());
     if (did.read_drained) readable_ = false;
     return did;
   }
@@ -182,19 +195,28 @@ class tcp_connection : public std::enable_shared_from_this<tcp_connection<Host>>
         transfer_.reset();
         consumer_.reset();
         host_.handler().pulled(*this, outcome);
-        host_.feed();
+        host_.retry_one();
       }
     }
     if (ending_) shut(*ending_);
     return !closed_;
   }
 
-  bool connected() noexcept {
-    const int failed = detail::connect_outcome(fd_.native_handle());
-    if (failed == EINPROGRESS) return wait(true), false;
-    if (failed != 0) return shut({errc::connection_failed, failed, 0, {}}), false;
-    detail::tune_connected(fd_.native_handle());
-    connecting_ = false;
+  /// Ends the connect or the handshake, and tells the handler. False: it goes on, or the connection was closed.
+  bool establish() noexcept {
+    if constexpr (requires { stream_.establish(); }) {
+      const establishment now = stream_.establish();
+      if (now.status == io_status::would_block) {
+        if (ending_) return shut(*ending_), false;
+        if (now.waits_for.read) wait(false);
+        if (now.waits_for.write) wait(true);
+        return false;
+      }
+      if (now.status != io_status::ok) return shut({errc::connection_failed, now.system, 0, {}}), false;
+    }
+    established_ = true;
+    if constexpr (requires { transport::connected(stream_); })
+      if (connecting_) transport::connected(stream_);
     host_.handler().connected(*this);
     return !closed_;
   }
@@ -212,11 +234,16 @@ class tcp_connection : public std::enable_shared_from_this<tcp_connection<Host>>
       }
     }
     end_.closed();
-    boost::system::error_code ignored;
-    fd_.close(ignored);
+    close_stream();
     host_.handler().closed(*this, why);
-    host_.feed();
+    host_.retry_one();
     host_.release(*this);
+  }
+
+  /// Nobody waits for the descriptor any more, and the stream closes it.
+  void close_stream() noexcept {
+    (void)events_.release();
+    const stream_type gone(std::move(stream_));
   }
 
   /// The host goes away: nothing may refer to it afterwards. Handlers that still wait find the connection closed.
@@ -225,26 +252,26 @@ class tcp_connection : public std::enable_shared_from_this<tcp_connection<Host>>
     transfer_.reset();
     consumer_.reset();
     end_.closed();
-    boost::system::error_code ignored;
-    fd_.close(ignored);
+    close_stream();
   }
 
   Host& host_;
-  boost::asio::posix::basic_stream_descriptor<executor> fd_;
-  endpoint<typename parts::framing, typename parts::limits, typename Host::owner_type, tcp_connection> end_;
+  boost::asio::posix::basic_stream_descriptor<executor> events_;  // borrows the stream's descriptor
+  stream_type stream_;
+  endpoint<typename parts::framing, typename parts::limits, typename Host::owner_type, connection> end_;
   std::optional<std::conditional_t<pulls, consumer_type, no_consumer>> consumer_;
   std::optional<transfer_type> transfer_;
   detail::handler_memory read_memory_, write_memory_, post_memory_;
   detail::budget_watch watch_{std::chrono::steady_clock::now()};
   std::optional<error> ending_;
-  tcp_connection *previous_ = nullptr, *next_ = nullptr, *next_starving_ = nullptr;
+  connection *previous_ = nullptr, *next_ = nullptr, *next_awaiting_memory_ = nullptr;
   std::atomic<std::uint64_t> bytes_{0};
   std::atomic<bool> owing_{false};
   std::atomic<bool> greeted_{false}, posted_{false};
   std::atomic<errc> told_to_end_{};
   [[no_unique_address]] detail::event_gate<Host::threads> gate_{};
-  std::shared_ptr<tcp_connection> self_;  // the host's share
-  bool connecting_, announced_, starving_ = false, read_waits_ = false, write_waits_ = false, closed_ = false, readable_ = true;
+  std::shared_ptr<connection> self_;  // the host's share
+  bool connecting_, established_ = false, awaits_memory_ = false, read_waits_ = false, write_waits_ = false, closed_ = false, readable_ = true;
 };
 
 }  // namespace tensorpull

@@ -1,0 +1,54 @@
+// A byte stream: what an endpoint's bytes move over. A class of your own that meets the six requirements is driven like a TCP socket.
+#pragma once
+
+#include <tensorpull/core/error.hpp>
+
+#include <tensorpull/std/chrono.hpp>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace tensorpull {
+
+/// How one call to a link ended. End of stream is a value, not an error.
+enum class io_status : std::uint8_t { ok, would_block, closed, failed };
+
+struct io_result {
+  io_status status = io_status::ok;
+  std::int32_t system = 0;  ///< errno where `failed`
+  std::size_t bytes = 0;
+};
+
+/// What a wait() ended with. Both false: the time ran out, or a signal came.
+struct io_ready {
+  bool read = false;
+  bool write = false;
+};
+
+/// A byte stream S, one end of a connection (tcp, unix socket, TLS, a serial line):
+///  1. `s.read_some(spans)` reads into the spans in order, at most their sum; never waits; 0 bytes only with would_block or closed;
+///  2. `s.write_some(spans)` writes from the spans in order; never waits; may take any part;
+///  3. `s.wait(read, write, timeout)` waits until one of the asked directions can make progress, or the timeout is over;
+///  4. optionally, `s.read_or_wait(spans, timeout)`: read_some() that waits up to about `timeout` for the first byte, in one call;
+///  5. movable, closed by its destructor; after `failed` or `closed` only destruction is needed;
+///  6. no call throws, allocates, or raises a signal.
+/// testing/conformance checks each of them. An event loop asks for a little more: transports/stream/pollable_stream.hpp.
+template <class S>
+concept byte_stream = std::movable<S> && requires(S s, std::span<const std::span<std::byte>> in, std::span<const std::span<const std::byte>> out, std::chrono::milliseconds t) {
+  { s.read_some(in) } noexcept -> std::same_as<io_result>;
+  { s.write_some(out) } noexcept -> std::same_as<io_result>;
+  { s.wait(true, true, t) } noexcept -> std::same_as<io_ready>;
+};
+
+namespace detail {
+/// The smallest model, which does nothing: it keeps the concept honest.
+struct null_stream {
+  io_result read_some(std::span<const std::span<std::byte>>) noexcept { return {io_status::closed, 0, 0}; }
+  io_result write_some(std::span<const std::span<const std::byte>>) noexcept { return {io_status::closed, 0, 0}; }
+  io_ready wait(bool, bool, std::chrono::milliseconds) noexcept { return {}; }
+};
+static_assert(byte_stream<null_stream>);
+}  // namespace detail
+
+}  // namespace tensorpull

@@ -1,0 +1,68 @@
+// The transport slot of a pipeline: what a policy has to have, in full. For a policy over a byte stream, stream/stream_transport.hpp has nearly all of it.
+#pragma once
+
+#include <tensorpull/consumers/receipt.hpp>
+#include <tensorpull/core/result.hpp>
+#include <tensorpull/std/chrono.hpp>
+#include <tensorpull/std/stop_token.hpp>
+#include <tensorpull/transports/pull_options.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+namespace tensorpull {
+
+/// A transport policy T, as far as it can be seen without a pipeline:
+///  1. `T::is_transport_policy` names a type;
+///  2. `T::max_payload_bytes` (a static constexpr std::uint64_t): the longest chunk that one frame of this transport carries;
+///  3. `T::connection_bytes` (a static constexpr std::size_t): memory that the transport keeps for each connection besides the library's 2 KiB.
+template <class T>
+concept transport = requires {
+  typename T::is_transport_policy;
+  requires std::same_as<decltype(T::max_payload_bytes), const std::uint64_t>;
+  requires std::same_as<decltype(T::connection_bytes), const std::size_t>;
+};
+
+/// The same in a pipeline, whose resolved policies are `Parts` (pipeline.hpp):
+///  4. `T::downloader<Parts>` names the owner's side;
+///  5. `T::session<Parts>` names the driver of one connection in both roles; a transport that has none says `no_session<T>`;
+///  6. `T::pull<Parts>(where, ref, consumer, options, chunking)` connects, pulls, closes: see pulls_from;
+///  7. optionally, `T::host<Parts, Handler, Consumer>` names the driver of many connections in both roles.
+/// It does not look into the drivers, so that a program that only pulls compiles no owner.
+template <class T, class Parts>
+concept transport_for = transport<T> && requires {
+  typename T::template downloader<Parts>;
+  typename T::template session<Parts>;
+};
+
+/// Requirement 6 for one pull: `where` is whatever the transport calls an address. It does not throw, gives a receipt or an error, and borrows its
+/// arguments until it returns.
+template <class T, class Parts, class Where, class Consumer>
+concept pulls_from = requires(Where&& where, const reference& ref, Consumer& to, const pull_options& options, typename Parts::chunking chunking) {
+  { T::template pull<Parts>(std::forward<Where>(where), ref, to, options, chunking) } noexcept -> std::same_as<result<receipt>>;
+};
+
+namespace detail {
+template <class...>
+inline constexpr bool never = false;
+}  // namespace detail
+
+/// The session of a transport that has none. Nothing can be made of it.
+template <class Transport>
+struct no_session {
+  no_session() = delete;
+  template <class... Arguments>
+  static result<no_session> connect(Arguments&&...) noexcept {
+    static_assert(detail::never<Arguments...>, "tensorpull: this transport has no session: owner and recipient are in one place. Use its downloader and download_tensors");
+    return failure(errc::invalid_argument);
+  }
+  template <class... Arguments>
+  static result<no_session> over(Arguments&&...) noexcept {
+    static_assert(detail::never<Arguments...>, "tensorpull: this transport has no session: owner and recipient are in one place. Use its downloader and download_tensors");
+    return failure(errc::invalid_argument);
+  }
+};
+
+}  // namespace tensorpull

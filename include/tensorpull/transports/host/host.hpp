@@ -1,0 +1,323 @@
+// Many connections on an io_context, over any pollable stream: accepts, connects, serves and pulls on the thread (or threads) that run it. Starts none.
+#pragma once
+
+#include <tensorpull/transports/host/connection.hpp>
+#include <tensorpull/transports/host/detail/thread_lock.hpp>
+#include <tensorpull/transports/publisher.hpp>
+#include <tensorpull/transports/stream/stream_transport.hpp>
+
+#include <boost/asio/steady_timer.hpp>
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <deque>
+#include <optional>
+#include <vector>
+
+namespace tensorpull {
+
+/// How a host treats its connections.
+struct host_options {
+  std::size_t max_connections = 4096;   ///< further ones wait in the system's queue
+  std::size_t message_buffers = 8;      ///< for frames above 512 bytes, shared by all connections
+  /// Connections whose bookkeeping in the event loop is made at start, so that later ones, up to this number, add nothing to keep.
+  std::size_t reserved_connections = 0;
+  connection_budgets budgets{};
+};
+
+namespace detail {
+/// A handler that does nothing.
+struct silent_handler {
+  template <class C> void connected(C&) noexcept {}
+  template <class C> void message(C&, const tensorpull::message&) noexcept {}
+  template <class C> void pulled(C&, const result<receipt>&) noexcept {}
+  template <class C> void closed(C&, const error&) noexcept {}
+};
+}  // namespace detail
+
+/// `Handler`: connected(connection&), message(connection&, const message&), pulled(connection&, const result<receipt>&),
+/// closed(connection&, const error&). What it throws is caught and dropped. `Consumer`: what connections pull into, or no_consumer.
+/// If the transport says `threads`, several threads may run the io_context; a connection's callbacks never overlap.
+template <class Parts, class Handler, class Consumer>
+  requires listening_transport<typename Parts::transport>
+class host<Parts, Handler, Consumer> {
+  using transport = typename Parts::transport;
+  using listener_type = std::remove_cvref_t<decltype(*transport::listen(std::string_view{}))>;
+
+ public:
+  using parts = Parts;
+  using consumer_type = Consumer;
+  using stream_type = typename transport::stream;
+  using executor = boost::asio::io_context::executor_type;
+  static constexpr bool threads = transport::threads;
+  using lock_type = std::conditional_t<threads, detail::thread_lock, no_lock>;
+  using publisher_type = publisher<Parts, lock_type, Parts::limits::recipients>;
+  using owner_type = typename publisher_type::owner_type;
+  using connection = tensorpull::connection<host>;
+
+  /// Borrows both; allocates the message buffers. Throws std::bad_alloc if it cannot (it is made at start).
+  host(boost::asio::io_context& io, Handler& handler, const host_options& options = {})
+      : io_(io), handler_(handler), options_(options), memory_(options.message_buffers * frame_bytes / 64 + 1),
+        pool_({reinterpret_cast<std::byte*>(memory_.data()), options.message_buffers * frame_bytes}, frame_bytes), acceptor_(io), timer_(io) {
+    static_assert(requires(Handler& h, connection& c) { h.connected(c); }, "tensorpull: a host's handler is told of each connection: void connected(auto& connection)");
+    static_assert(requires(Handler& h, connection& c, const tensorpull::message& m) { h.message(c, m); },
+                  "tensorpull: a host's handler is given messages: void message(auto& connection, const message&)");
+    static_assert(requires(Handler& h, connection& c, const result<receipt>& r) { h.pulled(c, r); },
+                  "tensorpull: a host's handler is told how a pull ended: void pulled(auto& connection, const result<receipt>&)");
+    static_assert(requires(Handler& h, connection& c, const error& e) { h.closed(c, e); },
+                  "tensorpull: a host's handler is told of each connection's end: void closed(auto& connection, const error&)");
+    reserve(options.reserved_connections);
+    start_timer();
+  }
+  /// Nobody may run the io_context meanwhile; it may run on afterwards.
+  ~host() {
+    anchor_->to = nullptr;
+    (void)acceptor_.release();
+    while (first_ != nullptr) {
+      first_->abandon();
+      release(*first_);
+    }
+  }
+
+  publisher_type& published() noexcept { return published_; }
+
+  /// Listens; gives the port (useful with port 0), 0 if the transport has none. Errors: those of the transport's listen(); io: it listens already;
+  /// out_of_memory.
+  result<std::uint16_t> listen(std::string_view address) noexcept {
+    auto listener = transport::listen(address);
+    if (!listener) return failure(listener.error());
+    boost::system::error_code failed;
+    try {
+      acceptor_.assign(listener->native_handle(), failed);
+    } catch (...) {  // the event loop's record of the descriptor
+      return failure(errc::out_of_memory, 0, address);
+    }
+    if (failed) return failure(errc::io, 0, address, failed.value());
+    listener_.emplace(std::move(*listener));
+    accept_event(recheck);
+    if constexpr (requires { listener_->port(); }) return listener_->port();
+    else return std::uint16_t{0};
+  }
+
+  /// Starts to connect; the handler's connected() or closed() tells. The connection may be marked with `tag`.
+  result<connection*> connect(std::string_view address, std::uint64_t tag = 0) noexcept
+    requires requires { transport::start_connect(address); }
+  {
+    auto stream = transport::start_connect(address);
+    if (!stream) return failure(stream.error());
+    return begin(*stream, true, tag);
+  }
+  /// Takes over a connection that the program has made, like one that was accepted. out_of_memory: the stream is still the caller's.
+  result<connection*> adopt(stream_type&& stream, std::uint64_t tag = 0) noexcept { return begin(stream, false, tag); }
+
+  /// Connections that exist.
+  std::size_t connections() const noexcept { return count_; }
+
+  /// Stops listening and closes all connections, from the event loop, which then runs out of work. May be called on any thread.
+  void stop() noexcept {
+    if (stop_posted_.exchange(true)) return;
+    boost::asio::post(io_, detail::in_memory(anchor_->stop_memory, [a = anchor_] {
+      if (a->to != nullptr) a->to->stop_here();
+    }));
+  }
+
+ private:
+  friend connection;
+  static constexpr std::size_t frame_bytes = (message_frame_bytes<typename Parts::limits> + 63) / 64 * 64;
+  static constexpr std::chrono::milliseconds timer_interval{200};
+  /// What the handlers of the listener and the timer hold: their memory, and whether the host is still there.
+  struct anchor {
+    explicit anchor(host* h) noexcept : to(h) {}
+    host* to;
+    detail::handler_memory accept_memory, timer_memory, stop_memory;
+  };
+  struct alignas(64) block {
+    std::byte bytes[64];
+  };
+
+  /// A handler whose exceptions end here.
+  struct guarded {
+    Handler& handler;
+    template <class C> void connected(C& c) noexcept { contain([&] { handler.connected(c); }); }
+    template <class C> void message(C& c, const tensorpull::message& m) noexcept {
+      if constexpr (requires { handler.message(c, m); }) contain([&] { handler.message(c, m); });  // otherwise it was refused by the constructor
+    }
+    template <class C> void pulled(C& c, const result<receipt>& r) noexcept { contain([&] { handler.pulled(c, r); }); }
+    template <class C> void closed(C& c, const error& e) noexcept { contain([&] { handler.closed(c, e); }); }
+    template <class F>
+    static void contain(F f) noexcept {
+      try {
+        f();
+      } catch (...) {
+      }
+    }
+  };
+  guarded handler() noexcept { return {handler_}; }
+  owner_type& machine() noexcept { return published_.machine(); }
+  buffer_pool<lock_type>& pool() noexcept { return pool_; }
+
+  /// Makes a connection and lets the event loop look at it, where another thread may tell the handler at once.
+  result<connection*> begin(stream_type& stream, bool connecting, std::uint64_t tag) noexcept {
+    connection* const c = make(stream, connecting, tag);
+    if (c == nullptr) return failure(errc::out_of_memory);
+    c->again();
+    return c;
+  }
+  /// nullptr: there is no memory, and the stream is still the caller's.
+  connection* make(stream_type& stream, bool connecting, std::uint64_t tag) noexcept {
+    try {
+      const auto shared = std::make_shared<connection>(*this, io_.get_executor(), stream, connecting);
+      connection* const c = shared.get();
+      c->tag = tag;
+      const lock_guard hold(lock_);
+      c->self_ = shared;
+      c->next_ = first_;
+      if (first_ != nullptr) first_->previous_ = c;
+      first_ = c;
+      ++count_;
+      return c;
+    } catch (...) {
+      return nullptr;
+    }
+  }
+  /// Takes a closed connection out of the lists and gives up the host's share of it.
+  void release(connection& c) noexcept {
+    std::shared_ptr<connection> share;
+    bool was_full = false;
+    {
+      const lock_guard hold(lock_);
+      was_full = count_ >= options_.max_connections;
+      (c.previous_ != nullptr ? c.previous_->next_ : first_) = c.next_;
+      if (c.next_ != nullptr) c.next_->previous_ = c.previous_;
+      if (c.awaits_memory_) {
+        connection* before = nullptr;
+        for (connection* s = first_awaiting_memory_; s != &c; s = s->next_awaiting_memory_) before = s;
+        (before != nullptr ? before->next_awaiting_memory_ : first_awaiting_memory_) = c.next_awaiting_memory_;
+        if (last_awaiting_memory_ == &c) last_awaiting_memory_ = before;
+      }
+      --count_;
+      share = std::move(c.self_);
+    }
+    if (was_full && anchor_->to != nullptr) accept_event(recheck);
+  }
+
+  /// The event loop keeps a record of each descriptor that it has ever watched at the same time, and uses it again. Made here, from
+  /// copies of one descriptor, that high-water mark does not move with the number of participants.
+  void reserve(std::size_t count) {
+    std::deque<boost::asio::posix::basic_stream_descriptor<executor>> watched;  // of a type that Asio 1.74 cannot move
+    if (count == 0) return;
+    const boost::asio::posix::basic_stream_descriptor<executor> original(io_.get_executor(), ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    for (std::size_t i = 0; i < count; ++i) {
+      const int copy = ::fcntl(const_cast<boost::asio::posix::basic_stream_descriptor<executor>&>(original).native_handle(), F_DUPFD_CLOEXEC, 0);
+      if (copy < 0) return;  // fewer descriptors than asked for: then there will not be as many connections either
+      watched.emplace_back(io_.get_executor(), copy);
+    }
+  }
+
+  static constexpr std::uint32_t connections_wait = 1, recheck = 2, interval_over = 4, stopped = 8;
+  /// Something about the listener: connections wait at it, or whether to accept is to be decided again.
+  void accept_event(std::uint32_t what) noexcept {
+    accept_gate_.pass(what, [this](std::uint32_t events) noexcept {
+      if (events & connections_wait) accept_waits_ = false;
+      if (stopping_) {
+        (void)acceptor_.release();
+        listener_.reset();
+      } else if (!(events & connections_wait) || accept_more()) {
+        await_connections();
+      }
+    });
+  }
+  void await_connections() noexcept {
+    if (accept_waits_ || !acceptor_.is_open() || count_ >= options_.max_connections) return;
+    accept_waits_ = true;
+    acceptor_.async_wait(acceptor_.wait_read, detail::in_memory(anchor_->accept_memory, [a = anchor_](const boost::system::error_code&) {
+      if (a->to != nullptr) a->to->accept_event(connections_wait);
+    }));
+  }
+  /// False: there is nothing for another connection now; the timer tries again, so nothing spins.
+  bool accept_more() noexcept {
+    for (int i = 0; i < 64 && count_ < options_.max_connections; ++i) {
+      auto stream = listener_->accept();
+      if (!stream) return stream.error().code != errc::out_of_memory;
+      if (!begin(*stream, false, 0)) return false;
+    }
+    return true;
+  }
+
+  void start_timer() {  // throws if the event loop has no memory for its first timer, so only from the constructor
+    timer_.expires_after(timer_interval);
+    timer_.async_wait(detail::in_memory(anchor_->timer_memory, [a = anchor_](const boost::system::error_code&) {
+      if (a->to != nullptr) a->to->timer_event(interval_over);
+    }));
+  }
+  /// An interval has passed, or there is nothing to wait for any more.
+  void timer_event(std::uint32_t what) noexcept {
+    timer_gate_.pass(what, [this](std::uint32_t events) noexcept {
+      if (stopping_) timer_.cancel();
+      else if (events & interval_over) pass_time();
+    });
+  }
+  void pass_time() noexcept {
+    {
+      const lock_guard hold(lock_);
+      const auto now = std::chrono::steady_clock::now();
+      constexpr auto relaxed = std::memory_order_relaxed;
+      for (connection* c = first_; c != nullptr; c = c->next_)
+        if (c->watch_.over(options_.budgets, now, c->bytes_.load(relaxed), c->owing_.load(relaxed), c->greeted_.load(relaxed))) c->end_later(errc::timed_out);
+    }
+    published_.tick();
+    retry_one();
+    accept_event(recheck);
+    start_timer();
+  }
+  void stop_here() noexcept {
+    stopping_ = true;
+    accept_event(recheck);
+    timer_event(stopped);
+    const lock_guard hold(lock_);
+    for (connection* c = first_; c != nullptr; c = c->next_) c->end_later(errc::cancelled);
+  }
+
+  /// The connection goes on when memory becomes free.
+  void await_memory(connection& c) noexcept {
+    const lock_guard hold(lock_);
+    if (c.awaits_memory_) return;
+    c.awaits_memory_ = true;
+    c.next_awaiting_memory_ = nullptr;
+    (last_awaiting_memory_ != nullptr ? last_awaiting_memory_->next_awaiting_memory_ : first_awaiting_memory_) = &c;
+    last_awaiting_memory_ = &c;
+  }
+  /// Memory became free: the connection that has waited longest may try again.
+  void retry_one() noexcept {
+    const lock_guard hold(lock_);
+    connection* const c = first_awaiting_memory_;
+    if (c == nullptr) return;
+    first_awaiting_memory_ = c->next_awaiting_memory_;
+    if (first_awaiting_memory_ == nullptr) last_awaiting_memory_ = nullptr;
+    c->awaits_memory_ = false;
+    c->again();
+  }
+
+  boost::asio::io_context& io_;
+  Handler& handler_;
+  host_options options_;
+  publisher_type published_;
+  std::vector<block> memory_;
+  buffer_pool<lock_type> pool_;
+  boost::asio::posix::basic_stream_descriptor<executor> acceptor_;  // borrows the listener's descriptor
+  std::optional<listener_type> listener_;
+  boost::asio::basic_waitable_timer<std::chrono::steady_clock, boost::asio::wait_traits<std::chrono::steady_clock>, executor> timer_;
+  std::shared_ptr<anchor> anchor_ = std::make_shared<anchor>(this);
+  [[no_unique_address]] lock_type lock_{};
+  connection *first_ = nullptr, *first_awaiting_memory_ = nullptr, *last_awaiting_memory_ = nullptr;
+  std::atomic<std::size_t> count_{0};
+  std::atomic<bool> stopping_{false}, stop_posted_{false};
+  bool accept_waits_ = false;
+  [[no_unique_address]] detail::event_gate<threads> accept_gate_{};
+  [[no_unique_address]] detail::event_gate<threads> timer_gate_{};
+};
+
+}  // namespace tensorpull

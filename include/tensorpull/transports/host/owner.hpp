@@ -1,0 +1,106 @@
+// The owner's side of every transport over streams: publishes, and serves any number of recipients on the caller's thread. Needs Boost.Asio.
+#pragma once
+
+#include <tensorpull/transports/host/host.hpp>
+#include <tensorpull/transports/stream/stream_transport.hpp>
+#include <tensorpull/transports/stream/wait.hpp>
+#include <tensorpull/transports/until_settled.hpp>
+
+namespace tensorpull {
+
+/// Where and how an owner listens.
+struct owner_options {
+  std::string_view listen{};  ///< none: the transport's any_address (tcp: a free port of 127.0.0.1); not at all if it has none, for streams that are adopted
+  host_options host{};
+};
+
+/// A pipeline's `downloader` over streams. Movable; everything is allocated by open().
+template <class Parts>
+  requires listening_transport<typename Parts::transport>
+class stream_owner<Parts> {
+  using transport = typename Parts::transport;
+
+ public:
+  using model_type = typename Parts::tensors::model_type;
+
+  /// Errors: bad_address, connection_failed (the address is in use, ...), io (no descriptors), out_of_memory.
+  static result<stream_owner> open(const owner_options& options = {}) noexcept {
+    try {
+      std::unique_ptr<state> s(new state(options.host));
+      std::string_view listen = options.listen;
+      if constexpr (requires { transport::any_address; })
+        if (listen.data() == nullptr) listen = transport::any_address;
+      if (listen.data() != nullptr) {
+        const auto port = s->connections.listen(listen);
+        if (!port) return failure(port.error());
+        s->port = *port;
+      }
+      return stream_owner(std::move(s));
+    } catch (const boost::system::system_error& e) {  // of the event loop's own descriptors
+      return failure(errc::io, 0, {}, e.code().value());
+    } catch (...) {
+      return failure(errc::out_of_memory);
+    }
+  }
+
+  /// The port that it listens on; 0 if the transport's addresses have none.
+  std::uint16_t port() const noexcept { return s_->port; }
+
+  /// Serves a connection that the program has made itself. out_of_memory: the stream is still the caller's.
+  result<void> adopt(typename transport::stream&& stream) noexcept {
+    const auto c = s_->connections.adopt(std::move(stream));
+    return c ? result<void>{} : result<void>(failure(c.error()));
+  }
+
+  /// An lvalue is borrowed: it must not change until it is settled or withdrawn. An rvalue or shared_ptr is kept and released.
+  template <class Model>
+  result<reference> add_tensors(Model&& model, const publish_options& options = {}) {
+    return s_->connections.published().add_tensors(std::forward<Model>(model), options);
+  }
+  /// The memory behind the view is the caller's, or what `keep` holds.
+  result<reference> add_image(const source_view& image, const publish_options& options = {}, unique_any keep = {}) noexcept {
+    return s_->connections.published().add_image(image, options, std::move(keep));
+  }
+  result<void> withdraw(const reference& ref) noexcept { return s_->connections.published().withdraw(ref); }
+  result<publication_status> status_of(const reference& ref) const noexcept { return s_->connections.published().status_of(ref); }
+  bool settled(const reference& ref) const noexcept { return s_->connections.published().settled(ref); }
+  /// References that settle together: publish each with `{.transaction = id}`, then seal it. table_full.
+  result<transaction_id> open_transaction(const transaction_options& options) noexcept { return s_->connections.published().open_transaction(options); }
+  void seal(transaction_id id) noexcept { s_->connections.published().seal(id); }
+  result<settlement> settlement_of(const reference& ref) noexcept { return s_->connections.published().settlement_of(ref); }
+  result<recipient_record> recipient_of(const reference& ref, recipient_id who) noexcept { return s_->connections.published().recipient_of(ref, who); }
+  std::size_t recipients_of(const reference& ref, std::span<recipient_record> out) noexcept { return s_->connections.published().recipients_of(ref, out); }
+  std::uint64_t callback_failures() const noexcept { return s_->connections.published().callback_failures(); }
+  std::size_t connections() const noexcept { return s_->connections.connections(); }
+
+  /// Serves on this thread until `until(owner)` is true (until_settled(ref), or a lambda) or `stop` is requested, which is noticed within 0.1 s. True:
+  /// `until` held. If the transport allows threads, several threads may call it at a time.
+  template <class Until>
+    requires(!std::is_convertible_v<Until, stop_token>)
+  bool run(Until until, const stop_token& stop = {}) {
+    detail::check_until<Until, stream_owner>();
+    if constexpr (std::predicate<Until&, const stream_owner&>)
+      while (!until(std::as_const(*this))) {
+        if (stop.stop_requested()) return false;
+        s_->io.run_one_for(detail::wait_step);
+      }
+    return true;
+  }
+  /// Serves until `stop` is requested.
+  void run(const stop_token& stop) {
+    run([](const stream_owner&) { return false; }, stop);
+  }
+
+ private:
+  struct state {
+    explicit state(const host_options& options) : io(transport::threads ? BOOST_ASIO_CONCURRENCY_HINT_SAFE : 1), connections(io, handler, options) {}
+    boost::asio::io_context io;
+    detail::silent_handler handler;
+    host<Parts, detail::silent_handler, no_consumer> connections;
+    std::uint16_t port = 0;
+  };
+  explicit stream_owner(std::unique_ptr<state> s) noexcept : s_(std::move(s)) {}
+  std::unique_ptr<state> s_;
+};
+
+}  // namespace tensorpull

@@ -1,0 +1,59 @@
+// What an event loop asks of a byte stream, of a listener, and of the transport that has both: with these a transport gets an owner of many
+// connections from transports/host.
+#pragma once
+
+#include <tensorpull/core/result.hpp>
+#include <tensorpull/links/byte_stream.hpp>
+
+#include <string_view>
+#include <type_traits>
+
+namespace tensorpull {
+
+/// What a stream still has to do before bytes can move: finish a connect, shake hands. `ok`: nothing; `would_block`: call establish() again when
+/// the descriptor is ready for one of `waits_for`; `closed` or `failed`: it came to nothing, because of `system` (errno).
+struct establishment {
+  io_status status = io_status::ok;
+  std::int32_t system = 0;
+  io_ready waits_for{};
+};
+
+/// A pollable stream S, which an event loop waits for:
+///  1. it is a byte_stream; the loop never calls its wait();
+///  2. `s.native_handle()` is one descriptor that stays the same, belongs to the stream, and becomes ready when the stream can go on;
+///  3. after a read_some() that gave fewer bytes than it was asked for, the stream holds nothing that the descriptor would not announce
+///     (a stream that decrypts goes on until its own buffer is empty);
+///  4. optionally, `s.establish() -> establishment`: called until it says `ok`, before the first byte, on accepted streams too;
+///  5. optionally, `s.interest(wanted) -> io_ready`: the directions of the descriptor to wait for, so that the stream can read or write as
+///     `wanted` says. A TLS stream may have to write before it can read. Without it they are the wanted ones.
+template <class S>
+concept pollable_stream = byte_stream<S> && requires(const S s) {
+  { s.native_handle() } noexcept -> std::same_as<int>;
+};
+
+/// A listener L for streams S:
+///  1. `l.accept() -> result<S>`: the next connection; never waits. Errors: timed_out: none is waiting; out_of_memory: no descriptors or memory for it
+///     now, so that it is worth while to try again a little later; any other: nothing more for now;
+///  2. `l.native_handle()`: a descriptor that becomes readable when a connection waits;
+///  3. movable; its destructor stops listening;
+///  4. optionally, `l.port()`: the number that it listens on.
+template <class L, class S>
+concept stream_listener = std::movable<L> && requires(L l) {
+  { l.accept() } noexcept -> std::same_as<result<S>>;
+  { l.native_handle() } noexcept -> std::same_as<int>;
+};
+
+/// A transport policy T whose connections an event loop can serve:
+///  1. `T::stream` is a pollable_stream;
+///  2. `T::listen(address) -> result<L>` with a stream_listener L;
+///  3. `T::threads`: whether several threads may run the connections of one owner;
+///  4. optionally, `T::start_connect(address) -> result<stream>`: begins to connect and does not wait for the other end;
+///  5. optionally, `T::connected(stream&)`: called once, when a connection that was begun stands;
+///  6. optionally, `T::any_address`: what an owner listens on that was told nothing.
+template <class T>
+concept listening_transport = pollable_stream<typename T::stream> && requires(std::string_view address) {
+  requires stream_listener<std::remove_cvref_t<decltype(*T::listen(address))>, typename T::stream>;
+  { T::threads } -> std::convertible_to<bool>;
+};
+
+}  // namespace tensorpull

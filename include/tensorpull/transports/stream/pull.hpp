@@ -1,0 +1,227 @@
+// One pull over one or more connections: it notices the abort signal, keeps the time-out of each request, tries again, reports, keeps the cursor.
+#pragma once
+
+#include <tensorpull/consumers/receipt.hpp>
+#include <tensorpull/links/pump.hpp>
+#include <tensorpull/protocol/connection/endpoint.hpp>
+#include <tensorpull/protocol/roles.hpp>
+#include <tensorpull/protocol/recipient/transfer.hpp>
+#include <tensorpull/std/algorithm.hpp>
+#include <tensorpull/std/optional.hpp>
+#include <tensorpull/system/entropy.hpp>
+#include <tensorpull/transports/detail/progress_report.hpp>
+#include <tensorpull/transports/pull_options.hpp>
+#include <tensorpull/transports/stream/wait.hpp>
+
+#include <array>
+
+namespace tensorpull {
+
+namespace detail {
+
+/// A deadline that real progress moves: at least 1/64 of a chunk, or an answer to a request.
+class progress_deadline {
+ public:
+  using clock = std::chrono::steady_clock;
+  progress_deadline(std::chrono::milliseconds budget, std::uint64_t step_bytes) noexcept : budget_(budget), step_(step_bytes), start_(clock::now()) {}
+
+  template <class Transfer>
+  void note(const Transfer& t) noexcept {
+    if (t.landed_bytes() < landed_ + step_ && t.answers() == answers_) return;
+    landed_ = t.landed_bytes();
+    answers_ = t.answers();
+    start_ = clock::now();
+  }
+  bool over() const noexcept { return left() <= std::chrono::milliseconds::zero(); }
+  /// Time left; computed by subtraction, so that the largest budget does not wrap.
+  std::chrono::milliseconds left() const noexcept {
+    const auto spent = std::chrono::duration_cast<std::chrono::milliseconds>(clock::now() - start_);
+    return spent >= budget_ ? std::chrono::milliseconds::zero() : budget_ - spent;
+  }
+
+ private:
+  std::chrono::milliseconds budget_;
+  std::uint64_t step_, landed_ = 0;
+  std::uint32_t answers_ = 0;
+  clock::time_point start_;
+};
+
+/// The length that progress is measured against.
+template <class Chunking>
+constexpr std::uint64_t chunk_length_of(const Chunking& c) noexcept {
+  if constexpr (requires { c.chunk_bytes; }) return c.chunk_bytes;
+  else return Chunking::max_chunk_bytes != 0 ? Chunking::max_chunk_bytes : default_chunk_bytes;
+}
+
+struct nothing_else {
+  constexpr void operator()() const noexcept {}
+};
+
+/// One pull into a consumer: the transfer, and what is kept over all its connections: tries, patience with a busy owner, reports, the cursor.
+/// Borrows the consumer and the options.
+template <class Parts, class Consumer>
+class running_pull {
+ public:
+  using chunking_type = typename Parts::chunking;
+  using transfer_type = tensorpull::transfer<Consumer, chunking_type, typename Parts::integrity, typename Parts::limits>;
+
+  /// `first_id`: the connection's next_id(), 1 for a new one. `me`: who asks if the options do not say.
+  running_pull(const reference& ref, Consumer& to, const pull_options& options, const chunking_type& chunking, std::uint32_t first_id, recipient_id me = {}) noexcept
+      : options_(options), step_bytes_(chunk_length_of(chunking) / 64 + 1), t_(to, asked_by(me, make_request(ref, options)), chunking, first_id),
+        resumed_(options.cursor != nullptr && t_.resume(*options.cursor)), tries_(options.retry, options.per_request_timeout, t_.landed_bytes()), report_(options) {}
+
+  transfer_type& transfer() noexcept { return t_; }
+  bool ended() const noexcept { return t_.ended(); }
+  void fail(const error& why) noexcept { t_.fail(why); }
+
+  /// After every step.
+  void note() noexcept {
+    report_.note(t_);
+    if (t_.chunks() == chunks_) return;
+    chunks_ = t_.chunks();
+    keep_cursor();
+  }
+  /// Whether the program wants it to stop; the transfer has failed then.
+  bool stopped() noexcept {
+    if (!options_.stop.stop_requested()) return false;
+    if (options_.stop_reason != nullptr) t_.give_reason(*options_.stop_reason);
+    t_.fail({errc::cancelled, 0, 0, {}});
+    return true;
+  }
+
+  /// Moves bytes until the transfer has ended (no value), or until something is in the way that another try may get past.
+  /// `broken`: set if the connection cannot be used any more. `besides()`: called after every step.
+  template <class Endpoint, byte_stream Stream, class Besides = nothing_else>
+  optional<error> drive(Endpoint& end, Stream& stream, std::span<std::byte> scratch, optional<error>& broken, Besides besides = {}) noexcept {
+    optional<error> why;
+    end.begin_pull();
+    progress_deadline deadline(options_.per_request_timeout, step_bytes_);
+    while (!t_.ended() && !why && !stopped()) {
+      const auto did = pump_once(end, t_, stream, scratch, wait_step);
+      note();
+      besides();
+      if (!did) {
+        broken = why = did.error();
+        if (!is_passing(why->code)) t_.fail(*why), why = {};
+        break;
+      }
+      deadline.note(t_);
+      if (t_.ended()) break;
+      if (t_.pause_ms() > 0) why = error{errc::busy, 0, 0, {}};
+      else if (deadline.over()) why = error{errc::timed_out, 0, 0, {}};  // bytes alone are no progress: the other end may dribble
+      else if (did->received > 0 || did->sent > 0) continue;
+      else if (!did->waited) stream.wait(did->wants_read, did->wants_write, std::min(wait_step, deadline.left()));
+    }
+    end.end_pull(t_);
+    if (t_.ended() && !broken)
+      if (const auto bye = t_.farewell(); bye && end.send_control(*bye))
+        (void)pump_once(end, t_, stream, scratch);  // the owner hears of it if the connection takes it at once
+    return why;
+  }
+
+  /// How long to wait before another try; nothing: the transfer has ended because of `why`.
+  optional<std::chrono::milliseconds> try_again(const error& why) noexcept {
+    const auto wait = tries_.after(why.code, t_.landed_bytes(), std::chrono::milliseconds(t_.pause_ms()), system_entropy{}());
+    if (!wait) t_.fail(why);
+    return wait;
+  }
+
+  result<receipt> outcome() noexcept {
+    keep_cursor();
+    const auto how = t_.outcome();
+    report_.ended(t_, how);
+    return how;
+  }
+
+ private:
+  static pull_request asked_by(recipient_id me, pull_request request) noexcept {
+    if (!request.recipient) request.recipient = me;
+    return request;
+  }
+  /// The owner no longer has what the cursor could go on with.
+  bool stale() const noexcept {
+    if (!t_.ended()) return false;
+    const auto how = t_.outcome();
+    return !how && how.error().code == errc::stale_version;
+  }
+  /// If the owner was never reached, the cursor stays as it was.
+  void keep_cursor() noexcept {
+    if (options_.cursor != nullptr && (t_.total_bytes() != 0 || !resumed_ || stale())) *options_.cursor = t_.cursor();
+  }
+
+  const pull_options& options_;
+  std::uint64_t step_bytes_;
+  transfer_type t_;
+  bool resumed_;
+  retry_state tries_;
+  progress_report report_;
+  std::uint64_t chunks_ = 0;
+};
+
+/// A stream that somebody else closes.
+template <byte_stream Stream>
+struct borrowed_stream {
+  Stream* to;
+  io_result read_some(std::span<const std::span<std::byte>> s) noexcept { return to->read_some(s); }
+  io_result write_some(std::span<const std::span<const std::byte>> s) noexcept { return to->write_some(s); }
+  io_ready wait(bool read, bool write, std::chrono::milliseconds t) noexcept { return to->wait(read, write, t); }
+};
+
+/// A recipient that the owner can tell from others.
+inline recipient_id random_recipient() noexcept {
+  recipient_id me{};
+  while (!me) me = {system_entropy{}()};
+  return me;
+}
+
+}  // namespace detail
+
+/// Pulls into a consumer over connections of its own: no owner role, nothing on the heap, under 8 KiB of stack. `connect() -> result<Stream>`
+/// makes a connection each time that one is needed; `pause(time)` waits at most that long. What has landed stays over lost connections. A first
+/// connection that cannot be made is not tried again.
+template <class Parts, class Connect, class Pause, consumer Consumer>
+result<receipt> pull_with(Connect connect, Pause pause, const reference& ref, Consumer& to, const pull_options& options = {},
+                          typename Parts::chunking chunking = {}) noexcept {
+  using limits = typename Parts::limits;
+  ignore_messages handler;
+  detail::running_pull<Parts, Consumer> pull(ref, to, options, chunking, 1, options.recipient ? options.recipient : detail::random_recipient());
+  const auto again = [&](const error& why) noexcept {
+    if (pull.ended()) return false;
+    const auto delay = pull.try_again(why);
+    if (!delay) return false;
+    if (!detail::wait_out(*delay, options.stop, pause)) pull.fail({errc::cancelled, 0, 0, {}});
+    pull.transfer().restart();
+    return !pull.ended();
+  };
+  for (bool connected = false; !pull.ended();) {
+    optional<error> why, broken;
+    if (auto stream = connect(); !stream) {
+      why = stream.error();
+      if (!connected || (why->code != errc::connection_failed && !is_passing(why->code))) pull.fail(*why);
+      else why->code = errc::connection_lost;  // it could be made before
+    } else {
+      connected = true;
+      no_owner none;
+      // for the names of a subset, and for the other schema's pages if the schemas differ
+      alignas(8) std::array<std::byte, limits::page_bytes> memory;
+      buffer_pool<> pool(memory, memory.size());
+      endpoint<typename Parts::framing, limits, no_owner, ignore_messages> end(none, pool, handler);
+      do {  // an owner that is only busy is asked again over the same connection, which may be in the middle of a frame
+        why = pull.drive(end, *stream, {}, broken);
+      } while (why && why->code == errc::busy && again(*why));
+    }
+    if (!why || !again(*why)) break;
+  }
+  return pull.outcome();
+}
+
+/// The same over one connected stream; a lost connection ends it.
+template <class Parts, byte_stream Stream, consumer Consumer>
+result<receipt> pull_over(Stream& stream, const reference& ref, Consumer& to, const pull_options& options = {}, typename Parts::chunking chunking = {}) noexcept {
+  pull_options once = options;
+  once.retry.retries = 0;
+  const auto connect = [&]() -> result<detail::borrowed_stream<Stream>> { return detail::borrowed_stream<Stream>{&stream}; };
+  return pull_with<Parts>(connect, [&](std::chrono::milliseconds time) { stream.wait(false, false, time); }, ref, to, once, chunking);
+}
+
+}  // namespace tensorpull

@@ -1,0 +1,30 @@
+// How the drivers that block wait: in steps that are short enough to notice an abort.
+#pragma once
+
+#include <tensorpull/std/algorithm.hpp>
+#include <tensorpull/std/chrono.hpp>
+#include <tensorpull/std/stop_token.hpp>
+
+#include <poll.h>
+
+namespace tensorpull::detail {
+
+/// A blocking wait looks at the stop token at least this often.
+inline constexpr std::chrono::milliseconds wait_step{50};
+
+/// Sleeps; a signal ends it early.
+inline void pause(std::chrono::milliseconds time) noexcept { (void)::poll(nullptr, 0, static_cast<int>(std::min<std::chrono::milliseconds::rep>(time.count(), 1 << 30))); }
+
+/// Waits for `time` with `step(left)`, which waits at most that long and returns. False: `stop` was requested.
+template <class Step>
+bool wait_out(std::chrono::milliseconds time, const stop_token& stop, Step step) noexcept {
+  const auto end = std::chrono::steady_clock::now() + time;
+  for (;;) {
+    if (stop.stop_requested()) return false;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+    if (left <= std::chrono::milliseconds::zero()) return true;
+    step(std::min(left, wait_step));
+  }
+}
+
+}  // namespace tensorpull::detail

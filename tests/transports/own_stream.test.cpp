@@ -1,0 +1,168 @@
+// A stream of a program's own in the event-driven host: one that shakes hands before its first byte, and that may want another direction than the
+// endpoint does.
+#include "network.hpp"
+
+#include <boost/asio/io_context.hpp>
+
+namespace {
+
+using namespace test;
+
+/// Each end says one byte and hears one; then it is the socket that it has.
+class greeting_stream {
+ public:
+  explicit greeting_stream(tp::posix_stream s) noexcept : socket_(std::move(s)) {}
+
+  int native_handle() const noexcept { return socket_.native_handle(); }
+  tp::io_result read_some(std::span<const std::span<std::byte>> to) noexcept { return socket_.read_some(to); }
+  tp::io_result write_some(std::span<const std::span<const std::byte>> from) noexcept { return socket_.write_some(from); }
+  tp::io_ready wait(bool read, bool write, std::chrono::milliseconds time) noexcept { return socket_.wait(read, write, time); }
+
+  tp::establishment establish() noexcept {
+    if (const auto under = socket_.establish(); under.status != tp::io_status::ok) return under;
+    std::byte hello{42};
+    if (!said_) {
+      const std::array<std::span<const std::byte>, 1> out{std::span(&hello, 1)};
+      const auto io = socket_.write_some(out);
+      if (io.status != tp::io_status::ok) return {io.status, io.system, {false, true}};
+      said_ = true;
+    }
+    if (!heard_) {
+      const std::array<std::span<std::byte>, 1> in{std::span(&hello, 1)};
+      const auto io = socket_.read_some(in);
+      if (io.status != tp::io_status::ok) return {io.status, io.system, {true, false}};
+      heard_ = true;
+    }
+    return {};
+  }
+  /// More than has to be: what is ready too early does no harm.
+  tp::io_ready interest(tp::io_ready wanted) const noexcept { return {wanted.read || wanted.write, wanted.write}; }
+
+ private:
+  tp::posix_stream socket_;
+  bool said_ = false, heard_ = false;
+};
+static_assert(tp::pollable_stream<greeting_stream>);
+
+class greeting_listener {
+ public:
+  explicit greeting_listener(tp::tcp_listener l) noexcept : listener_(std::move(l)) {}
+  int native_handle() const noexcept { return listener_.native_handle(); }
+  std::uint16_t port() const noexcept { return listener_.port(); }
+  tp::result<greeting_stream> accept() noexcept {
+    auto s = listener_.accept();
+    if (!s) return tp::failure(s.error());
+    return greeting_stream(std::move(*s));
+  }
+
+ private:
+  tp::tcp_listener listener_;
+};
+
+struct greeting : tp::stream_transport<greeting, greeting_stream> {
+  static constexpr std::string_view any_address = "127.0.0.1:0";
+  static tp::result<greeting_stream> connect(std::string_view address, std::chrono::milliseconds, const tp::stop_token&) noexcept {
+    auto s = start_connect(address);
+    while (s) {
+      const auto now = s->establish();
+      if (now.status == tp::io_status::ok) return s;
+      if (now.status != tp::io_status::would_block) return tp::failure(tp::errc::connection_failed, 0, address, now.system);
+      s->wait(now.waits_for.read, now.waits_for.write, 50ms);
+    }
+    return s;
+  }
+  static tp::result<greeting_stream> start_connect(std::string_view address) noexcept {
+    auto s = tp::tcp_start_connect(address);
+    if (!s) return tp::failure(s.error());
+    return greeting_stream(std::move(*s));
+  }
+  static tp::result<greeting_listener> listen(std::string_view address) noexcept {
+    auto l = tp::tcp_listener::open(address);
+    if (!l) return tp::failure(l.error());
+    return greeting_listener(std::move(*l));
+  }
+};
+static_assert(tp::transport<greeting> && tp::listening_transport<greeting>);
+using net = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<64_KiB>, greeting>;
+static_assert(tp::transport_for<greeting, net::parts> && tp::pulls_from<greeting, net::parts, std::string_view, tp::land>);
+
+TEST(OwnStream, An_owner_of_many_connections_shakes_hands_with_each_and_drops_whoever_does_not) {
+  const auto source = random_model<large>(1);
+  tp::owner_options options;
+  options.host.budgets.accept = 500ms;
+  auto owner = net::downloader::open(options);
+  ASSERT_TRUE(owner);
+  const auto ref = *owner->add_tensors(*source);
+  serving thread(*owner);
+  raw_peer silent(owner->port());
+  std::vector<std::jthread> recipients;
+  for (int i = 0; i < 3; ++i)
+    recipients.emplace_back([&] {
+      const auto mine = blank<large>();
+      const auto done = net::download_tensors(local(owner->port()), ref, *mine);
+      EXPECT_TRUE(done) << to_string(done.error().code);
+      EXPECT_TRUE(same(*mine, *source));
+    });
+  recipients.clear();
+  EXPECT_TRUE(silent.hear_end());
+}
+
+struct puller {
+  tp::reference ref;
+  large* to;
+  int connected_calls = 0;
+  std::optional<tp::result<tp::receipt>> outcome;
+  std::optional<tp::error> end;
+  template <class C> void connected(C& c) {
+    ++connected_calls;
+    EXPECT_TRUE(c.pull(ref, {}, tp::raw_tensors<large>::destination(*to)));
+  }
+  template <class C> void message(C&, const tp::message&) {}
+  template <class C> void pulled(C& c, const tp::result<tp::receipt>& r) { outcome = r, c.close(); }
+  template <class C> void closed(C&, const tp::error& e) { end = e; }
+};
+
+TEST(OwnStream, A_host_connects_and_pulls_over_it_and_hears_that_nobody_listens) {
+  const auto source = random_model<large>(2);
+  auto owner = net::downloader::open();
+  ASSERT_TRUE(owner);
+  const auto ref = *owner->add_tensors(*source);
+  serving thread(*owner);
+  const auto mine = blank<large>();
+  puller handler{ref, mine.get(), 0, {}, {}};
+  boost::asio::io_context io(1);
+  net::host<puller, tp::land> host(io, handler);
+  ASSERT_TRUE(host.connect(local(owner->port())));
+  for (int i = 0; i < 3000 && !handler.end; ++i) io.run_one_for(10ms);
+  ASSERT_TRUE(handler.outcome && *handler.outcome);
+  EXPECT_TRUE(same(*mine, *source));
+  EXPECT_EQ(handler.connected_calls, 1);
+
+  const std::uint16_t nobody = raw_listener().port();
+  handler.end.reset();
+  if (host.connect(local(nobody)))
+    for (int i = 0; i < 3000 && !handler.end; ++i) io.run_one_for(10ms);
+  ASSERT_TRUE(handler.end);
+  EXPECT_EQ(*handler.end, tp::errc::connection_failed);
+  EXPECT_EQ(handler.connected_calls, 1);
+}
+
+TEST(OwnStream, An_owner_serves_a_connection_that_the_program_has_made) {
+  const auto source = random_model<large>(3);
+  using tcp_net = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<64_KiB>, tp::tcp>;
+  auto owner = tcp_net::downloader::open();
+  ASSERT_TRUE(owner);
+  const auto ref = *owner->add_tensors(*source, {.recipients = 1});
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  ASSERT_TRUE(owner->adopt(tp::posix_stream(ends[0])));
+  serving thread(*owner);
+  tp::posix_stream mine_end(ends[1]);
+  const auto mine = blank<large>();
+  tp::land to(tp::raw_tensors<large>::destination(*mine));
+  const auto done = tp::pull_over<tcp_net::parts>(mine_end, ref, to);
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_TRUE(same(*mine, *source));
+}
+
+}  // namespace
