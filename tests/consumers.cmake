@@ -38,3 +38,10 @@ foreach(how IN ITEMS missing_component unknown_component pkg_config)
 endforeach()
 list(TRANSFORM from_installed PREPEND "consumer.")
 set_tests_properties(${from_installed} PROPERTIES FIXTURES_REQUIRED consumer_installed)
+
+# Needs PyPI, so only when it is asked for (tests/run.sh --all).
+option(TENSORPULL_TEST_CONAN "Test the Conan recipe" OFF)
+if(TENSORPULL_TEST_CONAN)
+  add_test(NAME consumer.conan COMMAND bash "${CMAKE_CURRENT_SOURCE_DIR}/conan.sh" "${PROJECT_BINARY_DIR}/conan")
+  set_tests_properties(consumer.conan PROPERTIES LABELS consumer TIMEOUT 600)
+endif()

@@ -21,7 +21,7 @@ Installs what is missing (apt-get, as root or with sudo), then runs these legs, 
   tsan-all       the thread sanitizer on every test (with --all)
 
   --quick        dev only
-  --all          every leg, also the long ones, 500,000 seeds of the simulated network instead of 20,000, 200 faults of real
+  --all          every leg, also the long ones, and the Conan recipe, 500,000 seeds of the simulated network instead of 20,000, 200 faults of real
                  processes instead of 20
   -h, --help     this text
 
@@ -38,13 +38,14 @@ build=$root/build
 known=(dev clang-asan tsan fuzz no-exceptions cortex-m3 release clang asan tsan-all)
 legs=()
 fuzz_seconds=20
+conan=OFF # the Conan recipe, in the leg dev
 seeds=20000 # of the simulated network, in the leg dev
 process_faults=20 # kills, stops and lost connections of real processes
 for argument in "$@"; do
   case $argument in
     -h | --help) usage; exit 0 ;;
     --quick) legs=(dev) ;;
-    --all) legs=("${known[@]}") fuzz_seconds=600 seeds=500000 process_faults=200 ;;
+    --all) legs=("${known[@]}") conan=ON fuzz_seconds=600 seeds=500000 process_faults=200 ;;
     *)
       [[ " ${known[*]} " == *" $argument "* ]] || { usage >&2; exit 2; }
       legs+=("$argument")
@@ -76,7 +77,7 @@ options() {
     dev)
       local python=/usr/bin/python3
       [[ -x $python ]] && printf '%s\n' "-DPython3_EXECUTABLE=$python"
-      printf '%s\n' "-DTENSORPULL_PYTHON_ENVIRONMENT=$build/python" "-DTENSORPULL_TORCH_PYTHON=$torch/bin/python" \
+      printf '%s\n' "-DTENSORPULL_TEST_CONAN=$conan" "-DTENSORPULL_PYTHON_ENVIRONMENT=$build/python" "-DTENSORPULL_TORCH_PYTHON=$torch/bin/python" \
         "-DTENSORPULL_PACKAGE_PYTHON=$torch/bin/python" \
         "-DTENSORPULL_COMPONENTS=$(components_of_dev);torch" \
         "-DCMAKE_PREFIX_PATH=$("$torch/bin/python" -c 'import torch; print(torch.utils.cmake_prefix_path)')"

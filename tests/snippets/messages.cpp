@@ -12,10 +12,11 @@ static Mlp mlp{}, mine{};
 
 static void other_end(net::session& session) {
   using messages = tensor_decomposer<net>;
-  for (int i = 0; i < 2; ++i) must(messages::send(session, 1, task{7, "b", tensors_of<Mlp>(mlp)}).has_value());
-  task got;
-  must(messages::receive(session, got).has_value());
-  (void)session.serve([](const auto&) { return false; }, std::chrono::seconds(2));
+  const auto first = messages::send(session, 1, task{7, "b", tensors_of<Mlp>(mlp)});
+  const auto second = messages::send(session, 1, task{7, "b", tensors_of<Mlp>(mlp)});
+  must(first.has_value() && second.has_value());
+  must(session.serve(until_settled_all(*first), std::chrono::seconds(20)));
+  must(session.serve(until_settled_all(*second), std::chrono::seconds(20)));
 }
 
 int main() {
