@@ -139,7 +139,7 @@ struct pipeline {
 
   /// A model that is gone when the pull has ended.
   template <class Where, class Ref, class Model>
-    requires(std::is_same_v<Model, model_type>)
+    requires(__is_same(Model, model_type))  // what is_same_v is made of: it is asked at each call of the others
   static result<receipt> download_tensors(Where&&, const Ref&, Model&&, const pull_options& = {}, chunking = {}) noexcept {
     static_assert(!std::is_same_v<Model, model_type>, "tensorpull: download_tensors was given a temporary, which is gone when the tensors have landed: give the model a name");
     return failure(errc::bad_address);
