@@ -84,13 +84,13 @@ int main(int count, char** arguments) {
     end.end_pull(t);
   };
   const auto results = bench::interleave(rounds, {
-      {"bare pull loop", [&] { return bench::bare_pull(fd, reinterpret_cast<std::byte*>(&to), sizeof to, 2_MiB, 1, [](std::size_t) {}), 0.0; }},
-      {"no digest, no confirmation", [&] { return unconfirmed(), 0.0; }},
-      {"complete: described, digest, confirmed", [&] {
-         if (!session.download_tensors(h.ref, to)) std::abort();
-         return 0.0;
-       }},
-  });
+                                                     {"bare pull loop", [&] { return bench::bare_pull(fd, reinterpret_cast<std::byte*>(&to), sizeof to, 2_MiB, 1, [](std::size_t) {}), 0.0; }},
+                                                     {"no digest, no confirmation", [&] { return unconfirmed(), 0.0; }},
+                                                     {"complete: described, digest, confirmed", [&] {
+                                                        if (!session.download_tensors(h.ref, to)) std::abort();
+                                                        return 0.0;
+                                                      }},
+                                                 });
   std::printf("a perceptron of %zu bytes on an open connection, %d rounds\n%-40s %10s %10s %10s %8s\n", sizeof(perceptron), rounds, "", "median ms", "min", "max", "ratio");
   const double bare = bench::summarise(results[0].seconds).median;
   for (const auto& r : results) {

@@ -1,8 +1,8 @@
 // Small tools of the benchmarks: medians over interleaved rounds, CPU time of both processes, a child process that serves.
 #pragma once
 
-#include <sys/resource.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

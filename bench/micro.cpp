@@ -1,11 +1,11 @@
 // The parts that a transfer is made of, each alone: gather and scatter of a range, frames, digest, the header of an image.
-#include <tensorpull/image/header_reader.hpp>
 #include <tensorpull/core/xxh3.hpp>
 #include <tensorpull/framing/capnp/capnp_framing.hpp>
 #include <tensorpull/framing/detail/payload_prefix.hpp>
 #include <tensorpull/framing/word_framing.hpp>
 #include <tensorpull/image/dynamic.hpp>
 #include <tensorpull/image/gather_scatter.hpp>
+#include <tensorpull/image/header_reader.hpp>
 #include <tensorpull/integrity/xxhash/xxhash_digest.hpp>
 
 #include <benchmark/benchmark.h>

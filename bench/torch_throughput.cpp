@@ -76,14 +76,14 @@ int main(int count, char** arguments) {
     };
   };
   const auto results = bench::interleave(rounds, {
-      {"struct into struct", other([&] { must(raw_session.download_tensors(h.raw_ref, **to_struct)); })},
-      {"state dict into state dict", other([&] { must(torch_session.download_tensors(h.torch_ref, to_dict)); })},
-      {"state dict into a new state dict", other([&] {
-         new_state_dict made({.max_bytes = 1_GiB});
-         must(torch_session.pull(h.torch_ref, made));
-       })},
-      {"transposed, into state dict", other([&] { must(torch_session.download_tensors(h.transposed_ref, to_dict)); })},
-  });
+                                                     {"struct into struct", other([&] { must(raw_session.download_tensors(h.raw_ref, **to_struct)); })},
+                                                     {"state dict into state dict", other([&] { must(torch_session.download_tensors(h.torch_ref, to_dict)); })},
+                                                     {"state dict into a new state dict", other([&] {
+                                                        new_state_dict made({.max_bytes = 1_GiB});
+                                                        must(torch_session.pull(h.torch_ref, made));
+                                                      })},
+                                                     {"transposed, into state dict", other([&] { must(torch_session.download_tensors(h.transposed_ref, to_dict)); })},
+                                                 });
   const double base = bench::summarise(results[0].seconds).median;
   std::printf("1 GiB in 16 tensors, TCP over loopback, chunks of 2 MiB, digest of the whole, %d rounds\n", rounds);
   std::printf("%-34s %8s %8s %8s %8s %10s\n", "", "GiB/s", "min", "max", "ratio", "CPU s/GiB");

@@ -27,7 +27,12 @@ struct score {
   std::uint32_t owner;
   double accuracy;
 };
-enum letter : std::uint32_t { submission_kind = 2, assignment_kind, score_kind, goodbye_kind };
+enum letter : std::uint32_t {
+  submission_kind = 2,
+  assignment_kind,
+  score_kind,
+  goodbye_kind,
+};
 
 }  // namespace sites
 

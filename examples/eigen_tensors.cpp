@@ -1,6 +1,6 @@
 // Tensors of a type that the library does not know: Eigen's matrices, as a policy that a pipeline takes like any other.
-#include <tensorpull/tensorpull.hpp>
 #include <tensorpull/image/dynamic.hpp>
+#include <tensorpull/tensorpull.hpp>
 #include <tensorpull/tensors/concept.hpp>
 #include <tensorpull/transports/host/owner.hpp>
 

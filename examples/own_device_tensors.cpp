@@ -1,7 +1,7 @@
 // A tensor type of your own whose numbers lie on a device: no address leads to them, so they are staged both ways, 4 KiB at a time.
 #include <tensorpull/image/dynamic.hpp>
-#include <tensorpull/tensors/concept.hpp>
 #include <tensorpull/tensorpull.hpp>
+#include <tensorpull/tensors/concept.hpp>
 
 #include <array>
 #include <cstdio>

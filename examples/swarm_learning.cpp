@@ -19,7 +19,11 @@ struct neighbours {
   std::uint32_t round;
   tensorpull::locator left, right;
 };
-enum letter : std::uint32_t { offer_kind = 2, neighbours_kind, finished_kind };
+enum letter : std::uint32_t {
+  offer_kind = 2,
+  neighbours_kind,
+  finished_kind,
+};
 /// Both ways, at the end.
 struct finished {
   double accuracy;

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Formats the sources with clang-format 14 as .clang-format says; with --check only names those that are not. Status: 0 all are, 1 some are not,
-# 2 there is no clang-format 14 (Debian's clang-format-14): other versions format differently.
+# Formats the sources with clang-format 19 as .clang-format says; with --check only names those that are not. Status: 0 all are, 1 some are not,
+# 2 there is no clang-format 19 (Debian's clang-format-19): other versions format differently.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 
-tool=clang-format-14
+tool=clang-format-19
 command -v "$tool" >/dev/null || tool=clang-format
-command -v "$tool" >/dev/null && [[ $("$tool" --version) == *' 14.'* ]] || { echo "format.sh: there is no clang-format 14 here (Debian's clang-format-14)" >&2; exit 2; }
+command -v "$tool" >/dev/null && [[ $("$tool" --version) == *' 19.'* ]] || { echo "format.sh: there is no clang-format 19 here (Debian's clang-format-19)" >&2; exit 2; }
 mapfile -d '' -t files < <(find include examples tests bench \( -name '*.hpp' -o -name '*.cpp' \) -print0)
 case ${1-} in
   --check) printf '%s\0' "${files[@]}" | xargs -0 -n 40 -P "$(nproc)" "$tool" --dry-run -Werror 2>&1 | grep -E ': error:' | cut -d: -f1 | sort | uniq -c && exit 1 || exit 0 ;;

@@ -179,7 +179,7 @@ needs() {
     case $leg in
       dev)
         /usr/bin/python3 -c 'import venv, ensurepip' 2>/dev/null || echo python3-venv  # a Python without them makes no environment
-        printf '%s\n' python3-dev pkg-config:pkg-config doxygen:doxygen clang-format-14:clang-format-14
+        printf '%s\n' python3-dev pkg-config:pkg-config doxygen:doxygen clang-format-19:clang-format-19
         ;;
       clang) command -v clang++-14 >/dev/null || echo clang++:clang ;;
       fuzz | clang-asan)

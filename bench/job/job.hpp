@@ -178,8 +178,10 @@ int run_job(int count, char** arguments) {
     }
     std::_Exit(0);
   }
-  std::fprintf(stderr, "usage: %s send|receive [--address A] [--model uniform|mixed|perceptron] [--bytes N] [--tensors N] [--chunk N] [--window N]\n"
-                       "  [--recipients N] [--destinations N] [--threads N] [--pulls N] [--variant NAME] [--fresh plain|huge]\n", arguments[0]);
+  std::fprintf(stderr,
+               "usage: %s send|receive [--address A] [--model uniform|mixed|perceptron] [--bytes N] [--tensors N] [--chunk N] [--window N]\n"
+               "  [--recipients N] [--destinations N] [--threads N] [--pulls N] [--variant NAME] [--fresh plain|huge]\n",
+               arguments[0]);
   return 2;
 }
 

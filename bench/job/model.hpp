@@ -28,7 +28,10 @@ inline std::vector<std::size_t> tensor_sizes(std::string_view shape, std::size_t
   return sizes;
 }
 
-enum class pages { plain, huge };
+enum class pages {
+  plain,
+  huge,
+};
 
 /// Tensors lie one after the other at multiples of 64 bytes, so that a loop that knows nothing of tensors may send the block as it is.
 class model {

@@ -41,10 +41,11 @@ inline std::string json_strings(const std::vector<std::string>& texts) {
 }
 
 inline std::string json_figures(const process_figures& figures) {
-  return formatted("{\"resident_bytes\": %llu, \"peak_resident_bytes\": %llu, \"threads\": %llu, "
-                   "\"descriptors\": %llu, \"live_allocations\": %llu, \"live_bytes\": %llu}",
-                   wide(figures.resident_bytes), wide(figures.peak_resident_bytes), wide(figures.threads),
-                   wide(figures.descriptors), wide(figures.live_allocations), wide(figures.live_bytes));
+  return formatted(
+      "{\"resident_bytes\": %llu, \"peak_resident_bytes\": %llu, \"threads\": %llu, "
+      "\"descriptors\": %llu, \"live_allocations\": %llu, \"live_bytes\": %llu}",
+      wide(figures.resident_bytes), wide(figures.peak_resident_bytes), wide(figures.threads),
+      wide(figures.descriptors), wide(figures.live_allocations), wide(figures.live_bytes));
 }
 
 }  // namespace detail

@@ -1,6 +1,7 @@
 // Writes a small file so that a reader sees all of it or nothing: under another name first, then renamed.
 #pragma once
 
+#include <sys/stat.h>
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
@@ -9,7 +10,6 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <sys/stat.h>
 
 namespace federated {
 

@@ -46,9 +46,10 @@ std::string curve(const panel& on, const run_report& report, const style& drawn,
   std::string points;
   for (const round_figures& round : report.rounds)
     points += formatted("%.1f,%.1f ", on.x(round.round), on.y(static_cast<double>(value(round))));
-  return formatted("<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"%.1f\" stroke-dasharray=\"%s\" "
-                   "stroke-linejoin=\"round\" points=\"",
-                   drawn.colour, drawn.width, drawn.dashes) +
+  return formatted(
+             "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"%.1f\" stroke-dasharray=\"%s\" "
+             "stroke-linejoin=\"round\" points=\"",
+             drawn.colour, drawn.width, drawn.dashes) +
          points + "\"/>\n";
 }
 
@@ -115,9 +116,10 @@ inline std::string plot(const run_report& report) {
   const auto panel_at = [rounds](double top, double height) {
     return svg::panel{90, top, 720, height, rounds, {0, 1, 1}};
   };
-  return std::string{"<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"900\" height=\"770\" viewBox=\"0 0 900 770\" "
-                     "font-family=\"DejaVu Sans, Verdana, Helvetica, Arial, sans-serif\" font-size=\"13\" "
-                     "fill=\"#222222\">\n"} +
+  return std::string{
+             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"900\" height=\"770\" viewBox=\"0 0 900 770\" "
+             "font-family=\"DejaVu Sans, Verdana, Helvetica, Arial, sans-serif\" font-size=\"13\" "
+             "fill=\"#222222\">\n"} +
          svg::rectangle(0, 0, 900, 770, "#FFFFFF") +
          svg::text(90, 36, "start", "Federated averaging over tensorpull", "font-size=\"20\" font-weight=\"bold\"") +
          svg::text(90, 58, "start",

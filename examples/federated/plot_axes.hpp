@@ -21,7 +21,9 @@ struct scale {
     const double span = std::max(most - least, 1e-9);
     const double power = std::pow(10.0, std::floor(std::log10(span / steps)));
     const double rest = span / steps / power;
-    const double step = std::max(finest, power * (rest <= 1 ? 1 : rest <= 2 ? 2 : rest <= 5 ? 5 : 10));
+    const double step = std::max(finest, power * (rest <= 1 ? 1 : rest <= 2 ? 2
+                                                              : rest <= 5   ? 5
+                                                                            : 10));
     const double bottom = std::floor(least / step + 1e-9) * step;
     return {bottom, std::max(std::ceil(most / step - 1e-9) * step, bottom + step), step};
   }
@@ -54,9 +56,10 @@ inline std::string text(double x, double y, const char* anchor, const std::strin
 
 inline std::string line(double x1, double y1, double x2, double y2, const char* colour, double width = 1,
                         const char* dashes = "none") {
-  return formatted("<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"%s\" stroke-width=\"%.1f\" "
-                   "stroke-dasharray=\"%s\"/>\n",
-                   x1, y1, x2, y2, colour, width, dashes);
+  return formatted(
+      "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"%s\" stroke-width=\"%.1f\" "
+      "stroke-dasharray=\"%s\"/>\n",
+      x1, y1, x2, y2, colour, width, dashes);
 }
 
 inline std::string rectangle(double x, double y, double width, double height, const char* colour) {

@@ -33,7 +33,7 @@ namespace detail {
 /// What must stay exactly the same after every round from the reference on.
 struct flat_figure {
   const char* name;
-  std::uint64_t process_figures::*value;
+  std::uint64_t process_figures::* value;
 };
 
 inline constexpr flat_figure flat_figures[] = {{"live heap allocations", &process_figures::live_allocations},
@@ -43,7 +43,7 @@ inline constexpr flat_figure flat_figures[] = {{"live heap allocations", &proces
 
 struct judged_process {
   const char* name;
-  process_figures round_figures::*figures;
+  process_figures round_figures::* figures;
 };
 
 inline constexpr judged_process judged_processes[] = {{"server", &round_figures::server},
@@ -94,7 +94,7 @@ inline verdict judge(const run_report& report) {
 
   if (rounds.size() <= reference_round) {
     judged.notes.push_back(formatted("flatness was not judged: that takes at least %zu rounds, these were %zu.",
-                                             reference_round + 1, rounds.size()));
+                                     reference_round + 1, rounds.size()));
   } else {
     for (const detail::judged_process& process : detail::judged_processes) {
       if ((rounds.back().*process.figures).live_allocations == 0)
@@ -107,10 +107,10 @@ inline verdict judge(const run_report& report) {
 
   if (rounds.size() < rounds_to_judge_accuracy)
     judged.notes.push_back(formatted("accuracy was not judged: that takes at least %zu rounds, these were %zu.",
-                                             rounds_to_judge_accuracy, rounds.size()));
+                                     rounds_to_judge_accuracy, rounds.size()));
   else if (!(rounds.back().accuracy >= least_accuracy))
     judged.violations.push_back(formatted("held-out accuracy ended at %.4f, under the %.2f that are expected.",
-                                                  rounds.back().accuracy, least_accuracy));
+                                          rounds.back().accuracy, least_accuracy));
   return judged;
 }
 

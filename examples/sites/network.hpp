@@ -8,8 +8,8 @@
 
 #include <tensorpull/messages/tensor_decomposer.hpp>
 #include <tensorpull/tensorpull.hpp>
-#include <tensorpull/transports/tcp/tcp_listener.hpp>
 #include <tensorpull/transports/host/owner.hpp>
+#include <tensorpull/transports/tcp/tcp_listener.hpp>
 
 #include <cstdio>
 #include <string>

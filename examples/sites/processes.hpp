@@ -1,12 +1,12 @@
 // Child processes, one for each site.
 #pragma once
 
-#include <csignal>
-#include <cstdio>
-#include <exception>
 #include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <csignal>
+#include <cstdio>
+#include <exception>
 #include <utility>
 #include <vector>
 

@@ -71,7 +71,10 @@ inline std::uint64_t parse_size(std::string_view name, std::string_view text, st
   std::uint64_t value = 0;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
   const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
-  const int shift = unit.empty() ? 0 : unit == "K" || unit == "KiB" ? 10 : unit == "M" || unit == "MiB" ? 20 : unit == "G" || unit == "GiB" ? 30 : -1;
+  const int shift = unit.empty() ? 0 : unit == "K" || unit == "KiB" ? 10
+                                   : unit == "M" || unit == "MiB"   ? 20
+                                   : unit == "G" || unit == "GiB"   ? 30
+                                                                    : -1;
   if (code != std::errc{} || shift < 0 || value == 0 || value > most >> shift)
     throw option_error(std::string(name) + " wants a size from 1 to " + std::to_string(most >> 20) + "M, as in 65536, 64K or 2M, not '" +
                        std::string(text) + "'");

@@ -113,8 +113,7 @@ int print_json(const std::string& path, const tensor_file& file) {
   for (const std::size_t i : in_file_order(file)) {
     const tp::tensor_entry& entry = schema.tensors[i];
     const std::uint64_t begin = file.data_offset(i);
-    const nlohmann::ordered_json tensor{{"name", entry.name}, {"dtype", to_string(entry.type)}, {"shape", entry.extents()},
-                                        {"offsets", {begin, begin + entry.size_bytes()}}, {"sha256", hex_text(digests[i])}};
+    const nlohmann::ordered_json tensor{{"name", entry.name}, {"dtype", to_string(entry.type)}, {"shape", entry.extents()}, {"offsets", {begin, begin + entry.size_bytes()}}, {"sha256", hex_text(digests[i])}};
     std::printf("%s%s", separator, json_text(tensor).c_str());
     separator = ",";
   }

@@ -8,7 +8,7 @@ namespace tools {
 inline volatile std::sig_atomic_t interrupted_by = 0;
 
 inline void hear_signals() {
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = [](int signal) { interrupted_by = signal; };
   action.sa_flags = static_cast<int>(SA_RESETHAND);
   sigaction(SIGINT, &action, nullptr);

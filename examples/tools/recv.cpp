@@ -64,8 +64,7 @@ struct choices {
 
 choices read_choices(int count, char** arguments) {
   choices c;
-  const option_form forms[]{{"output", true, 'o'}, {"resume", false}, {"restart", false}, {"force", false}, {"chunk", true}, {"timeout", true},
-                            {"retries", true},     {"name", true},    {"no-digest", false}, {"json", false}};
+  const option_form forms[]{{"output", true, 'o'}, {"resume", false}, {"restart", false}, {"force", false}, {"chunk", true}, {"timeout", true}, {"retries", true}, {"name", true}, {"no-digest", false}, {"json", false}};
   const auto set = [&](std::string_view name, std::string_view value) {
     if (name == "output") c.output = parse_path("--output", value);
     else if (name == "resume") c.resume = true;
@@ -102,13 +101,13 @@ std::string part_of(const std::string& output) {
   return output.substr(0, slash) + "." + output.substr(slash, 240) + ".part";
 }
 bool is_there(const std::string& path) {
-  struct stat about {};
+  struct stat about{};
   return ::lstat(path.c_str(), &about) == 0;
 }
 
 /// Whether what has the part's name is none: a link, a folder, somebody else's file.
 bool is_foreign(const std::string& part) {
-  struct stat about {};
+  struct stat about{};
   return ::lstat(part.c_str(), &about) == 0 && (!S_ISREG(about.st_mode) || about.st_nlink > 1 || about.st_uid != ::geteuid());
 }
 
@@ -209,8 +208,7 @@ outcome pull(const choices& c, transfer_line& line) {
       bool stop_requested() const noexcept { return line->tick(), interrupted_by != 0; }
     };
     const tp::recipient_id who = c.name.empty() ? tp::recipient_id{} : tp::recipient_named(c.name);
-    const tp::pull_options options{.per_request_timeout = std::chrono::milliseconds(c.timeout_ms), .stop = watch{&line}, .retry = {.retries = c.retries},
-                                   .recipient = who, .cursor = c.no_digest ? nullptr : &where};
+    const tp::pull_options options{.per_request_timeout = std::chrono::milliseconds(c.timeout_ms), .stop = watch{&line}, .retry = {.retries = c.retries}, .recipient = who, .cursor = c.no_digest ? nullptr : &where};
     const tp::reference ref{c.ref, 0, 0};
     const tp::bytes_up_to<longest_chunk> cut{c.chunk};
     done.how = c.no_digest ? unchecked::pull(c.address, ref, file, options, cut) : checked::pull(c.address, ref, file, options, cut);
@@ -225,13 +223,16 @@ outcome pull(const choices& c, transfer_line& line) {
 int report(const choices& c, const outcome& done, const transfer_line& line) {
   const bool interrupted = !done.how && done.how.error().code == errc::cancelled && interrupted_by != 0;
   const bool local = !done.how && is_about_output(done.how.error());
-  const int status = done.how ? complete : interrupted ? interrupted_status() : local ? unwritable : failed;
+  const int status = done.how ? complete : interrupted ? interrupted_status()
+                                       : local         ? unwritable
+                                                       : failed;
   std::string message;
   if (interrupted) message = "interrupted";
   else if (!done.how) message = local ? output_error(c, done.how.error(), line.total()) : transfer_error(c, done.how.error());
 
   if (c.json) {
-    nlohmann::ordered_json out{{"file", c.output}, {"outcome", done.how ? to_string(done.how->outcome) : interrupted ? "interrupted" : "failed"}};
+    nlohmann::ordered_json out{{"file", c.output}, {"outcome", done.how ? to_string(done.how->outcome) : interrupted ? "interrupted"
+                                                                                                                     : "failed"}};
     if (done.how) out["digest"] = done.how->digest == 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(formatted("%016llx", wide(done.how->digest)));
     else out["code"] = code_name(done.how.error().code), out["message"] = message;
     out["bytes"] = done.how ? done.how->bytes : done.kept;

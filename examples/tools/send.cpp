@@ -235,8 +235,7 @@ class sender {
       const tp::image_schema& schema = files_[i].schema();
       const std::string ref = digits_of(refs_[i].id);
       if (choices_.json) {
-        print({{"event", "published"}, {"file", choices_.files[i]}, {"address", address_}, {"ref", ref}, {"bytes", schema.image_bytes},
-               {"tensors", schema.tensor_count}, {"digest", formatted("%016llx", wide(refs_[i].version))}});
+        print({{"event", "published"}, {"file", choices_.files[i]}, {"address", address_}, {"ref", ref}, {"bytes", schema.image_bytes}, {"tensors", schema.tensor_count}, {"digest", formatted("%016llx", wide(refs_[i].version))}});
         continue;
       }
       say("send", printable(choices_.files[i]) + " (" + count_text(schema.tensor_count, "tensor") + ", " + bytes_text(schema.image_bytes) +
@@ -270,8 +269,7 @@ class sender {
       if (e.phase != tp::progress_phase::started) began_.erase(key);
       const std::uint64_t sent = record ? record->bytes : e.bytes_done;
       if (choices_.json) {
-        json line{{"event", unverified ? to_string(record->state) : to_string(e.phase)}, {"file", choices_.files[i]}, {"ref", digits_of(e.ref)},
-                  {"recipient", formatted("%016llx", wide(e.recipient.value))}};
+        json line{{"event", unverified ? to_string(record->state) : to_string(e.phase)}, {"file", choices_.files[i]}, {"ref", digits_of(e.ref)}, {"recipient", formatted("%016llx", wide(e.recipient.value))}};
         if (const auto found = names_.find(e.recipient.value); found != names_.end()) line["name"] = found->second;
         if (e.phase != tp::progress_phase::started) line["sent_bytes"] = sent;
         if (e.code != errc{}) line["code"] = code_name(e.code);
@@ -300,7 +298,9 @@ class sender {
       if (const auto counts = owner.status_of(refs_[i])) sent += counts->bytes_sent;
       refs += " --ref " + digits_of(refs_[i].id);
     }
-    const char* const how = status == well ? "done" : status == idle ? "idle" : status == failed ? "withdrawn" : "interrupted";
+    const char* const how = status == well ? "done" : status == idle ? "idle"
+                                                  : status == failed ? "withdrawn"
+                                                                     : "interrupted";
     if (choices_.json) return print({{"event", "ended"}, {"outcome", how}, {"completed", completed_}, {"sent_bytes", sent}});
     if (status == idle) say("send", "nobody has taken anything for " + seconds_text(static_cast<double>(choices_.idle_ms) / 1000));
     const std::string pulls = completed_ == 0 ? "nobody has pulled a file to its end" : count_text(completed_, "pull") + " completed";

@@ -44,7 +44,9 @@ inline std::string printable(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size();) {
     const auto lead = static_cast<unsigned char>(text[i]);
-    const std::size_t n = lead < 0x80 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+    const std::size_t n = lead < 0x80 ? 1 : lead < 0xe0 ? 2
+                                        : lead < 0xf0   ? 3
+                                                        : 4;
     const std::string_view one = text.substr(i, n);
     if (one.size() < n || !tensorpull::is_utf8(one)) {
       out += formatted("\\x%02x", lead);

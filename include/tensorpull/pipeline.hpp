@@ -5,8 +5,8 @@
 #include <tensorpull/consumers/land.hpp>
 #include <tensorpull/detail/policy_slots.hpp>
 #include <tensorpull/protocol/connection/endpoint.hpp>
-#include <tensorpull/protocol/roles.hpp>
 #include <tensorpull/protocol/recipient/transfer.hpp>
+#include <tensorpull/protocol/roles.hpp>
 #include <tensorpull/tensors/concept.hpp>
 #include <tensorpull/transports/concept.hpp>
 
@@ -24,7 +24,9 @@ struct publication;
 template <class... Policies>
 struct pipeline {
   // a policy's own requirements fail here, and not inside a requires-expression, which clang would take for "is no policy"
-  enum : std::size_t { policy_bytes = (std::size_t{0} + ... + sizeof(Policies)) };
+  enum : std::size_t {
+    policy_bytes = (std::size_t{0} + ... + sizeof(Policies))
+  };
 
   /// The policies by slot.
   using parts = typename decltype(detail::composition<Policies...>::resolved())::parts;
@@ -50,8 +52,9 @@ struct pipeline {
   static_assert(first != fault::fault_two_limits, "tensorpull: a pipeline has two limits policies: keep one");
 
   static_assert(first != fault::fault_of_tensors + 2, "tensorpull: a tensor policy names the type of its models (requirement 2): using model_type = ...;");
-  static_assert(first != fault::fault_of_tensors + 3, "tensorpull: a tensor policy says whether its schema is constant (requirement 3): static constexpr bool is_static; "
-                                                      "if true, static constexpr const image_schema& schema()");
+  static_assert(first != fault::fault_of_tensors + 3,
+                "tensorpull: a tensor policy says whether its schema is constant (requirement 3): static constexpr bool is_static; "
+                "if true, static constexpr const image_schema& schema()");
   static_assert(first != fault::fault_of_tensors + 4, "tensorpull: a tensor policy gives what to read (requirement 4): static source_view source(const model_type&) noexcept");
   static_assert(first != fault::fault_of_tensors + 5,
                 "tensorpull: a tensor policy gives where to land (requirement 5): static destination_view destination(model_type&) noexcept");
@@ -74,8 +77,9 @@ struct pipeline {
 
   static_assert(first != fault::fault_of_integrity + 2, "tensorpull: an integrity policy says whether the whole image is checked (requirement 2): static constexpr bool whole");
   static_assert(first != fault::fault_of_integrity + 3, "tensorpull: an integrity policy says whether each chunk is checked (requirement 3): static constexpr bool per_chunk");
-  static_assert(first != fault::fault_of_integrity + 4, "tensorpull: an integrity policy has the hash of a version (requirement 4): using hash_type = xxhash_digest; "
-                                                        "another hash of XXH3-64 will do, and of none if the whole is not checked");
+  static_assert(first != fault::fault_of_integrity + 4,
+                "tensorpull: an integrity policy has the hash of a version (requirement 4): using hash_type = xxhash_digest; "
+                "another hash of XXH3-64 will do, and of none if the whole is not checked");
   static_assert(first != fault::fault_of_integrity + 5, "tensorpull: an integrity policy's chunk_hash_type is a hash (requirement 5): update(bytes) and std::uint64_t digest() const");
 
   static_assert(first != fault::fault_of_limits + 2,
@@ -110,8 +114,9 @@ struct pipeline {
   /// Allocates nothing. After an error the model is unspecified from its first landed byte on; the error's `at` says how many landed.
   template <class Where>
   static result<receipt> download_tensors(Where&& where, const reference& ref, model_type& model, const pull_options& options = {}, chunking cut = {}) noexcept {
-    static_assert(can_pull<Where, consumer>, "tensorpull: a transport pulls (requirement 6): template <class Parts> static result<receipt> pull(where, ref, consumer, options, "
-                                             "chunking) noexcept; this one has none for this type of `where`: tcp takes an address as text, loopback a downloader");
+    static_assert(can_pull<Where, consumer>,
+                  "tensorpull: a transport pulls (requirement 6): template <class Parts> static result<receipt> pull(where, ref, consumer, options, "
+                  "chunking) noexcept; this one has none for this type of `where`: tcp takes an address as text, loopback a downloader");
     if constexpr (can_pull<Where, consumer>) {
       consumer to(model);
       const auto done = parts::transport::template pull<parts>(std::forward<Where>(where), ref, to, options, cut);
@@ -130,8 +135,9 @@ struct pipeline {
     static_assert(!tensorpull::consumer<Consumer> || can_pull<Where, Consumer>,
                   "tensorpull: a transport pulls (requirement 6): template <class Parts> static result<receipt> pull(where, ref, consumer, options, "
                   "chunking) noexcept; this one has none for this type of `where`: tcp takes an address as text, loopback a downloader");
-    static_assert(can_undo<Consumer>, "tensorpull: this consumer cannot undo what it has taken, so the pipeline needs an integrity policy that checks each chunk "
-                                      "(chunk_and_image_digest or chunk_digest)");
+    static_assert(can_undo<Consumer>,
+                  "tensorpull: this consumer cannot undo what it has taken, so the pipeline needs an integrity policy that checks each chunk "
+                  "(chunk_and_image_digest or chunk_digest)");
     if constexpr (tensorpull::consumer<Consumer> && can_pull<Where, Consumer> && can_undo<Consumer>)
       return parts::transport::template pull<parts>(std::forward<Where>(where), ref, to, options, cut);
     else return failure(errc::bad_address);  // refused above

@@ -2,10 +2,10 @@
 #include "../support/pair.hpp"
 #include "values.hpp"
 
+#include <tensorpull/consumers/any_schema/digest.hpp>
 #include <tensorpull/consumers/average/weighted_average.hpp>
 #include <tensorpull/consumers/double_buffered.hpp>
 #include <tensorpull/consumers/tee.hpp>
-#include <tensorpull/consumers/any_schema/digest.hpp>
 
 #include <map>
 
@@ -41,13 +41,20 @@ struct device {
   }
 };
 
-enum class place { device, memory };
+enum class place {
+  device,
+  memory,
+};
 
 /// A model of some tensors on the device and some in memory.
 class device_model {
  public:
   device_model(std::vector<place> places, std::size_t staging_bytes, std::uint64_t seed, bool readable = true) : staging_(staging_bytes) {
-    const struct { const char* name; tp::dtype type; std::vector<std::uint64_t> shape; } tensors[] = {
+    const struct {
+      const char* name;
+      tp::dtype type;
+      std::vector<std::uint64_t> shape;
+    } tensors[] = {
         {"a", tp::dtype::f32, {5, 7}}, {"b", tp::dtype::f64, {3}}, {"c", tp::dtype::f32, {101}}, {"d", tp::dtype::u8, {13}}, {"e", tp::dtype::f32, {0}}, {"f", tp::dtype::f32, {}}};
     generator random(seed);
     std::vector<tp::mutable_tensor_view> views;

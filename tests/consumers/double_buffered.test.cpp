@@ -1,13 +1,13 @@
 // The old model stays to the byte until the new one is complete.
-#include "feed.hpp"
 #include "../support/allocation_counter.hpp"
+#include "feed.hpp"
 
 #include <tensorpull/consumers/double_buffered.hpp>
 #include <tensorpull/tensors/make_model.hpp>
 #include <tensorpull/tensors/structs/raw.hpp>
 
-#include <boost/hana/adapt_struct.hpp>
 #include <gtest/gtest.h>
+#include <boost/hana/adapt_struct.hpp>
 
 struct tiny_model {
   std::array<std::array<float, 5>, 3> weight;

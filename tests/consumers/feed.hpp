@@ -17,7 +17,12 @@ inline tp::description describe(const model& m) {
   return {{1, 2}, version_of(m), s.fingerprint, s.image_bytes, s.header_bytes, s.tensor_count, true};
 }
 
-enum class step { moved, waiting, done, failed };
+enum class step {
+  moved,
+  waiting,
+  done,
+  failed,
+};
 
 /// One image on its way into one consumer. Calls as the concept allows them; abandons on an error, as a transfer does.
 template <class Consumer>

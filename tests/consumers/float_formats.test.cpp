@@ -24,7 +24,8 @@ struct definition {
     const bool negative = (code >> (mantissa_bits + exponent_bits) & 1) != 0;
     const bool top = exponent == (1u << exponent_bits) - 1, all_ones = top && mantissa == (1u << mantissa_bits) - 1;
     const double nan = std::numeric_limits<double>::quiet_NaN();
-    if (specials == float_specials::ieee && top) return mantissa != 0 ? nan : negative ? -HUGE_VAL : HUGE_VAL;
+    if (specials == float_specials::ieee && top) return mantissa != 0 ? nan : negative ? -HUGE_VAL
+                                                                                       : HUGE_VAL;
     if (specials == float_specials::nan_is_all_ones && all_ones) return nan;
     if (specials == float_specials::nan_is_negative_zero && negative && exponent == 0 && mantissa == 0) return nan;
     const double size = exponent == 0 ? std::ldexp(mantissa, 1 - bias - mantissa_bits) : std::ldexp((1u << mantissa_bits) + mantissa, static_cast<int>(exponent) - bias - mantissa_bits);
@@ -35,17 +36,29 @@ struct definition {
 template <class Format>
 struct format_case;
 template <>
-struct format_case<f16_format> { static constexpr definition is{5, 10, 15, float_specials::ieee}; };
+struct format_case<f16_format> {
+  static constexpr definition is{5, 10, 15, float_specials::ieee};
+};
 template <>
-struct format_case<bf16_format> { static constexpr definition is{8, 7, 127, float_specials::ieee}; };
+struct format_case<bf16_format> {
+  static constexpr definition is{8, 7, 127, float_specials::ieee};
+};
 template <>
-struct format_case<f8_e5m2_format> { static constexpr definition is{5, 2, 15, float_specials::ieee}; };
+struct format_case<f8_e5m2_format> {
+  static constexpr definition is{5, 2, 15, float_specials::ieee};
+};
 template <>
-struct format_case<f8_e4m3_format> { static constexpr definition is{4, 3, 7, float_specials::nan_is_all_ones}; };
+struct format_case<f8_e4m3_format> {
+  static constexpr definition is{4, 3, 7, float_specials::nan_is_all_ones};
+};
 template <>
-struct format_case<f8_e5m2fnuz_format> { static constexpr definition is{5, 2, 16, float_specials::nan_is_negative_zero}; };
+struct format_case<f8_e5m2fnuz_format> {
+  static constexpr definition is{5, 2, 16, float_specials::nan_is_negative_zero};
+};
 template <>
-struct format_case<f8_e4m3fnuz_format> { static constexpr definition is{4, 3, 8, float_specials::nan_is_negative_zero}; };
+struct format_case<f8_e4m3fnuz_format> {
+  static constexpr definition is{4, 3, 8, float_specials::nan_is_negative_zero};
+};
 
 template <class Format>
 class FloatFormat : public testing::Test {

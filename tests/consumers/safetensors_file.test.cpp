@@ -1,7 +1,7 @@
 // Files that are complete or not there: every failing system call, full disks, limits, kills; names that must not be followed.
-#include "feed.hpp"
 #include "../support/allocation_counter.hpp"
 #include "../support/process_entries.hpp"
+#include "feed.hpp"
 
 #include <tensorpull/consumers/any_schema/safetensors_file.hpp>
 
@@ -24,7 +24,14 @@ namespace {
 
 /// What the interposed system calls do: the `left`-th call of the chosen kind fails with `error`, or moves one byte (short), once or always.
 struct fault {
-  enum kind { none, write, short_write, sync, name, space } which = none;
+  enum kind {
+    none,
+    write,
+    short_write,
+    sync,
+    name,
+    space
+  } which = none;
   int left = 0;
   int error = EIO;
   bool once = true;
@@ -105,7 +112,7 @@ TEST_F(SafetensorsFile, HoldsTheImage) {
     EXPECT_EQ(content(path), m.image_bytes()) << buffer;
     EXPECT_EQ(entries(), 1u);
   }
-  struct stat s {};
+  struct stat s{};
   ASSERT_EQ(::stat(path.c_str(), &s), 0);
   const mode_t mask = ::umask(0);
   ::umask(mask);
@@ -395,29 +402,32 @@ TEST_F(SafetensorsFile, D5_AFileSizeLimitIsAnErrorNotADeath) {
   for (const bool can_reserve : {true, false})
     for (const rlim_t limit : {0u, 1u, 100u, 5000u})
       EXPECT_EQ(with_file_size_limit(limit, [&] {
-        if (!can_reserve) injected = {fault::space, 0, EOPNOTSUPP, false};
-        const auto outcome = write(m);
-        sigset_t pending;
-        ::sigpending(&pending);
-        if (sigismember(&pending, SIGXFSZ) != 0) return 3;
-        return !outcome && outcome.error().code == errc::io && outcome.error().system == EFBIG ? 7 : 1;
-      }), 7) << limit;
+                  if (!can_reserve) injected = {fault::space, 0, EOPNOTSUPP, false};
+                  const auto outcome = write(m);
+                  sigset_t pending;
+                  ::sigpending(&pending);
+                  if (sigismember(&pending, SIGXFSZ) != 0) return 3;
+                  return !outcome && outcome.error().code == errc::io && outcome.error().system == EFBIG ? 7 : 1;
+                }),
+                7)
+          << limit;
   EXPECT_EQ(entries(), 0u);
 }
 
 TEST_F(SafetensorsFile, D5_ASignalThatTheProcessAlreadyHadIsLeftAlone) {
   const model m = mixed_model().fill(10);
   EXPECT_EQ(with_file_size_limit(100, [&] {
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGXFSZ);
-    ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
-    ::raise(SIGXFSZ);
-    if (write(m)) return 1;
-    sigset_t pending;
-    ::sigpending(&pending);
-    return sigismember(&pending, SIGXFSZ) != 0 ? 7 : 2;
-  }), 7);
+              sigset_t set;
+              sigemptyset(&set);
+              sigaddset(&set, SIGXFSZ);
+              ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
+              ::raise(SIGXFSZ);
+              if (write(m)) return 1;
+              sigset_t pending;
+              ::sigpending(&pending);
+              return sigismember(&pending, SIGXFSZ) != 0 ? 7 : 2;
+            }),
+            7);
 }
 
 TEST_F(SafetensorsFile, LeavesNoDescriptorsBehind) {

@@ -2,9 +2,9 @@
 #include "feed.hpp"
 
 #include <tensorpull/consumers/any_schema/digest.hpp>
+#include <tensorpull/consumers/average/weighted_average.hpp>
 #include <tensorpull/consumers/land.hpp>
 #include <tensorpull/consumers/tee.hpp>
-#include <tensorpull/consumers/average/weighted_average.hpp>
 
 #include <gtest/gtest.h>
 

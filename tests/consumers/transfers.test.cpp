@@ -1,12 +1,12 @@
 // Every consumer behind a real transfer: frames over a byte stream in memory, cut anywhere, tampered with, stopped half-way.
-#include "values.hpp"
 #include "../support/pair.hpp"
+#include "values.hpp"
 
 #include <tensorpull/consumers/any_schema/digest.hpp>
-#include <tensorpull/consumers/double_buffered.hpp>
 #include <tensorpull/consumers/any_schema/safetensors_file.hpp>
-#include <tensorpull/consumers/tee.hpp>
 #include <tensorpull/consumers/average/weighted_average.hpp>
+#include <tensorpull/consumers/double_buffered.hpp>
+#include <tensorpull/consumers/tee.hpp>
 
 #include <filesystem>
 #include <fstream>

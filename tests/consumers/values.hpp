@@ -43,8 +43,7 @@ inline void fill_values(model& m, std::uint64_t seed) {
         const double largest = is_integer ? std::ldexp(1.0, E::bytes >= 4 ? 30 : 8 * static_cast<int>(E::bytes) - 1) : 2.0;
         E::write(to + part * E::bytes, uniform() * largest);
       }
-      return true;
-    }, false);
+      return true; }, false);
   });
 }
 
@@ -53,8 +52,7 @@ inline std::array<double, 2> read_element(tp::dtype type, const std::byte* at) {
   std::array<double, 2> v{};
   tp::detail::with_element(type, [&]<class E>(E) {
     for (std::size_t part = 0; part < E::parts; ++part) v[part] = static_cast<double>(E::read(at + part * E::bytes));
-    return true;
-  }, false);
+    return true; }, false);
   return v;
 }
 

@@ -1,7 +1,7 @@
 // Averages of every dtype against double precision; carried elements, shared buffers, updates that stop, spoiled rounds.
+#include "../support/allocation_counter.hpp"
 #include "feed.hpp"
 #include "values.hpp"
-#include "../support/allocation_counter.hpp"
 
 #include <tensorpull/consumers/average/weighted_average.hpp>
 
@@ -68,7 +68,9 @@ TEST(WeightedAverage, OfOneUpdateIsThatUpdate) {
     ASSERT_TRUE(r.add(c.models[0], weight));
     ASSERT_TRUE(r.average.finish());
     expect_mean(r.result, c.all);
-    if (weight == 1.0) { EXPECT_TRUE(r.result.same_tensors(c.models[0])); }
+    if (weight == 1.0) {
+      EXPECT_TRUE(r.result.same_tensors(c.models[0]));
+    }
   }
 }
 
@@ -226,7 +228,9 @@ TEST(WeightedAverage, StagedUpdatesCountWholeOrNotAtAll) {
   updates[0].abandon({errc::digest_mismatch, 0, 0, {}});
   for (std::size_t i = 1; i < feeders.size(); ++i) {
     ASSERT_TRUE(feeders[i].run(100));
-    if (i + 1 < feeders.size()) { EXPECT_EQ(feeders[i + 1].advance(), step::waiting); }
+    if (i + 1 < feeders.size()) {
+      EXPECT_EQ(feeders[i + 1].advance(), step::waiting);
+    }
     ASSERT_TRUE(feeders[i].run());
   }
   c.all.erase(c.all.begin());

@@ -11,7 +11,9 @@ namespace {
 
 using namespace tensorpull;
 
-TEST(Describe, ACodeAloneIsItsSentence) { for_each_code([](errc code) { EXPECT_EQ(describe({code, 0, 0, {}}).view(), to_string(code)); }); }
+TEST(Describe, ACodeAloneIsItsSentence) {
+  for_each_code([](errc code) { EXPECT_EQ(describe({code, 0, 0, {}}).view(), to_string(code)); });
+}
 
 TEST(Describe, AddsTheNameThePlaceAndWhatTheSystemSays) {
   EXPECT_EQ(describe({errc::schema_mismatch, 0, 0, error_name("layers.0.weight")}).view(), "the model on the other side has another schema: layers.0.weight");

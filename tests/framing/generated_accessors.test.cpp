@@ -79,7 +79,9 @@ TEST(GeneratedAccessors, Readers_agree_on_every_kind_with_any_word_changed) {
     for (int round = 0; round < 3000; ++round) {
       const std::size_t word = 1 + random.below(f.size() / 8 - 1);
       const std::uint64_t was = f.word(word), pick = random.below(4);
-      tp::store_le64(f.bytes().data() + 8 * word, pick == 0 ? random() : pick == 1 ? was ^ std::uint64_t{1} << random.below(64) : pick == 2 ? f.word(random.below(f.size() / 8)) : list_pointer(static_cast<std::int32_t>(random.below(8)) - 4, static_cast<list_size>(random.below(8)), static_cast<std::uint32_t>(random.below(20))));
+      tp::store_le64(f.bytes().data() + 8 * word, pick == 0 ? random() : pick == 1 ? was ^ std::uint64_t{1} << random.below(64)
+                                                                     : pick == 2   ? f.word(random.below(f.size() / 8))
+                                                                                   : list_pointer(static_cast<std::int32_t>(random.below(8)) - 4, static_cast<list_size>(random.below(8)), static_cast<std::uint32_t>(random.below(20))));
       expect_agreement(f);
       if (HasFatalFailure()) FAIL() << "kind " << static_cast<int>(m.kind) << ", word " << word << ": " << std::hex << f.word(word);
       tp::store_le64(f.bytes().data() + 8 * word, was);

@@ -21,7 +21,7 @@ TEST(Framing, The_hand_made_frames_of_this_file_are_valid_before_they_lie) {
 }
 
 TEST(Framing, F8_far_pointers_that_lead_nowhere) {
-  const std::uint64_t far[] = {far_pointer(0, 16, false), far_pointer(1, 0, false), far_pointer(0xffffffff, 0, false), far_pointer(0, 0x1fffffff, false), 
+  const std::uint64_t far[] = {far_pointer(0, 16, false), far_pointer(1, 0, false), far_pointer(0xffffffff, 0, false), far_pointer(0, 0x1fffffff, false),
                                far_pointer(0, 9, true), far_pointer(0, 15, true), far_pointer(5, 5, true)};
   for (const std::uint64_t p : far) {
     EXPECT_EQ(decode_error(single_segment(kind::schema_page, {p, 0, 0, 0, 0, 0, 0})), errc::bad_frame) << std::hex << p;

@@ -4,11 +4,11 @@
 #include <tensorpull/consumers/land.hpp>
 #include <tensorpull/core/xxh3.hpp>
 #include <tensorpull/image/arrange.hpp>
+#include <tensorpull/links/pump.hpp>
 #include <tensorpull/protocol/connection/endpoint.hpp>
-#include <tensorpull/protocol/roles.hpp>
 #include <tensorpull/protocol/owner/owner.hpp>
 #include <tensorpull/protocol/recipient/transfer.hpp>
-#include <tensorpull/links/pump.hpp>
+#include <tensorpull/protocol/roles.hpp>
 
 #include <algorithm>
 #include <array>
@@ -106,8 +106,7 @@ constexpr std::uint64_t weights_shape[]{20, 12}, bias_shape[]{20}, codes_shape[]
 
 /// The table of one model's tensors, in arrays of its own.
 struct small_image {
-  std::array<tensor_entry, 3> entries{{{.name = "layer.weight", .type = dtype::f32, .rank = 2, .shape = weights_shape}, {.name = "layer.bias", .type = dtype::f32, .rank = 1, .shape = bias_shape},
-                                       {.name = "codes", .type = dtype::i8, .rank = 1, .shape = codes_shape}}};
+  std::array<tensor_entry, 3> entries{{{.name = "layer.weight", .type = dtype::f32, .rank = 2, .shape = weights_shape}, {.name = "layer.bias", .type = dtype::f32, .rank = 1, .shape = bias_shape}, {.name = "codes", .type = dtype::i8, .rank = 1, .shape = codes_shape}}};
   std::array<std::uintptr_t, 3> where;
   result<image_schema> schema;
 

@@ -50,7 +50,8 @@ TEST_P(Corpus, Every_file_keeps_the_invariants) {
       ADD_FAILURE() << file << ": " << e.what();
       continue;
     }
-    const unsigned least = !file.filename().string().starts_with("valid-") ? 0 : GetParam().name == "replies" ? 1000 : 1;
+    const unsigned least = !file.filename().string().starts_with("valid-") ? 0 : GetParam().name == "replies" ? 1000
+                                                                                                              : 1;
     EXPECT_GE(reached, least) << file << " is not what the library says now: make the seeds anew (tests/fuzz/README.md)";
   }
 }

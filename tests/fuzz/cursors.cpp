@@ -11,7 +11,14 @@ namespace test::fuzz {
 namespace {
 
 /// One byte says how much of the cursor is put right, and what lies in the destination; then the cursor; then bytes of the destination.
-enum : std::uint8_t { right_reference = 1, right_schema = 2, right_version = 4, offset_inside = 8, right_bytes = 16, right_digest = 32 };
+enum : std::uint8_t {
+  right_reference = 1,
+  right_schema = 2,
+  right_version = 4,
+  offset_inside = 8,
+  right_bytes = 16,
+  right_digest = 32,
+};
 
 }  // namespace
 

@@ -1,8 +1,8 @@
 // A safetensors file: accepted exactly where a second opinion accepts it, and published as what it says.
 #include "target.hpp"
 
-#include <tensorpull/system/files.hpp>
 #include <tensorpull/image/gather_scatter.hpp>
+#include <tensorpull/system/files.hpp>
 #include <tensorpull/tensors/safetensors/safetensors.hpp>
 
 #include <nlohmann/json.hpp>

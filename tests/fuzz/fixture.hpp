@@ -6,8 +6,8 @@
 #include "support/random.hpp"
 
 #include <tensorpull/image/dynamic.hpp>
-#include <tensorpull/integrity/xxhash/xxhash_digest.hpp>
 #include <tensorpull/integrity/range_digest.hpp>
+#include <tensorpull/integrity/xxhash/xxhash_digest.hpp>
 #include <tensorpull/links/byte_stream.hpp>
 
 #include <algorithm>
@@ -165,7 +165,8 @@ class piecewise {
 
  private:
   /// Pieces grow after the first hundred: a long stream in single bytes costs time and shows no more.
-  static std::size_t size(std::uint8_t stated, std::size_t calls) noexcept { return stated == 0 ? ~std::size_t{0} : calls < 100 ? stated : stated * std::size_t{32}; }
+  static std::size_t size(std::uint8_t stated, std::size_t calls) noexcept { return stated == 0 ? ~std::size_t{0} : calls < 100 ? stated
+                                                                                                                                : stated * std::size_t{32}; }
 
   settings sizes_;
   input in_;

@@ -49,7 +49,7 @@ struct tensor {
 /// Small extents, and those at which sizes stop to fit.
 std::uint64_t extent(reader& in) noexcept {
   const unsigned n = in.octet();
-  return n < 200 ? n : n < 240 ? std::uint64_t{1} << (n - 200) : ~std::uint64_t{0} >> (n - 240);
+  return n<200 ? n : n<240 ? std::uint64_t{1} << (n - 200) : ~std::uint64_t{0}>>(n - 240);
 }
 
 bool json_takes(const std::string& text) {

@@ -84,7 +84,8 @@ void make_frames() {
   for (const std::size_t n : {0u, 1u, 13u, 64u}) write("frames", "valid-chunk-" + std::to_string(n), chunk_frame(every_message()[2], bytes(n, std::byte{7})).bytes());
   write("frames", "valid-two-segments",
         frame(words{std::uint64_t{9} << 32 | 1, 9, struct_pointer(0, 7, 1), std::uint64_t{12} << 32 | 5, 0, 0, 0, 0, 0, 0, far_pointer(1, 0, false), struct_pointer(0, 3, 1), 1, 2, 3,
-                    list_pointer(0, of_pointer, 2), list_pointer(1, of_byte, 2), list_pointer(1, of_byte, 3), 'a', 'b'}).bytes());
+                    list_pointer(0, of_pointer, 2), list_pointer(1, of_byte, 2), list_pointer(1, of_byte, 3), 'a', 'b'})
+            .bytes());
   for (const auto& [name, f] : hostile_frames()) write("frames", name, f.bytes());
 }
 
@@ -145,7 +146,8 @@ void make_streams() {
     to.insert(to.end(), f.bytes().begin(), f.bytes().end());
   };
   for (std::uint32_t i = 0; i < 20; ++i) {
-    m.kind = i % 5 == 0 ? kind::describe : i % 5 == 4 ? kind::schema : kind::pull;
+    m.kind = i % 5 == 0 ? kind::describe : i % 5 == 4 ? kind::schema
+                                                      : kind::pull;
     m.id = i, m.offset = m.kind == kind::pull ? 37u * i : 0, m.length = 100, m.flag = i % 2 == 0;
     add(pulls, m);
   }
@@ -249,10 +251,15 @@ void make_files() {
 
 void make_texts() {
   const std::pair<const char*, std::string_view> all[] = {
-      {"valid-reference", "0123456789abcdef0123456789ABCDEF"}, {"valid-address", "127.0.0.1:8002"}, {"valid-address-v6", "[fe80::1]:65535"},
-      {"valid-port-alone", ":0"}, {"valid-dtype", "F8_E4M3FNUZ"}, {"r06-reference-too-short", "0123456789abcdef0123456789abcde"},
-      {"r06-reference-with-zero", std::string_view("0123456789abcdef\0" "123456789abcdef", 32)}, {"port-too-large", "host:65536"}, {"port-negative", "host:-1"},
-      {"port-missing", "host:"}, {"v6-without-brackets", "fe80::1:80"}, {"brackets-alone", "[]:1"}, {"nothing", ""}};
+      {"valid-reference", "0123456789abcdef0123456789ABCDEF"}, {"valid-address", "127.0.0.1:8002"}, {"valid-address-v6", "[fe80::1]:65535"}, {"valid-port-alone", ":0"}, {"valid-dtype", "F8_E4M3FNUZ"}, {"r06-reference-too-short", "0123456789abcdef0123456789abcde"}, {"r06-reference-with-zero", std::string_view("0123456789abcdef\0"
+                                                                                                                                                                                                                                                                                                                      "123456789abcdef",
+                                                                                                                                                                                                                                                                                                                      32)},
+      {"port-too-large", "host:65536"},
+      {"port-negative", "host:-1"},
+      {"port-missing", "host:"},
+      {"v6-without-brackets", "fe80::1:80"},
+      {"brackets-alone", "[]:1"},
+      {"nothing", ""}};
   for (const auto& [name, text] : all) write("texts", name, text);
   write("texts", "host-too-long", std::string(256, 'h') + ":1");
   write("texts", "valid-host-just-fits", std::string(255, 'h') + ":00080");

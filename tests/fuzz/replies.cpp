@@ -20,7 +20,8 @@ void check_outcome(const Transfer& t, const watched_land& to, const small_model&
   require(outcome->fingerprint == schema.fingerprint, "what completed has our schema");
   require(outcome->bytes - to.described->data_start == schema.data_bytes(), "what completed has as much data as our tensors");
   require(std::equal(to.taken.begin() + static_cast<std::ptrdiff_t>(to.described->data_start), to.taken.end(),
-                     image.begin() + static_cast<std::ptrdiff_t>(schema.header_bytes), image.end()), "the tensors hold what arrived");
+                     image.begin() + static_cast<std::ptrdiff_t>(schema.header_bytes), image.end()),
+          "the tensors hold what arrived");
   if (outcome->outcome != tp::outcome::completed) return;
   require(verifies && to.described->verifiable, "only what was verified is completed");
   require(digest_of(to.taken) == outcome->digest, "what completed has the digest that it claims");

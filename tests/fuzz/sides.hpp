@@ -31,7 +31,12 @@ struct owning_side {
 
 /// What a recipient's end asks for, by the scenario of its input.
 struct pull_plan {
-  enum class kind : std::uint8_t { image, chunks_and_image, chunks_by_tensor, whole_unverified };
+  enum class kind : std::uint8_t {
+    image,
+    chunks_and_image,
+    chunks_by_tensor,
+    whole_unverified,
+  };
 
   kind type;
   bool subset, version_known, gives_up, twice, answers_in_turn;

@@ -32,11 +32,14 @@ std::string header_of(std::vector<tensor_entry> entries, std::vector<metadata_en
 
 TEST(Header, IsWhatSafetensorsWrites) {
   EXPECT_EQ(header_of({}), "{}      ");
-  EXPECT_EQ(header_of({{"w", dtype::f32, false, 2, 0, two_three}}), R"({"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}})" "       ");
+  EXPECT_EQ(header_of({{"w", dtype::f32, false, 2, 0, two_three}}), R"({"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}})"
+                                                                    "       ");
   EXPECT_EQ(header_of({{"n", dtype::i64}, {"w", dtype::f32, false, 2, 0, two_three}}, {{"format", "pt"}}),
             R"({"__metadata__":{"format":"pt"},"n":{"dtype":"I64","shape":[],"data_offsets":[0,8]},)"
-            R"("w":{"dtype":"F32","shape":[2,3],"data_offsets":[8,32]}})" "    ");
-  EXPECT_EQ(header_of({}, {{"b", "2"}, {"a", "1"}}), R"({"__metadata__":{"a":"1","b":"2"}})" "      ");
+            R"("w":{"dtype":"F32","shape":[2,3],"data_offsets":[8,32]}})"
+            "    ");
+  EXPECT_EQ(header_of({}, {{"b", "2"}, {"a", "1"}}), R"({"__metadata__":{"a":"1","b":"2"}})"
+                                                     "      ");
 }
 
 TEST(Header, EscapesAsSerdeJsonDoes) {

@@ -51,8 +51,7 @@ TEST(PackedLaw, NumbersInTheOtherByteOrderArriveInThisOne) {
                     transposed.begin() + static_cast<std::ptrdiff_t>((k * 3 + i) * 4 * element));
     const auto s = static_cast<std::int64_t>(element);
     const std::int64_t strides[] = {4 * s, 12 * s, s};
-    const tensor_view views[] = {{"w", n.type, shape, swapped.data(), {}, n.width}, {"x", n.type, shape, transposed.data(), strides, n.width},
-                                 {"y", n.type, shape, wanted.data()}};
+    const tensor_view views[] = {{"w", n.type, shape, swapped.data(), {}, n.width}, {"x", n.type, shape, transposed.data(), strides, n.width}, {"y", n.type, shape, wanted.data()}};
     const auto image = dynamic_image::make(views);
     ASSERT_TRUE(image) << to_string(image.error().code);
     std::vector<std::byte> expected;

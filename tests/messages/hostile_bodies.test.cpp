@@ -73,11 +73,11 @@ tp::error refusal(std::span<const std::byte> bytes, std::span<const tp::referenc
   const auto r = messages::recompose(references, bytes, out);
   return r ? tp::error{} : r.error();
 }
-#define EXPECT_REFUSED(refused, reason, field)             \
-  do {                                                     \
-    const tp::error e = (refused);                         \
+#define EXPECT_REFUSED(refused, reason, field)                 \
+  do {                                                         \
+    const tp::error e = (refused);                             \
     EXPECT_EQ(to_string(e.code), to_string(tp::errc::reason)); \
-    EXPECT_EQ(e.name.view(), field);                       \
+    EXPECT_EQ(e.name.view(), field);                           \
   } while (false)
 
 /// One field, filled by hand.
@@ -304,7 +304,8 @@ TEST(HostileBodies, TheBodyIsWhatCapnpDecodes) {
   std::filesystem::remove_all(folder);
   for (const char* expected : {"name = \"round\", unsigned = 4000000000", "name = \"plan.rate\", floating = 0.1", "name = \"site\", text = ", "dtype = \"F64\"", "inlineUpTo = 16384",
                                "reference = 0"})
-    EXPECT_NE(text.find(expected), std::string::npos) << expected << "\n" << text.substr(0, 2000);
+    EXPECT_NE(text.find(expected), std::string::npos) << expected << "\n"
+                                                      << text.substr(0, 2000);
 }
 
 }  // namespace

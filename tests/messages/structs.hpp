@@ -18,7 +18,10 @@ struct split_model {
 struct too_big_inline {
   float a[4000], b[4000], c[4000], d[4000], e[4000];
 };
-enum class phase : std::uint8_t { train = 1, evaluate = 2 };
+enum class phase : std::uint8_t {
+  train = 1,
+  evaluate = 2,
+};
 struct schedule {
   double rate;
   std::int16_t offset;

@@ -126,7 +126,8 @@ TEST(Endpoint, F7_a_hundred_pipelined_requests_are_answered_in_order) {
         ASSERT_TRUE(m);
         ASSERT_TRUE(std::equal(f.bytes().begin() + 80, f.bytes().begin() + 80 + m->length, image.begin() + static_cast<std::ptrdiff_t>(m->offset)));
       } else {
-        ASSERT_EQ(kind_of(f.bytes()), asked[i].kind == kind::describe ? kind::description : asked[i].kind == kind::schema ? kind::schema_page : kind::refused);
+        ASSERT_EQ(kind_of(f.bytes()), asked[i].kind == kind::describe ? kind::description : asked[i].kind == kind::schema ? kind::schema_page
+                                                                                                                          : kind::refused);
       }
       EXPECT_EQ(i == 99, at == out.bytes.size());
     }

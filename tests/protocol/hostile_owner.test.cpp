@@ -230,8 +230,7 @@ TEST(HostileOwner, R14_a_recipient_that_is_sent_requests_answers_them_as_an_owne
 
 TEST(HostileOwner, A_confirmation_that_is_not_ok_is_not_completed) {
   const model source = mixed_model().fill(1);
-  for (const auto& [s, code] : {std::pair{tp::status::digest_mismatch, errc::digest_mismatch}, {tp::status::withdrawn, errc::withdrawn}, {tp::status::already_final, errc::already_final},
-                               {tp::status::bad_request, errc::bad_request}, {static_cast<tp::status>(99), errc::unsupported_request}}) {
+  for (const auto& [s, code] : {std::pair{tp::status::digest_mismatch, errc::digest_mismatch}, {tp::status::withdrawn, errc::withdrawn}, {tp::status::already_final, errc::already_final}, {tp::status::bad_request, errc::bad_request}, {static_cast<tp::status>(99), errc::unsupported_request}}) {
     pair p;
     p.left.publish(source);
     p.owner_lies = lie_about(kind::confirmed, [s = s](tp::frame& m) { m.status = s; });
@@ -245,10 +244,18 @@ TEST(HostileOwner, A_confirmation_that_is_not_ok_is_not_completed) {
 TEST(HostileOwner, Every_status_of_a_refusal_is_an_error_of_its_own) {
   const std::pair<tp::status, errc> all[] = {
       {tp::status::ok, errc::bad_request},  // a refusal that says ok is still a refusal
-      {tp::status::unknown_reference, errc::unknown_reference}, {tp::status::withdrawn, errc::withdrawn}, {tp::status::stale, errc::stale_version},
-      {tp::status::out_of_range, errc::out_of_range}, {tp::status::busy, errc::busy}, {tp::status::bad_request, errc::bad_request},
-      {tp::status::unsupported, errc::unsupported_request}, {tp::status::digest_mismatch, errc::digest_mismatch}, {tp::status::cancelled, errc::cancelled_by_peer},
-      {tp::status::already_final, errc::already_final}, {static_cast<tp::status>(12), errc::unsupported_request}, {static_cast<tp::status>(65535), errc::unsupported_request},
+      {tp::status::unknown_reference, errc::unknown_reference},
+      {tp::status::withdrawn, errc::withdrawn},
+      {tp::status::stale, errc::stale_version},
+      {tp::status::out_of_range, errc::out_of_range},
+      {tp::status::busy, errc::busy},
+      {tp::status::bad_request, errc::bad_request},
+      {tp::status::unsupported, errc::unsupported_request},
+      {tp::status::digest_mismatch, errc::digest_mismatch},
+      {tp::status::cancelled, errc::cancelled_by_peer},
+      {tp::status::already_final, errc::already_final},
+      {static_cast<tp::status>(12), errc::unsupported_request},
+      {static_cast<tp::status>(65535), errc::unsupported_request},
       {tp::status::schema_mismatch, errc::schema_mismatch}};
   for (const auto& [s, code] : all)
     for (const std::uint64_t victim : {0u, 1u, 4u}) {  // instead of the description, of the first chunk, and of a later one

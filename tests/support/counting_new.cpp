@@ -3,8 +3,8 @@
 
 #include <tensorpull/testing/failing_allocation.hpp>
 
-#include <cstdlib>
 #include <malloc.h>
+#include <cstdlib>
 #include <new>
 
 namespace {

@@ -112,7 +112,16 @@ constexpr std::uint64_t segment_table(std::uint32_t size) { return std::uint64_t
 constexpr std::uint64_t struct_pointer(std::int32_t offset, std::uint16_t data, std::uint16_t pointers) {
   return (static_cast<std::uint32_t>(offset) << 2) | std::uint64_t{data} << 32 | std::uint64_t{pointers} << 48;
 }
-enum list_size : std::uint64_t { of_void, of_bit, of_byte, of_two, of_four, of_eight, of_pointer, of_composite };
+enum list_size : std::uint64_t {
+  of_void,
+  of_bit,
+  of_byte,
+  of_two,
+  of_four,
+  of_eight,
+  of_pointer,
+  of_composite,
+};
 constexpr std::uint64_t list_pointer(std::int32_t offset, list_size size, std::uint32_t count) {
   return ((static_cast<std::uint32_t>(offset) << 2) | 1u) | std::uint64_t{size} << 32 | std::uint64_t{count} << 35;
 }

@@ -1,8 +1,8 @@
 // The codec of control frames as the accessors that `capnp` generates from the schema make it: what the library's own words are compared with.
 #pragma once
 
-#include <tensorpull/framing/capnp/capnp_framing.hpp>
 #include <tensorpull/framing/protocol.capnp.h>
+#include <tensorpull/framing/capnp/capnp_framing.hpp>
 
 #include <capnp/message.h>
 

@@ -4,8 +4,8 @@
 #include "random.hpp"
 
 #include <tensorpull/image/dynamic.hpp>
-#include <tensorpull/integrity/xxhash/xxhash_digest.hpp>
 #include <tensorpull/integrity/range_digest.hpp>
+#include <tensorpull/integrity/xxhash/xxhash_digest.hpp>
 
 #include <gtest/gtest.h>
 

@@ -10,11 +10,11 @@
 #include <tensorpull/consumers/land.hpp>
 #include <tensorpull/core/byte_order.hpp>
 #include <tensorpull/integrity/xxhash/policies.hpp>
+#include <tensorpull/links/pump.hpp>
 #include <tensorpull/protocol/connection/endpoint.hpp>
-#include <tensorpull/protocol/roles.hpp>
 #include <tensorpull/protocol/owner/owner.hpp>
 #include <tensorpull/protocol/recipient/transfer.hpp>
-#include <tensorpull/links/pump.hpp>
+#include <tensorpull/protocol/roles.hpp>
 
 #include <cstdlib>
 #include <functional>
@@ -139,7 +139,8 @@ class pair {
     right.end.begin_pull();
     if (run(idle, t, [&] { return t.ended() || t.pause_ms() > 0; }) && !t.ended()) t.fail({tp::errc::busy, 0, 0, {}});
     if (!t.ended())
-      return right_error ? tp::failure(*right_error) : left_error ? tp::failure(*left_error) : tp::failure(tp::errc::timed_out);
+      return right_error ? tp::failure(*right_error) : left_error ? tp::failure(*left_error)
+                                                                  : tp::failure(tp::errc::timed_out);
     right.end.end_pull(t);
     if (const auto farewell = t.farewell(); farewell && !right_error) right.end.send_control(*farewell);
     if (!right_error && !left_error) run(idle, idle, [] { return false; });

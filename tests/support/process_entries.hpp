@@ -3,10 +3,10 @@
 
 #include "federated/process_stats.hpp"
 
-#include <cstddef>
 #include <dirent.h>
-#include <string_view>
 #include <unistd.h>
+#include <cstddef>
+#include <string_view>
 
 namespace test {
 

@@ -60,7 +60,10 @@ TEST(NpyHeader, EverySpellingOfTheDictThatPythonEvaluates) {
 
 TEST(NpyHeader, NoSpellingThatPythonRefuses) {
   for (const char* shape : {"(6)", "[2, 3]", "(2, 3", "2, 3)", "(2,, 3)", "(,)", "(02, 3)", "(2_, 3)", "(2.0, 3)", "(2e0, 3)", "(True, 6)", "(-2, -3)", "(- -2, 3)",
-                            "(~2, 3)", "(1+1, 3)", "(2, 3) or 1", "(2, None)", "(2, '3')", "None", "(2 3)", "(0x, 3)", "(2\x0b, 3)", "(2,\xa0""3)", "(2, 3l)", "((2, 3),)", "(2; 3)"})
+                            "(~2, 3)", "(1+1, 3)", "(2, 3) or 1", "(2, None)", "(2, '3')", "None", "(2 3)", "(0x, 3)", "(2\x0b, 3)",
+                            "(2,\xa0"
+                            "3)",
+                            "(2, 3l)", "((2, 3),)", "(2; 3)"})
     expect_refused(text("'<f4'", "False", shape));
   for (const char* order : {"0", "1", "None", "'False'", "false", "not True", "Falsey", "(True,)"}) expect_refused(text("'<f4'", order));
   for (const char* all : {"", "{", "{}", "[]", "{'descr': '<f4'}", "{'descr': '<f4', 'shape': (2, 3)}", "None", "'text'", "{'descr', 'shape'}"}) expect_refused(all);

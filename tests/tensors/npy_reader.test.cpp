@@ -13,8 +13,7 @@ using test::laid_out;
 using test::sample;
 
 TEST(NpyReader, EveryRangeOfEveryLayoutIsThatOfTheImage) {
-  for (const sample& s : {sample{{5}, 4, 0, false}, {{3, 4}, 4, 4, false}, {{3, 4}, 8, 4, false}, {{7}, 2, 2, false}, {{3, 4}, 1, 0, true}, {{4, 3}, 4, 0, true},
-                          {{2, 3, 4}, 8, 8, true}, {{3, 1, 2, 2}, 8, 4, true}, {{1, 5}, 2, 2, true}, {{5, 1}, 2, 0, true}, {{2, 1, 2, 1, 3, 1, 2}, 1, 0, true}}) {
+  for (const sample& s : {sample{{5}, 4, 0, false}, {{3, 4}, 4, 4, false}, {{3, 4}, 8, 4, false}, {{7}, 2, 2, false}, {{3, 4}, 1, 0, true}, {{4, 3}, 4, 0, true}, {{2, 3, 4}, 8, 8, true}, {{3, 1, 2, 2}, 8, 4, true}, {{1, 5}, 2, 2, true}, {{5, 1}, 2, 0, true}, {{2, 1, 2, 1, 3, 1, 2}, 1, 0, true}}) {
     laid_out array(s);
     for (std::size_t from = 0; from <= array.image.size(); ++from)
       for (std::size_t n = 0; n <= array.image.size() - from; ++n)

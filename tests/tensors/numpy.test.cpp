@@ -51,10 +51,7 @@ error refusal(const mutable_numpy_array& array) {
 }
 
 TEST(NumpyTensors, EveryTypeThatBothSidesHave) {
-  const std::pair<const char*, dtype> known[] = {{"|b1", dtype::boolean}, {"?", dtype::boolean}, {"|u1", dtype::u8},      {"|i1", dtype::i8},     {"<u2", dtype::u16},
-                                                 {"<i2", dtype::i16},     {"<f2", dtype::f16},   {"<u4", dtype::u32},     {"<i4", dtype::i32},    {"<f4", dtype::f32},
-                                                 {"<u8", dtype::u64},     {"<i8", dtype::i64},   {"<f8", dtype::f64},     {"<c8", dtype::c64},    {"=f4", dtype::f32},
-                                                 {"f", dtype::f32},       {"int64", dtype::i64}, {"bfloat16", dtype::bf16}, {"float8_e4m3fn", dtype::f8_e4m3}};
+  const std::pair<const char*, dtype> known[] = {{"|b1", dtype::boolean}, {"?", dtype::boolean}, {"|u1", dtype::u8}, {"|i1", dtype::i8}, {"<u2", dtype::u16}, {"<i2", dtype::i16}, {"<f2", dtype::f16}, {"<u4", dtype::u32}, {"<i4", dtype::i32}, {"<f4", dtype::f32}, {"<u8", dtype::u64}, {"<i8", dtype::i64}, {"<f8", dtype::f64}, {"<c8", dtype::c64}, {"=f4", dtype::f32}, {"f", dtype::f32}, {"int64", dtype::i64}, {"bfloat16", dtype::bf16}, {"float8_e4m3fn", dtype::f8_e4m3}};
   for (const auto& [descr, type] : known) {
     const auto format = parse_numpy_descr(descr);
     ASSERT_TRUE(format) << descr;

@@ -56,18 +56,22 @@ class SafetensorsSource : public folder_test {
 TEST_F(SafetensorsSource, PublishesInImageOrderWhateverTheOrderOfTheFile) {
   const auto image = open(safetensors_file_of(
       "{" + entry("z", "U8", "3", 4, 7) + "," + entry("a", "U8", "4", 0, 4) + "," + entry("w", "F32", "", 7, 11) +
-      ",\"__metadata__\":{\"format\":\"pt\"}}   ", "aaaazzzwwww"));
+          ",\"__metadata__\":{\"format\":\"pt\"}}   ",
+      "aaaazzzwwww"));
   ASSERT_TRUE(image);
   EXPECT_EQ(bytes_of(*image), safetensors_file_of(
-      R"({"__metadata__":{"format":"pt"},"w":{"dtype":"F32","shape":[],"data_offsets":[0,4]},"a":{"dtype":"U8","shape":[4],"data_offsets":[4,8]},)"
-      R"("z":{"dtype":"U8","shape":[3],"data_offsets":[8,11]}})" + std::string(3, ' '), "wwwwaaaazzz"));
+                                  R"({"__metadata__":{"format":"pt"},"w":{"dtype":"F32","shape":[],"data_offsets":[0,4]},"a":{"dtype":"U8","shape":[4],"data_offsets":[4,8]},)"
+                                  R"("z":{"dtype":"U8","shape":[3],"data_offsets":[8,11]}})" +
+                                      std::string(3, ' '),
+                                  "wwwwaaaazzz"));
   EXPECT_EQ(image->file_offset(0), image->file().size() - 4);
   EXPECT_EQ(tensor(*image, "z"), "zzz");
 }
 
 TEST_F(SafetensorsSource, OnlySomeTensorsOfALargerModel) {
   put(safetensors_file_of("{" + entry("base.w", "U8", "3", 0, 3) + "," + entry("head.w", "U8", "2", 3, 5) + "," +
-                          entry("head.b", "U8", "1", 5, 6) + "}", "bbbwwx"));
+                              entry("head.b", "U8", "1", 5, 6) + "}",
+                          "bbbwwx"));
   const auto head = tp::safetensors_image::open(path, [](std::string_view name) { return name.starts_with("head."); });
   ASSERT_TRUE(head);
   EXPECT_EQ(head->schema().tensor_count, 2u);

@@ -78,7 +78,8 @@ TEST_F(SafetensorsTransfers, AStructPullsFromAFileOfTorchsNames) {
 
 TEST_F(SafetensorsTransfers, AHeadIsPulledFromALargerFileEitherWay) {
   put(safetensors_file_of("{" + entry("backbone.w", "F32", "100", 0, 400) + "," + entry("output.weight", "F32", "2,3", 400, 424) + "," +
-                          entry("output.bias", "F32", "2", 424, 432) + "}", floats(500, 100) + floats(1, 6) + floats(70, 2)));
+                              entry("output.bias", "F32", "2", 424, 432) + "}",
+                          floats(500, 100) + floats(1, 6) + floats(70, 2)));
   using device = tp::pipeline<tp::raw_tensors<classifier>, tp::fixed_bytes<16>, tp::loopback>;
   const auto owner = std::make_unique<net::downloader>();
   const auto whole = tp::safetensors_image::open(path);

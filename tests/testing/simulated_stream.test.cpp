@@ -88,7 +88,9 @@ TEST(SimulatedStream, Who_is_lost_without_notice_leaves_a_writer_that_fills_its_
   line l({.capacity_bytes = 64});
   l.write(10);
   l.both.left.wire().lose();
-  { const simulated_stream gone = std::move(l.both.right); }
+  {
+    const simulated_stream gone = std::move(l.both.right);
+  }
   EXPECT_EQ(l.write(100).bytes, 54u) << "no word of the end gets here";
   EXPECT_EQ(l.write(100).status, io_status::would_block);
   line m({.capacity_bytes = 64});
@@ -101,7 +103,9 @@ TEST(SimulatedStream, Who_is_lost_without_notice_leaves_a_writer_that_fills_its_
 TEST(SimulatedStream, Closing_is_read_after_everything_that_was_written) {
   line l({.latency = 500us});
   l.write(10);
-  { const simulated_stream gone = std::move(l.both.left); }
+  {
+    const simulated_stream gone = std::move(l.both.left);
+  }
   EXPECT_EQ(l.read().status, io_status::would_block);
   EXPECT_TRUE(l.both.right.wait(true, false, 1s).read);
   EXPECT_EQ(l.read().bytes, 10u);

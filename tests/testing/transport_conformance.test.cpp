@@ -1,8 +1,8 @@
 // Streams that are right pass every check; each stream that is broken in one way fails exactly the check that is about it.
 #include "support/allocation_counter.hpp"
 
-#include <tensorpull/testing/simulation/simulated_stream.hpp>
 #include <tensorpull/testing/conformance/transport_conformance.hpp>
+#include <tensorpull/testing/simulation/simulated_stream.hpp>
 #include <tensorpull/transports/tcp/tcp_connect.hpp>
 
 #include <gtest/gtest.h>
@@ -67,10 +67,29 @@ TEST(TransportConformance, Simulated_streams_keep_every_requirement) {
 
 /// What is wrong with a stream.
 enum class flaw {
-  none, reads_backwards, reads_too_far, says_too_much_read, read_waits, reads_nothing_well, loses_the_rest,
-  writes_backwards, says_too_much_written, write_waits, writes_to_nobody,
-  never_readable, never_writable, always_readable, never_waits, answers_too_much, deaf_to_the_end,
-  patient_read_is_blind, patient_read_is_hasty, forgets_when_moved, stays_open, raises_signals, allocates,
+  none,
+  reads_backwards,
+  reads_too_far,
+  says_too_much_read,
+  read_waits,
+  reads_nothing_well,
+  loses_the_rest,
+  writes_backwards,
+  says_too_much_written,
+  write_waits,
+  writes_to_nobody,
+  never_readable,
+  never_writable,
+  always_readable,
+  never_waits,
+  answers_too_much,
+  deaf_to_the_end,
+  patient_read_is_blind,
+  patient_read_is_hasty,
+  forgets_when_moved,
+  stays_open,
+  raises_signals,
+  allocates,
 };
 
 /// posix_stream with one flaw.

@@ -138,7 +138,8 @@ void answer(const std::string& path) {
   for (const auto& [name, t] : *state) {
     const auto same = other->find(name);
     must(same != other->end() && same->second.scalar_type() == t.scalar_type() && same->second.sizes() == t.sizes() &&
-             (t.nbytes() == 0 || std::memcmp(same->second.data_ptr(), t.data_ptr(), t.nbytes()) == 0), "a tensor of the file differs");
+             (t.nbytes() == 0 || std::memcmp(same->second.data_ptr(), t.data_ptr(), t.nbytes()) == 0),
+         "a tensor of the file differs");
   }
 
   auto landing = torch_model::make_writable(blank);

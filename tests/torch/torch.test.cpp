@@ -6,11 +6,11 @@
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/tensors/torch/torch.hpp>
 #include <tensorpull/tensors/torch/torch_state.hpp>
-#include <tensorpull/transports/loopback/loopback.hpp>
 #include <tensorpull/transports/host/owner.hpp>
+#include <tensorpull/transports/loopback/loopback.hpp>
 
-#include <gtest/gtest.h>
 #include <ATen/ops/as_strided_native.h>
+#include <gtest/gtest.h>
 #include <torch/library.h>
 #include <torch/nn.h>
 
@@ -358,8 +358,7 @@ at::Tensor on_device(const at::Tensor& t) {
 TEST(Torch, TensorsOnAnotherDeviceAreAskedForASliceAtATime) {
   torch::manual_seed(5);
   dict device, copies;
-  for (const auto& [name, tensor] : dict{{"matrix", torch::randn({37, 53})}, {"halves", torch::randn({3, 5, 7}).to(at::kHalf)}, {"scalar", torch::randn({})},
-                                         {"bytes", torch::randn({31}).to(at::kByte)}, {"empty", torch::randn({0, 3})}}) {
+  for (const auto& [name, tensor] : dict{{"matrix", torch::randn({37, 53})}, {"halves", torch::randn({3, 5, 7}).to(at::kHalf)}, {"scalar", torch::randn({})}, {"bytes", torch::randn({31}).to(at::kByte)}, {"empty", torch::randn({0, 3})}}) {
     copies[name] = tensor;
     device[name] = on_device(tensor);
     ASSERT_FALSE(device[name].device().is_cpu());

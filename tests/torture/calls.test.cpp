@@ -3,13 +3,19 @@
 
 #include <tensorpull/transports/stream/session.hpp>
 
-#include <cstdio>
 #include <sys/socket.h>
+#include <cstdio>
 
 namespace {
 
 using namespace test;
-enum class fault { none, would_block, one_byte, closed, failed };
+enum class fault {
+  none,
+  would_block,
+  one_byte,
+  closed,
+  failed,
+};
 constexpr std::array faults{fault::would_block, fault::one_byte, fault::closed, fault::failed};
 
 /// A connected socket whose calls are counted; `nth` of them (from 1) goes wrong, or every one where `nth` is 0.

@@ -64,7 +64,8 @@ TEST_F(FilesShortOfMemory, Q1_a_file_to_go_on_with) {
   fail_each([&] {
     const auto file = tp::safetensors_file::create(path, {.resume = &cursor});
     return file ? errc{} : file.error().code;
-  }, {});
+  },
+            {});
   EXPECT_TRUE(std::filesystem::is_empty(directory));
 }
 

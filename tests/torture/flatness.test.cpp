@@ -127,7 +127,8 @@ class schedule {
       EXPECT_TRUE(until(all, [&] {
         hear();
         return settlements > 0 && all.ended == honest + aborting;
-      })) << number << ": " << settlements << " settled, " << all.ended << " ended of " << honest + aborting;
+      })) << number
+          << ": " << settlements << " settled, " << all.ended << " ended of " << honest + aborting;
       for (std::uint32_t i = 0; i < silent; ++i) EXPECT_GE(heard[i], image);
       EXPECT_EQ(std::tuple(all.completed, all.gave_up, all.other), std::tuple(honest, aborting, 0u)) << number;
       peers.clear();

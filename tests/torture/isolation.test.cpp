@@ -86,7 +86,8 @@ class battle {
       if (attacked) attacked_seconds_ = before + spent;
       if (attacked_seconds_ >= next_act_) next_act_ += seconds_between, act();
       return all_.ended == honest;
-    }, &spent);
+    },
+          &spent);
     EXPECT_EQ(all_.completed, honest);
     EXPECT_TRUE(same(*source_, *mine_));
     return spent;

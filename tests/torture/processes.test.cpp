@@ -1,18 +1,18 @@
 // Real processes that are killed, stopped and kept short: an owner and a recipient forked from this one. TENSORPULL_PROCESS_FAULTS: how many faults.
-#include "transports/network.hpp"
 #include "support/sanitizers.hpp"
+#include "transports/network.hpp"
 
 #include <tensorpull/consumers/any_schema/safetensors_file.hpp>
 
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
 
 namespace {
 
@@ -150,7 +150,13 @@ TEST(Processes, Killed_and_stopped_at_random_moments_a_transfer_ends_exact_and_s
   if (!alone()) GTEST_SKIP() << "a process with threads cannot be forked safely";
   const auto source = random_model<large>(1);
   generator random(11);
-  enum { kill_owner, kill_recipient, stop_owner, stop_recipient, kinds };
+  enum {
+    kill_owner,
+    kill_recipient,
+    stop_owner,
+    stop_recipient,
+    kinds,
+  };
   int faults = 0, in_transfer = 0, by_kind[kinds] = {};
   for (int run = 0; faults < wanted_faults(); ++run) {
     const folder here;

@@ -3,9 +3,9 @@
 
 #include <tensorpull/framing/word_framing.hpp>
 
+#include <sys/time.h>
 #include <atomic>
 #include <csignal>
-#include <sys/time.h>
 
 namespace {
 

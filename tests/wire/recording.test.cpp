@@ -164,7 +164,8 @@ TEST(Wire, A_single_bit_a_frame_that_is_missing_and_one_too_many_are_found) {
     if (word_of(recorded[at], 0) != scenario) continue;
     lines changed = recorded;
     char& digit = changed[at].back();
-    digit = digit == '0' ? '1' : digit == '9' ? '8' : static_cast<char>(digit ^ 1);
+    digit = digit == '0' ? '1' : digit == '9' ? '8'
+                                              : static_cast<char>(digit ^ 1);
     const std::string found = first_difference(recorded, changed, scenario);
     EXPECT_NE(found.find(word_of(recorded[at], 1) + ", frame "), std::string::npos);
     EXPECT_NE(found.find("recorded " + recorded[at]), std::string::npos);

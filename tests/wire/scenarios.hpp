@@ -36,8 +36,8 @@ inline std::size_t frame_size(std::span<const std::byte> from) {
   return static_cast<std::size_t>(8 + 8 * (word_at(from, 0) >> 32));
 }
 inline std::string kind_name(std::span<const std::byte> from) {
-  static constexpr std::string_view names[] = {"nothing", "describe", "pull",   "chunk",       "end",         "confirm", "confirmed",  "cancel",
-                                               "refused", "schema",   "description", "schema_page", "locate", "located", "application"};
+  static constexpr std::string_view names[] = {"nothing", "describe", "pull", "chunk", "end", "confirm", "confirmed", "cancel",
+                                               "refused", "schema", "description", "schema_page", "locate", "located", "application"};
   if (from.size() < 24) return "part";
   const auto tag = static_cast<std::size_t>(word_at(from, 2) >> 32 & 0xffff);
   return tag < std::size(names) ? std::string(names[tag]) : "unknown";

@@ -73,7 +73,6 @@ class owner {
   }
 
  public:
-
   owner(std::string_view listen, std::size_t max_connections, std::int64_t accept_ms, std::int64_t stall_ms, std::int64_t idle_ms) {
     host_options host;
     host.max_connections = max_connections;

@@ -1,9 +1,9 @@
 // The consumer slot of a transfer: where received bytes go. It decides memory and meaning; it never sees a frame.
 #pragma once
 
+#include <tensorpull/consumers/receipt.hpp>
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/image/schema.hpp>
-#include <tensorpull/consumers/receipt.hpp>
 
 #include <concepts>
 #include <cstddef>
@@ -73,8 +73,9 @@ struct consumer_checks<C, false> {
   static_assert(missed != 1, "tensorpull: a consumer says whether it can undo (requirement 1): static constexpr bool irrevocable = false;");
   static_assert(missed != 2, "tensorpull: a consumer says what it takes (requirement 2): std::uint64_t fingerprint() const, 0 for any, and const image_schema* schema() const");
   static_assert(missed != 3, "tensorpull: a consumer is told what comes (requirement 3): result<void> begin(const description&)");
-  static_assert(missed != 4, "tensorpull: a consumer gives memory for bytes (requirement 4): "
-                             "prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out)");
+  static_assert(missed != 4,
+                "tensorpull: a consumer gives memory for bytes (requirement 4): "
+                "prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out)");
   static_assert(missed != 5, "tensorpull: a consumer takes bytes that arrived (requirement 5): result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes)");
   static_assert(missed != 6, "tensorpull: a consumer is told of each whole chunk (requirement 6): result<void> chunk(std::uint64_t offset, std::uint64_t length)");
   static_assert(missed != 7, "tensorpull: a consumer is told that all is there (requirement 7): result<void> finish(const receipt&)");

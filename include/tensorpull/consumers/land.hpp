@@ -3,9 +3,9 @@
 #pragma once
 
 #include <tensorpull/consumers/concept.hpp>
-#include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/image/gather_scatter.hpp>
 #include <tensorpull/image/view.hpp>
+#include <tensorpull/std/algorithm.hpp>
 
 namespace tensorpull {
 

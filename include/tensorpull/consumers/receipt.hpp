@@ -10,7 +10,10 @@ namespace tensorpull {
 
 /// `completed`: exactly the published bytes, checked by digest, and the owner was told so and has recorded it.
 /// `completed_unverified`: everything arrived, but nobody compared a digest of the whole.
-enum class outcome : std::uint8_t { completed, completed_unverified };
+enum class outcome : std::uint8_t {
+  completed,
+  completed_unverified,
+};
 
 constexpr std::string_view to_string(outcome o) noexcept { return o == outcome::completed ? "completed" : "completed_unverified"; }
 

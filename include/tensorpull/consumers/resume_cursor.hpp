@@ -2,9 +2,9 @@
 #pragma once
 
 #include <tensorpull/core/byte_order.hpp>
+#include <tensorpull/core/ids.hpp>
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/image/schema.hpp>
-#include <tensorpull/core/ids.hpp>
 
 #include <array>
 #include <cstddef>

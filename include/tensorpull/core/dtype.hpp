@@ -47,12 +47,14 @@ struct dtype_row {
   std::string_view name;
   unsigned bits;
 };
+// clang-format off: a table
 inline constexpr dtype_row dtype_rows[dtype_count] = {
     {"BOOL", 8},    {"F4", 4},      {"F6_E2M3", 6},     {"F6_E3M2", 6},     {"U8", 8},   {"I8", 8},
     {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8},     {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8},
     {"I16", 16},    {"U16", 16},    {"F16", 16},        {"BF16", 16},       {"I32", 32}, {"U32", 32},
     {"F32", 32},    {"C64", 64},    {"F64", 64},        {"I64", 64},        {"U64", 64},
 };
+// clang-format on
 }  // namespace detail
 
 /// Whether this is one of the enumerators. For a value that came from outside: the functions below require it.

@@ -200,6 +200,7 @@ static_assert([] {
   for (int i = 0; i < 256; ++i)
     if (const auto code = static_cast<errc>(i); code_name(code).empty() != (to_string(code) == "unknown error")) return false;
   return true;
-}(), "a code has no name here");
+}(),
+              "a code has no name here");
 
 }  // namespace tensorpull

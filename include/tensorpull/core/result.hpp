@@ -41,7 +41,9 @@ class [[nodiscard]] result {
   /// As in std::expected.
   using error_type = tensorpull::error;
 
-  constexpr result() requires std::is_default_constructible_v<T> : value_(T()) {}
+  constexpr result()
+    requires std::is_default_constructible_v<T>
+      : value_(T()) {}
   /// Holds the value.
   template <class U = T>
     requires(!std::is_same_v<std::remove_cvref_t<U>, unexpected> && !std::is_same_v<std::remove_cvref_t<U>, result> &&

@@ -17,6 +17,7 @@ namespace detail::xxh3 {
 
 // The default secret, as little-endian words. The algorithm reads it mostly, but not only, at multiples of eight bytes.
 // Plain arrays throughout: in constant evaluation each operator[] of std::array is two calls.
+// clang-format off: a table
 inline constexpr std::uint64_t secret_words[24] = {
     0xbe4ba423396cfeb8, 0x1cad21f72c81017c, 0xdb979083e96dd4de,
     0x1f67b3b7a4a44072, 0x78e5c0cc4ee679cb, 0x2172ffcc7dd05a82,
@@ -27,6 +28,7 @@ inline constexpr std::uint64_t secret_words[24] = {
     0x49daf0b751dd0d17, 0x9e68d429265516d3, 0xfca1477d58be162b,
     0xce31d07ad1b8f88f, 0x280416958f3acb45, 0x7e404bbbcafbd7af,
 };
+// clang-format on
 
 constexpr std::uint64_t secret(std::size_t byte) noexcept {
   const std::size_t word = byte / 8, shift = byte % 8 * 8;

@@ -41,7 +41,14 @@ struct pipeline_parts {
 
 namespace detail {
 
-enum slot : unsigned { in_tensors = 1, in_chunking = 2, in_transport = 4, in_framing = 8, in_integrity = 16, in_limits = 32 };
+enum slot : unsigned {
+  in_tensors = 1,
+  in_chunking = 2,
+  in_transport = 4,
+  in_framing = 8,
+  in_integrity = 16,
+  in_limits = 32,
+};
 
 /// The slots that P names: one, for a policy.
 template <class P>
@@ -114,10 +121,26 @@ constexpr std::uint64_t longest_chunk() noexcept {
 /// What is wrong with a composition: the first thing only, and in pipeline.hpp a sentence for each. The number of a policy's requirement is added
 /// to the value of its slot.
 enum fault : int {
-  fault_none, fault_model_itself, fault_no_policy, fault_two_slots,
-  fault_no_tensors, fault_two_tensors, fault_no_chunking, fault_two_chunking, fault_no_transport, fault_two_transport,
-  fault_two_framing, fault_two_integrity, fault_two_limits, fault_chunk_too_long,
-  fault_of_tensors = 100, fault_of_chunking = 200, fault_of_transport = 300, fault_of_framing = 400, fault_of_integrity = 500, fault_of_limits = 600,
+  fault_none,
+  fault_model_itself,
+  fault_no_policy,
+  fault_two_slots,
+  fault_no_tensors,
+  fault_two_tensors,
+  fault_no_chunking,
+  fault_two_chunking,
+  fault_no_transport,
+  fault_two_transport,
+  fault_two_framing,
+  fault_two_integrity,
+  fault_two_limits,
+  fault_chunk_too_long,
+  fault_of_tensors = 100,
+  fault_of_chunking = 200,
+  fault_of_transport = 300,
+  fault_of_framing = 400,
+  fault_of_integrity = 500,
+  fault_of_limits = 600,
 };
 
 /// What is wrong with the list of policies, whatever they are.
@@ -131,7 +154,9 @@ constexpr fault list_fault(const unsigned* slots, std::size_t count) noexcept {
   if (n[0] != 1) return n[0] == 0 ? fault_no_tensors : fault_two_tensors;
   if (n[1] != 1) return n[1] == 0 ? fault_no_chunking : fault_two_chunking;
   if (n[2] != 1) return n[2] == 0 ? fault_no_transport : fault_two_transport;
-  return n[3] > 1 ? fault_two_framing : n[4] > 1 ? fault_two_integrity : n[5] > 1 ? fault_two_limits : fault_none;
+  return n[3] > 1 ? fault_two_framing : n[4] > 1 ? fault_two_integrity
+                                    : n[5] > 1   ? fault_two_limits
+                                                 : fault_none;
 }
 constexpr fault numbered(fault slot, int requirement) noexcept { return requirement == 0 ? fault_none : static_cast<fault>(slot + requirement); }
 

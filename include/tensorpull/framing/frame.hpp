@@ -2,8 +2,8 @@
 #pragma once
 
 #include <tensorpull/core/error.hpp>
-#include <tensorpull/integrity/concept.hpp>
 #include <tensorpull/core/ids.hpp>
+#include <tensorpull/integrity/concept.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -14,12 +14,37 @@ namespace tensorpull {
 
 /// The order is the wire's (the union tags of framing/protocol.capnp).
 enum class frame_kind : std::uint16_t {
-  nothing, describe, pull, chunk, end, confirm, confirmed, cancel, refused, schema, description, schema_page, locate, located, application,
+  nothing,
+  describe,
+  pull,
+  chunk,
+  end,
+  confirm,
+  confirmed,
+  cancel,
+  refused,
+  schema,
+  description,
+  schema_page,
+  locate,
+  located,
+  application,
 };
 
 /// Why a request was refused, or how a confirmation was taken. The order is the wire's.
 enum class status : std::uint16_t {
-  ok, unknown_reference, withdrawn, stale, out_of_range, busy, bad_request, unsupported, schema_mismatch, digest_mismatch, cancelled, already_final,
+  ok,
+  unknown_reference,
+  withdrawn,
+  stale,
+  out_of_range,
+  busy,
+  bad_request,
+  unsupported,
+  schema_mismatch,
+  digest_mismatch,
+  cancelled,
+  already_final,
 };
 
 /// The error that a recipient gets for the owner's status.

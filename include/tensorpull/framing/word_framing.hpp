@@ -4,9 +4,9 @@
 
 #include <tensorpull/core/byte_order.hpp>
 #include <tensorpull/core/limits.hpp>
+#include <tensorpull/framing/concept.hpp>
 #include <tensorpull/framing/detail/control_reader.hpp>
 #include <tensorpull/framing/detail/control_writer.hpp>
-#include <tensorpull/framing/concept.hpp>
 #include <tensorpull/framing/detail/segment_table.hpp>
 
 namespace tensorpull {

@@ -1,9 +1,9 @@
 // Makes a schema from tensors in any order: checks, sorts, places, measures. In place, in the caller's arrays: no heap, bounded stack.
 #pragma once
 
+#include <tensorpull/image/detail/sort.hpp>
 #include <tensorpull/image/header.hpp>
 #include <tensorpull/image/schema.hpp>
-#include <tensorpull/image/detail/sort.hpp>
 #include <tensorpull/image/utf8.hpp>
 
 #include <array>
@@ -37,7 +37,9 @@ constexpr result<std::uint64_t> check_entry(const tensor_entry& entry, std::size
 /// Equal names of different dtypes are apart in image order, which is at most 22 runs of ascending names, one for each dtype:
 /// so the runs are merged in thought. Returns an entry whose name occurs twice, or null. O(n times the number of dtypes in use).
 constexpr const tensor_entry* find_duplicate(std::span<const tensor_entry> entries) noexcept {
-  struct run { std::size_t at, end; };
+  struct run {
+    std::size_t at, end;
+  };
   std::array<run, dtype_count> runs{};
   std::size_t count = 0;
   for (std::size_t i = 0; i < entries.size(); ++i) {

@@ -59,9 +59,28 @@ class header_reader {
 
    private:
     friend header_reader;
-    enum class in : std::uint8_t { length, literal, string, escape, code, first_key, after_entry, first_pair, after_pair, dtype, first_extent, extent, offset, padding };
+    enum class in : std::uint8_t {
+      length,
+      literal,
+      string,
+      escape,
+      code,
+      first_key,
+      after_entry,
+      first_pair,
+      after_pair,
+      dtype,
+      first_extent,
+      extent,
+      offset,
+      padding,
+    };
     in state = in::length, after = in::first_key;
-    enum class part : std::uint8_t { key, pair_key, pair_value } part = part::key;
+    enum class part : std::uint8_t {
+      key,
+      pair_key,
+      pair_value
+    } part = part::key;
     std::uint8_t count = 0;
     std::uint32_t code = 0;
     bool digits = false;

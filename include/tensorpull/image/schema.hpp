@@ -82,7 +82,7 @@ constexpr bool image_order(dtype a_type, std::string_view a_name, dtype b_type, 
 /// name length (u32), name, dtype's value (u8), rank (u16), each extent (u64); all little-endian, nothing between.
 constexpr void hash_entry(xxh3_64& hash, const tensor_entry& entry) noexcept {
   const auto put = [&hash](std::uint64_t value, std::size_t n) {
-    const char bytes[8] = {static_cast<char>(value & 0xff),       static_cast<char>(value >> 8 & 0xff),  static_cast<char>(value >> 16 & 0xff),
+    const char bytes[8] = {static_cast<char>(value & 0xff), static_cast<char>(value >> 8 & 0xff), static_cast<char>(value >> 16 & 0xff),
                            static_cast<char>(value >> 24 & 0xff), static_cast<char>(value >> 32 & 0xff), static_cast<char>(value >> 40 & 0xff),
                            static_cast<char>(value >> 48 & 0xff), static_cast<char>(value >> 56 & 0xff)};
     hash.update(bytes, n);

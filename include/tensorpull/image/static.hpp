@@ -6,9 +6,9 @@
 #pragma once
 
 #include <tensorpull/core/detail/xxh3_words.hpp>
+#include <tensorpull/image/detail/static_names.hpp>
 #include <tensorpull/image/header.hpp>
 #include <tensorpull/image/schema.hpp>
-#include <tensorpull/image/detail/static_names.hpp>
 
 #include <cstddef>
 #include <cstdint>

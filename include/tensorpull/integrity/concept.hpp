@@ -9,7 +9,11 @@
 namespace tensorpull {
 
 /// What a digest is computed with. The order is the wire's.
-enum class digest_kind : std::uint8_t { none, xxh3_64, crc32c };
+enum class digest_kind : std::uint8_t {
+  none,
+  xxh3_64,
+  crc32c,
+};
 
 /// A streaming hash: update(bytes) in order, digest() at any time; a copy goes on from where the original was. No heap.
 /// Its values are those of XXH3-64, unless a constant `H::kind` says otherwise.
@@ -46,10 +50,14 @@ concept integrity_policy = requires {
 
 namespace detail {
 template <class I>
-struct chunk_hash { using type = typename I::hash_type; };
+struct chunk_hash {
+  using type = typename I::hash_type;
+};
 template <class I>
   requires requires { typename I::chunk_hash_type; }
-struct chunk_hash<I> { using type = typename I::chunk_hash_type; };
+struct chunk_hash<I> {
+  using type = typename I::chunk_hash_type;
+};
 
 /// The number of the first requirement that I misses, or 0: `pipeline` has a sentence for each.
 template <class I>

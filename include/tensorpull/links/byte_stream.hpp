@@ -3,16 +3,21 @@
 
 #include <tensorpull/core/error.hpp>
 
-#include <tensorpull/std/chrono.hpp>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <tensorpull/std/chrono.hpp>
 
 namespace tensorpull {
 
 /// How one call to a link ended. End of stream is a value, not an error.
-enum class io_status : std::uint8_t { ok, would_block, closed, failed };
+enum class io_status : std::uint8_t {
+  ok,
+  would_block,
+  closed,
+  failed,
+};
 
 struct io_result {
   io_status status = io_status::ok;

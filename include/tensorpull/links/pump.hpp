@@ -2,8 +2,8 @@
 #pragma once
 
 #include <tensorpull/core/result.hpp>
-#include <tensorpull/protocol/connection/write_plan.hpp>
 #include <tensorpull/links/byte_stream.hpp>
+#include <tensorpull/protocol/connection/write_plan.hpp>
 
 #include <array>
 

@@ -1,8 +1,8 @@
 // Pulls what a locator names, from the first of its addresses that has it.
 #pragma once
 
-#include <tensorpull/messages/locator.hpp>
 #include <tensorpull/consumers/receipt.hpp>
+#include <tensorpull/messages/locator.hpp>
 #include <tensorpull/transports/concept.hpp>
 
 namespace tensorpull {

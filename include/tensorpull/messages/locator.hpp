@@ -2,8 +2,8 @@
 // message struct.
 #pragma once
 
-#include <tensorpull/core/result.hpp>
 #include <tensorpull/core/ids.hpp>
+#include <tensorpull/core/result.hpp>
 #include <tensorpull/system/address.hpp>
 
 #include <array>

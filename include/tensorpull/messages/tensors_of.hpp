@@ -2,9 +2,9 @@
 #pragma once
 
 #include <tensorpull/consumers/land.hpp>
-#include <tensorpull/messages/download.hpp>
 #include <tensorpull/messages/detail/image_part.hpp>
 #include <tensorpull/messages/detail/inline_image.hpp>
+#include <tensorpull/messages/download.hpp>
 #include <tensorpull/tensors/concept.hpp>
 #include <tensorpull/tensors/structs/raw.hpp>
 
@@ -20,10 +20,14 @@ namespace detail {
 struct set_access;
 
 template <class T>
-struct set_policy { using type = raw_tensors<T>; };
+struct set_policy {
+  using type = raw_tensors<T>;
+};
 template <class T>
   requires requires { typename T::is_tensor_policy; }
-struct set_policy<T> { using type = T; };
+struct set_policy<T> {
+  using type = T;
+};
 
 /// What arrived of a set: the split, the inline bytes, and where the rest is.
 struct arrived_set {

@@ -2,15 +2,21 @@
 #pragma once
 
 #include <tensorpull/core/error.hpp>
-#include <tensorpull/image/schema.hpp>
 #include <tensorpull/core/ids.hpp>
+#include <tensorpull/image/schema.hpp>
 
 #include <cstdint>
 #include <string_view>
 
 namespace tensorpull {
 
-enum class progress_phase : std::uint8_t { started, active, completed, failed, aborted };
+enum class progress_phase : std::uint8_t {
+  started,
+  active,
+  completed,
+  failed,
+  aborted,
+};
 
 constexpr std::string_view to_string(progress_phase p) noexcept {
   switch (p) {

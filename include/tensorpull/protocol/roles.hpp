@@ -131,32 +131,24 @@ constexpr bool assert_owner_role() noexcept {
   static_assert(requires { { O::waiting_replies } -> std::convertible_to<std::size_t>; }, "tensorpull: an owner needs `static constexpr std::size_t waiting_replies`: answers that a connection may have waiting (owner_role, 3)");
   static_assert(requires { typename O::peer; }, "tensorpull: an owner needs a type `peer`: what it remembers of one connection (owner_role, 4)");
   if constexpr (requires { typename O::peer; }) {
-    static_assert(requires(O& o, typename O::peer& p, const frame& m, pending_reply& r) { { o.handle(p, m, r) } -> std::same_as<bool>; },
-                  "tensorpull: an owner needs `bool handle(peer&, const frame&, pending_reply&)` (owner_role, 5)");
-    static_assert(requires(O& o, typename O::peer& p, const frame& m, std::span<byte_range> ranges, frame& answer) { o.locate(p, m, ranges, answer); },
-                  "tensorpull: an owner needs `void locate(peer&, const frame&, std::span<byte_range>, frame&)` (owner_role, 6)");
+    static_assert(requires(O& o, typename O::peer& p, const frame& m, pending_reply& r) { { o.handle(p, m, r) } -> std::same_as<bool>; }, "tensorpull: an owner needs `bool handle(peer&, const frame&, pending_reply&)` (owner_role, 5)");
+    static_assert(requires(O& o, typename O::peer& p, const frame& m, std::span<byte_range> ranges, frame& answer) { o.locate(p, m, ranges, answer); }, "tensorpull: an owner needs `void locate(peer&, const frame&, std::span<byte_range>, frame&)` (owner_role, 6)");
     static_assert(requires(O& o, typename O::peer& p) { o.forget(p); }, "tensorpull: an owner needs `void forget(peer&)` (owner_role, 7)");
   }
-  static_assert(requires(O& o, const pending_reply& r) { { o.pin(r) } -> std::same_as<const source_view*>; o.unpin(r, std::uint64_t{}); o.unreadable(r); },
-                "tensorpull: an owner needs `const source_view* pin(const pending_reply&)`, `void unpin(const pending_reply&, std::uint64_t)` and `void unreadable(const pending_reply&)` (owner_role, 8)");
-  static_assert(requires(O& o, pending_reply& r, std::span<schema_row> rows) { { o.expand(r, rows) } -> std::same_as<frame>; o.refuse_gone(r); },
-                "tensorpull: an owner needs `frame expand(const pending_reply&, std::span<schema_row>)` and `void refuse_gone(pending_reply&)` (owner_role, 9)");
+  static_assert(requires(O& o, const pending_reply& r) { { o.pin(r) } -> std::same_as<const source_view*>; o.unpin(r, std::uint64_t{}); o.unreadable(r); }, "tensorpull: an owner needs `const source_view* pin(const pending_reply&)`, `void unpin(const pending_reply&, std::uint64_t)` and `void unreadable(const pending_reply&)` (owner_role, 8)");
+  static_assert(requires(O& o, pending_reply& r, std::span<schema_row> rows) { { o.expand(r, rows) } -> std::same_as<frame>; o.refuse_gone(r); }, "tensorpull: an owner needs `frame expand(const pending_reply&, std::span<schema_row>)` and `void refuse_gone(pending_reply&)` (owner_role, 9)");
   return true;
 }
 
 template <class T>
 constexpr bool assert_transfer_role() noexcept {
   static_assert(requires { { T::read_piece_bytes } -> std::convertible_to<std::size_t>; }, "tensorpull: a transfer needs `static constexpr std::size_t read_piece_bytes` (transfer_role, 1)");
-  static_assert(requires(T& t, frame& m) { { t.next(m) } -> std::same_as<bool>; { t.next_is_long() } -> std::same_as<bool>; },
-                "tensorpull: a transfer needs `bool next(frame&)` and `bool next_is_long()` (transfer_role, 2)");
+  static_assert(requires(T& t, frame& m) { { t.next(m) } -> std::same_as<bool>; { t.next_is_long() } -> std::same_as<bool>; }, "tensorpull: a transfer needs `bool next(frame&)` and `bool next_is_long()` (transfer_role, 2)");
   static_assert(requires(T& t, const frame& m) { t.on(m); }, "tensorpull: a transfer needs `void on(const frame&)` (transfer_role, 3)");
   static_assert(requires(T& t, const frame& m) { { t.on_chunk(m) } -> std::same_as<bool>; }, "tensorpull: a transfer needs `bool on_chunk(const frame&)` (transfer_role, 4)");
-  static_assert(requires(T& t, std::span<std::span<std::byte>> out, std::span<const std::byte> b) { { t.prepare(out, std::uint64_t{}) } -> std::same_as<prepared>; t.landed(b); },
-                "tensorpull: a transfer needs `prepared prepare(std::span<std::span<std::byte>>, std::uint64_t most)` and `void landed(std::span<const std::byte>)` (transfer_role, 5)");
-  static_assert(requires(const T& t) { { t.awaiting_chunk() } -> std::same_as<bool>; { t.described() } -> std::same_as<bool>; { t.ended() } -> std::same_as<bool>; },
-                "tensorpull: a transfer needs `bool awaiting_chunk() const`, `bool described() const` and `bool ended() const` (transfer_role, 6)");
-  static_assert(requires(T& t, const T& c, const error& e) { t.fail(e); { c.next_id() } -> std::same_as<std::uint32_t>; },
-                "tensorpull: a transfer needs `void fail(const error&)` and `std::uint32_t next_id() const` (transfer_role, 7)");
+  static_assert(requires(T& t, std::span<std::span<std::byte>> out, std::span<const std::byte> b) { { t.prepare(out, std::uint64_t{}) } -> std::same_as<prepared>; t.landed(b); }, "tensorpull: a transfer needs `prepared prepare(std::span<std::span<std::byte>>, std::uint64_t most)` and `void landed(std::span<const std::byte>)` (transfer_role, 5)");
+  static_assert(requires(const T& t) { { t.awaiting_chunk() } -> std::same_as<bool>; { t.described() } -> std::same_as<bool>; { t.ended() } -> std::same_as<bool>; }, "tensorpull: a transfer needs `bool awaiting_chunk() const`, `bool described() const` and `bool ended() const` (transfer_role, 6)");
+  static_assert(requires(T& t, const T& c, const error& e) { t.fail(e); { c.next_id() } -> std::same_as<std::uint32_t>; }, "tensorpull: a transfer needs `void fail(const error&)` and `std::uint32_t next_id() const` (transfer_role, 7)");
   return true;
 }
 

@@ -35,8 +35,9 @@ class callback {
       kept_.object = __builtin_addressof(f);
       call_ = [](place& p, Arguments... a) { (*static_cast<callable*>(const_cast<void*>(p.object)))(a...); };
     } else {
-      static_assert(is_small<callable>, "tensorpull: a temporary given as a callback is kept by copy if it is trivially copyable and at most three pointers large; "
-                                        "this one is not: give it a name that outlives the callback");
+      static_assert(is_small<callable>,
+                    "tensorpull: a temporary given as a callback is kept by copy if it is trivially copyable and at most three pointers large; "
+                    "this one is not: give it a name that outlives the callback");
       if constexpr (is_small<callable>) {
         __builtin_memcpy(kept_.copy, __builtin_addressof(f), sizeof f);
         call_ = [](place& p, Arguments... a) { (*__builtin_launder(reinterpret_cast<callable*>(p.copy)))(a...); };

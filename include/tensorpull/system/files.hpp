@@ -138,7 +138,8 @@ inline int reserve(int fd, std::uint64_t bytes, bool keep = false) noexcept {
   // not posix_fallocate: where the file system cannot, glibc would write to every block instead
   if (system == 0 && length > 0) system = uninterrupted([&] { return ::fallocate(fd, 0, 0, length); }) == 0 ? 0 : errno;
 #else
-  if (system == 0 && length > 0) do system = ::posix_fallocate(fd, 0, length);
+  if (system == 0 && length > 0) do
+      system = ::posix_fallocate(fd, 0, length);
     while (system == EINTR);
 #endif
   if (system == EFBIG) quiet.forget();
@@ -165,7 +166,7 @@ class positioned_file {
     std::copy(path.begin(), path.end(), text.begin());
     // O_NONBLOCK: a pipe without a writer must not hold us up before it is refused. It means nothing for a regular file.
     detail::file_descriptor fd(detail::uninterrupted([&] { return ::open(text.data(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK); }));
-    struct stat about {};
+    struct stat about{};
     if (!fd || ::fstat(fd.get(), &about) != 0) return detail::file_failure(errno == ENXIO ? EINVAL : errno, name);
     if (!S_ISREG(about.st_mode)) return detail::file_failure(S_ISDIR(about.st_mode) ? EISDIR : EINVAL, name);
     return positioned_file(std::move(fd), static_cast<std::uint64_t>(about.st_size), name);
@@ -244,7 +245,7 @@ class atomic_file {
 
   /// Bytes that are there.
   std::uint64_t size() const noexcept {
-    struct stat about {};
+    struct stat about{};
     return ::fstat(file_.get(), &about) == 0 ? static_cast<std::uint64_t>(about.st_size) : 0;
   }
   result<void> reserve(std::uint64_t bytes, bool keep = false) noexcept { return done(detail::reserve(file_.get(), bytes, keep), bytes); }
@@ -295,7 +296,7 @@ class atomic_file {
   /// Why the name cannot be given to a file now: errno, or 0. Only a regular file that may be written is ever replaced: not a symbolic
   /// link (neither followed nor destroyed), a directory, a device.
   int refusal() const noexcept {
-    struct stat there {};
+    struct stat there{};
     if (::fstatat(directory_.get(), name_.data(), &there, AT_SYMLINK_NOFOLLOW) != 0) return errno == ENOENT ? 0 : errno;
     if (S_ISLNK(there.st_mode)) return ELOOP;
     if (S_ISDIR(there.st_mode)) return EISDIR;
@@ -324,10 +325,19 @@ class atomic_file {
     for (int attempt = 0; attempt < 16; ++attempt) {
       file_ = file_descriptor(uninterrupted(
           [&] { return ::openat(directory_.get(), temporary_.data(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0644); }));
-      struct stat opened {}, named {};
-      if (!file_ || ::fstat(file_.get(), &opened) != 0) { system = errno; break; }
-      if (!S_ISREG(opened.st_mode) || opened.st_nlink > 1 || opened.st_uid != ::geteuid()) { system = EACCES; break; }
-      if (uninterrupted([&] { return ::flock(file_.get(), LOCK_EX | LOCK_NB); }) != 0) { system = errno; break; }
+      struct stat opened{}, named{};
+      if (!file_ || ::fstat(file_.get(), &opened) != 0) {
+        system = errno;
+        break;
+      }
+      if (!S_ISREG(opened.st_mode) || opened.st_nlink > 1 || opened.st_uid != ::geteuid()) {
+        system = EACCES;
+        break;
+      }
+      if (uninterrupted([&] { return ::flock(file_.get(), LOCK_EX | LOCK_NB); }) != 0) {
+        system = errno;
+        break;
+      }
       // whoever had it may have given it its final name, or removed it, since it was opened
       if (::fstatat(directory_.get(), temporary_.data(), &named, AT_SYMLINK_NOFOLLOW) == 0 && named.st_ino == opened.st_ino && named.st_dev == opened.st_dev) return 0;
     }

@@ -23,12 +23,10 @@ concept tensor_policy = requires(const typename T::model_type& from) {
   requires std::same_as<decltype(T::is_static), const bool>;
   { T::source(from) } noexcept -> std::same_as<source_view>;
 } && (!T::is_static || requires {
-  { T::schema() } -> std::same_as<const image_schema&>;
-}) && (!requires(typename T::model_type& to) { T::destination(to); } || requires(typename T::model_type& to) {
-  { T::destination(to) } noexcept -> std::same_as<destination_view>;
-}) && (!requires(typename T::model_type& to) { T::landed(to); } || requires(typename T::model_type& to) {
-  { T::landed(to) } noexcept;
-});
+                          { T::schema() } -> std::same_as<const image_schema&>;
+                        }) && (!requires(typename T::model_type& to) { T::destination(to); } || requires(typename T::model_type& to) {
+  { T::destination(to) } noexcept -> std::same_as<destination_view>; }) && (!requires(typename T::model_type& to) { T::landed(to); } || requires(typename T::model_type& to) {
+  { T::landed(to) } noexcept; });
 
 namespace detail {
 /// The number of the first requirement that T misses, or 0: `pipeline` has a sentence for each.

@@ -15,7 +15,15 @@
 namespace tensorpull::testing {
 
 /// `late`: other frames overtake it. `flip_head`, `flip_payload`: one bit of the frame's head or of its tensor bytes is another.
-enum class frame_fault_kind : std::uint8_t { none, duplicate, late, drop, truncate, flip_head, flip_payload };
+enum class frame_fault_kind : std::uint8_t {
+  none,
+  duplicate,
+  late,
+  drop,
+  truncate,
+  flip_head,
+  flip_payload,
+};
 
 /// What happens to one frame of a direction. Frames count from 0; for flip_payload only those count that carry tensor bytes.
 struct frame_fault {

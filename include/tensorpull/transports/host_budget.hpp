@@ -1,8 +1,8 @@
 // When a connection has had its time: silence, dribbling, or a transfer that does not move. Fed with byte counts by a clock tick.
 #pragma once
 
-#include <tensorpull/std/chrono.hpp>
 #include <cstdint>
+#include <tensorpull/std/chrono.hpp>
 
 namespace tensorpull {
 

@@ -3,9 +3,9 @@
 
 #include <tensorpull/protocol/owner/owner.hpp>
 #include <tensorpull/protocol/owner/transaction.hpp>
+#include <tensorpull/std/any.hpp>
 #include <tensorpull/std/chrono.hpp>
 #include <tensorpull/system/entropy.hpp>
-#include <tensorpull/std/any.hpp>
 
 #include <array>
 #include <concepts>
@@ -54,8 +54,9 @@ class publisher {
   template <class Model>
     requires(std::is_same_v<Model, const model_type>)
   result<reference> add_tensors(Model&&, publish_options = {}) noexcept {
-    static_assert(!std::is_const_v<Model>, "tensorpull: add_tensors was given a constant temporary, which can be neither kept (it is constant) nor borrowed (it is a temporary): "
-                                           "give the model a name, or drop the const");
+    static_assert(!std::is_const_v<Model>,
+                  "tensorpull: add_tensors was given a constant temporary, which can be neither kept (it is constant) nor borrowed (it is a temporary): "
+                  "give the model a name, or drop the const");
     return failure(errc::withdrawn);
   }
   /// Publishes any image; the memory behind the view is the caller's.
@@ -140,7 +141,8 @@ class publisher {
       const auto computed = image_version<typename Parts::owner_hash, digest_slice>(image);
       if (!computed) return failure(computed.error());
       version = *computed;
-    } else while (version == 0) version = random();
+    } else
+      while (version == 0) version = random();
     ref_id id = options.id;
     while (!id) id = {random(), random()};
     const auto t = options.transaction ? result<transaction_id>(options.transaction) : open_transaction(options.alone());

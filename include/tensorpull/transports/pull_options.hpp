@@ -1,13 +1,13 @@
 // How a recipient pulls: patience, persistence, and whom to tell.
 #pragma once
 
-#include <tensorpull/std/functional.hpp>
+#include <tensorpull/consumers/resume_cursor.hpp>
 #include <tensorpull/protocol/progress.hpp>
 #include <tensorpull/protocol/recipient/recipient.hpp>
-#include <tensorpull/consumers/resume_cursor.hpp>
-#include <tensorpull/transports/retry.hpp>
-#include <tensorpull/std/stop_token.hpp>
 #include <tensorpull/std/chrono.hpp>
+#include <tensorpull/std/functional.hpp>
+#include <tensorpull/std/stop_token.hpp>
+#include <tensorpull/transports/retry.hpp>
 
 #include <string_view>
 

@@ -3,9 +3,9 @@
 #pragma once
 
 #include <tensorpull/consumers/concept.hpp>
-#include <tensorpull/image/header_reader.hpp>
 #include <tensorpull/consumers/land.hpp>
 #include <tensorpull/image/arrange.hpp>
+#include <tensorpull/image/header_reader.hpp>
 
 #include <algorithm>
 #include <concepts>

@@ -1,11 +1,11 @@
 // Writes the image to disk as the safetensors file that it is. Under its name there is a complete file or what was there before. For hosts.
 #pragma once
 
-#include <tensorpull/system/files.hpp>
 #include <tensorpull/consumers/concept.hpp>
+#include <tensorpull/consumers/resume_cursor.hpp>
 #include <tensorpull/image/detail/file_bytes.hpp>
 #include <tensorpull/image/header.hpp>
-#include <tensorpull/consumers/resume_cursor.hpp>
+#include <tensorpull/system/files.hpp>
 
 #include <algorithm>
 #include <array>

@@ -1,10 +1,10 @@
 // The chunk buffers that streaming consumers share: the only memory that grows with neither models nor clients. Made once at start.
 #pragma once
 
+#include <tensorpull/core/buffer_pool.hpp>
 #include <tensorpull/core/checked.hpp>
 #include <tensorpull/core/limits.hpp>
 #include <tensorpull/core/result.hpp>
-#include <tensorpull/core/buffer_pool.hpp>
 
 #include <cstddef>
 #include <cstdint>

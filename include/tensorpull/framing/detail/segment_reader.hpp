@@ -39,7 +39,11 @@ class segment_reader {
     std::size_t count = 0, step = 0;
   };
   /// What a list's elements have to hold; an older version's smaller ones do as structs, but not single bits.
-  enum class element : std::uint8_t { structs, words, pointers };
+  enum class element : std::uint8_t {
+    structs,
+    words,
+    pointers,
+  };
 
   segment_reader(const std::byte* bytes, const segment_place* segments, std::size_t count, std::uint64_t most_words) noexcept
       : frame_(bytes), segments_(segments), segment_count_(count), words_left_(most_words) {}

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <tensorpull/core/byte_order.hpp>
-#include <tensorpull/std/optional.hpp>
 #include <tensorpull/framing/detail/payload_prefix.hpp>
+#include <tensorpull/std/optional.hpp>
 
 namespace tensorpull::detail {
 

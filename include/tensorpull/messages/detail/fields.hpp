@@ -13,7 +13,19 @@
 namespace tensorpull::detail {
 
 /// How a member travels. `none`: it cannot.
-enum class field_kind : std::uint8_t { none, boolean, integer, floating, text, characters, list, numbers, tensors, locator, structure };
+enum class field_kind : std::uint8_t {
+  none,
+  boolean,
+  integer,
+  floating,
+  text,
+  characters,
+  list,
+  numbers,
+  tensors,
+  locator,
+  structure,
+};
 
 /// Elements of arrays and vectors: numbers whose every bit pattern is a value.
 template <class T>
@@ -53,9 +65,13 @@ constexpr field_kind kind_of() noexcept {
 
 /// The first type in T that cannot travel, or void.
 template <class T, field_kind Kind = kind_of<T>()>
-struct first_untravelled { using type = void; };
+struct first_untravelled {
+  using type = void;
+};
 template <class T>
-struct first_untravelled<T, field_kind::none> { using type = T; };
+struct first_untravelled<T, field_kind::none> {
+  using type = T;
+};
 template <class T>
 struct first_untravelled<T, field_kind::structure> {
   template <class... Members>

@@ -14,7 +14,10 @@
 namespace tensorpull::detail {
 
 /// Which tensors of a set. small: of at most `limit` bytes; large: the others.
-enum class part_of_set : std::uint8_t { small, large };
+enum class part_of_set : std::uint8_t {
+  small,
+  large,
+};
 
 constexpr bool belongs(const tensor_entry& t, std::uint64_t limit, part_of_set which) noexcept {
   return (t.size_bytes() <= limit) == (which == part_of_set::small);

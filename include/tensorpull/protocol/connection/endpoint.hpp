@@ -2,11 +2,11 @@
 // references and pull others. Drivers (a blocking socket, an event loop, a simulation, two ends in one process) move the bytes.
 #pragma once
 
-#include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/framing/detail/segment_table.hpp>
 #include <tensorpull/protocol/connection/detail/answering.hpp>
 #include <tensorpull/protocol/connection/detail/frame_input.hpp>
 #include <tensorpull/protocol/roles.hpp>
+#include <tensorpull/std/algorithm.hpp>
 
 #include <utility>
 

@@ -10,7 +10,11 @@ namespace tensorpull {
 
 /// What one gather write consists of; made by stream_output::plan, returned to stream_output::sent.
 struct write_plan {
-  enum class source : std::uint8_t { control, long_frame, reply };
+  enum class source : std::uint8_t {
+    control,
+    long_frame,
+    reply,
+  };
   struct item {
     source from;
     bool pinned;        ///< the reply's image may not be withdrawn before sent()

@@ -231,7 +231,8 @@ class owner {
     answer.id = m.id;
     answer.ref = m.ref;
     publication* const slot = find(m.ref);
-    answer.status = slot == nullptr ? status::unknown_reference : slot->now == publication::state::withdrawn ? status::withdrawn : status::ok;
+    answer.status = slot == nullptr ? status::unknown_reference : slot->now == publication::state::withdrawn ? status::withdrawn
+                                                                                                             : status::ok;
     if (answer.status != status::ok) return;
     answer.version = slot->version;
     if (m.version != 0 && m.version != slot->version) answer.status = status::stale;
@@ -477,9 +478,11 @@ class owner {
   bool settle(peer& from, const frame& m, pending_reply& out) noexcept {
     const bool confirms = m.kind == frame_kind::confirm;
     const publication* const there = find(m.ref);
-    recipient_record* const r = book_.records.find(m.ref, m.recipient ? m.recipient : from.who ? from.who : from.anonymous);
+    recipient_record* const r = book_.records.find(m.ref, m.recipient ? m.recipient : from.who ? from.who
+                                                                                               : from.anonymous);
     if (r == nullptr || m.nonce == 0 || r->nonce != m.nonce || (r->anonymous && r->connection != from.number))
-      return confirms && refuse(out, there == nullptr ? status::unknown_reference : there->now == publication::state::withdrawn ? status::withdrawn : status::bad_request);
+      return confirms && refuse(out, there == nullptr ? status::unknown_reference : there->now == publication::state::withdrawn ? status::withdrawn
+                                                                                                                                : status::bad_request);
     out.kind = frame_kind::confirmed;
     out.nonce = m.nonce;
     out.version = r->version;
@@ -497,7 +500,8 @@ class owner {
     const std::uint64_t published = r->subset ? r->subset_digest : slot->version;
     const bool comparable = m.flag && (slot->verifiable || r->subset);
     out.status = comparable && m.digest != published ? status::digest_mismatch : status::ok;
-    book_.change(*slot, *r, !comparable ? recipient_state::completed_unverified : m.digest == published ? recipient_state::completed : recipient_state::failed);
+    book_.change(*slot, *r, !comparable ? recipient_state::completed_unverified : m.digest == published ? recipient_state::completed
+                                                                                                        : recipient_state::failed);
     return true;
   }
   /// What a recipient that ended before is told when it confirms (again).

@@ -13,7 +13,11 @@ namespace tensorpull {
 
 /// What is published under one reference. `generation` grows with every change of what is published, so that whoever holds a slot's number notices.
 struct publication {
-  enum class state : std::uint8_t { empty, published, withdrawn };
+  enum class state : std::uint8_t {
+    empty,
+    published,
+    withdrawn,
+  };
 
   ref_id id{};
   source_view image{};
@@ -32,7 +36,13 @@ struct publication {
 
 /// References that settle together.
 struct transaction {
-  enum class state : std::uint8_t { empty, open, sealed, settled, delivered };
+  enum class state : std::uint8_t {
+    empty,
+    open,
+    sealed,
+    settled,
+    delivered,
+  };
 
   transaction_options options{};
   settlement outcome{};

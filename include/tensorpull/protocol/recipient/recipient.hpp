@@ -151,7 +151,14 @@ class recipient {
   std::uint32_t delay_ms() const noexcept { return delay_ms_; }  ///< after `busy`: how long the owner asks us to wait
 
  private:
-  enum class phase : std::uint8_t { start, describing, pulling, confirming, comparing, settled };
+  enum class phase : std::uint8_t {
+    start,
+    describing,
+    pulling,
+    confirming,
+    comparing,
+    settled,
+  };
 
   void fill_pull(frame& out, std::uint64_t length) noexcept {
     out.kind = frame_kind::pull;

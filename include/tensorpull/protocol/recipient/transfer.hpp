@@ -3,12 +3,12 @@
 #pragma once
 
 #include <tensorpull/consumers/concept.hpp>
+#include <tensorpull/consumers/resume_cursor.hpp>
+#include <tensorpull/integrity/concept.hpp>
+#include <tensorpull/integrity/range_digest.hpp>
+#include <tensorpull/protocol/recipient/recipient.hpp>
 #include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/std/optional.hpp>
-#include <tensorpull/integrity/concept.hpp>
-#include <tensorpull/protocol/recipient/recipient.hpp>
-#include <tensorpull/consumers/resume_cursor.hpp>
-#include <tensorpull/integrity/range_digest.hpp>
 
 #include <utility>
 
@@ -58,7 +58,7 @@ class transfer {
     resume_cursor c;
     if constexpr (can_read_back)
       if (const description& d = machine_.description(); d.ref && machine_.request().subset.empty() && landed_ > 0 &&
-          !(error_ && error_->code == errc::digest_mismatch) && readable_)
+                                                         !(error_ && error_->code == errc::digest_mismatch) && readable_)
         c = {d.ref, d.fingerprint, d.version, landed_, whole_hash_.digest()};
     return c;
   }

@@ -16,7 +16,10 @@
 namespace tensorpull {
 
 /// How the elements of an array without strides follow each other: the last index changes fastest (c), or the first.
-enum class numpy_order : std::uint8_t { c, fortran };
+enum class numpy_order : std::uint8_t {
+  c,
+  fortran,
+};
 
 /// One array, described with the words of `numpy.ndarray`; Byte is `const std::byte` to read it, `std::byte` to write it too. Owns nothing.
 template <class Byte>

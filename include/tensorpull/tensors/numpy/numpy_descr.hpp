@@ -29,15 +29,26 @@ struct numpy_type_row {
   std::uint8_t number_bytes;
 };
 inline constexpr numpy_type_row numpy_types[] = {
-    {"b1", '?', "bool", dtype::boolean, 1},   {"u1", 'B', "uint8", dtype::u8, 1},          {"i1", 'b', "int8", dtype::i8, 1},
-    {"i2", 'h', "int16", dtype::i16, 2},      {"u2", 'H', "uint16", dtype::u16, 2},        {"f2", 'e', "float16", dtype::f16, 2},
-    {"i4", 'i', "int32", dtype::i32, 4},      {"u4", 'I', "uint32", dtype::u32, 4},        {"f4", 'f', "float32", dtype::f32, 4},
-    {"c8", 'F', "complex64", dtype::c64, 4},  {"f8", 'd', "float64", dtype::f64, 8},       {"i8", 'q', "int64", dtype::i64, 8},
+    {"b1", '?', "bool", dtype::boolean, 1},
+    {"u1", 'B', "uint8", dtype::u8, 1},
+    {"i1", 'b', "int8", dtype::i8, 1},
+    {"i2", 'h', "int16", dtype::i16, 2},
+    {"u2", 'H', "uint16", dtype::u16, 2},
+    {"f2", 'e', "float16", dtype::f16, 2},
+    {"i4", 'i', "int32", dtype::i32, 4},
+    {"u4", 'I', "uint32", dtype::u32, 4},
+    {"f4", 'f', "float32", dtype::f32, 4},
+    {"c8", 'F', "complex64", dtype::c64, 4},
+    {"f8", 'd', "float64", dtype::f64, 8},
+    {"i8", 'q', "int64", dtype::i64, 8},
     {"u8", 'Q', "uint64", dtype::u64, 8},
     // Types of the package ml_dtypes: NumPy's own description of them is "<V2" or "|V1", so only the name tells them apart.
-    {{}, '\0', "bfloat16", dtype::bf16, 2},          {{}, '\0', "float8_e5m2", dtype::f8_e5m2, 1},
-    {{}, '\0', "float8_e4m3fn", dtype::f8_e4m3, 1},  {{}, '\0', "float8_e8m0fnu", dtype::f8_e8m0, 1},
-    {{}, '\0', "float8_e4m3fnuz", dtype::f8_e4m3fnuz, 1}, {{}, '\0', "float8_e5m2fnuz", dtype::f8_e5m2fnuz, 1},
+    {{}, '\0', "bfloat16", dtype::bf16, 2},
+    {{}, '\0', "float8_e5m2", dtype::f8_e5m2, 1},
+    {{}, '\0', "float8_e4m3fn", dtype::f8_e4m3, 1},
+    {{}, '\0', "float8_e8m0fnu", dtype::f8_e8m0, 1},
+    {{}, '\0', "float8_e4m3fnuz", dtype::f8_e4m3fnuz, 1},
+    {{}, '\0', "float8_e5m2fnuz", dtype::f8_e5m2fnuz, 1},
 };
 
 /// What follows the byte order: one character, or a kind and a size, which NumPy reads as C's strtol does ("f04" is "f4").

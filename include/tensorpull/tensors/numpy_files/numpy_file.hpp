@@ -3,10 +3,10 @@
 
 #include <tensorpull/core/limits.hpp>
 #include <tensorpull/image/dynamic.hpp>
+#include <tensorpull/system/files.hpp>
 #include <tensorpull/tensors/numpy_files/detail/npy_header.hpp>
 #include <tensorpull/tensors/numpy_files/detail/npy_reader.hpp>
 #include <tensorpull/tensors/numpy_files/detail/npy_tile.hpp>
-#include <tensorpull/system/files.hpp>
 #include <tensorpull/tensors/numpy_files/detail/zip_directory.hpp>
 
 #include <zlib.h>

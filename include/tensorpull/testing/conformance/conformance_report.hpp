@@ -12,7 +12,11 @@
 namespace tensorpull::testing {
 
 /// How one check ended.
-enum class check_result : std::uint8_t { passed, failed, skipped };
+enum class check_result : std::uint8_t {
+  passed,
+  failed,
+  skipped,
+};
 
 /// One requirement, and what was seen of it.
 struct conformance_check {
@@ -93,10 +97,12 @@ class conformance_report {
 
  private:
   static std::size_t format(const conformance_check& c, std::span<char> out) noexcept {
-    const char* const word = c.result == check_result::passed ? "ok     " : c.result == check_result::failed ? "FAILED " : "skipped";
+    const char* const word = c.result == check_result::passed ? "ok     " : c.result == check_result::failed ? "FAILED "
+                                                                                                             : "skipped";
     const int n = std::snprintf(out.data(), out.size(), "%s %-4.*s %.*s%s%s\n", word, static_cast<int>(c.number.size()), c.number.data(), static_cast<int>(c.what.size()), c.what.data(),
                                 c.why[0] != '\0' ? ": " : "", c.why.data());
-    return n < 0 ? 0 : static_cast<std::size_t>(n) < out.size() ? static_cast<std::size_t>(n) : out.size() - 1;
+    return n < 0 ? 0 : static_cast<std::size_t>(n) < out.size() ? static_cast<std::size_t>(n)
+                                                                : out.size() - 1;
   }
   void explain(check_result r, const char* format, std::va_list list) noexcept {
     if (!holds()) return;

@@ -87,7 +87,18 @@ class simulated_network {
   using owner_type = detail::simulated_owner<parts, Model>;
   using recipient_type = detail::simulated_recipient<parts, Consumer, Model, finished_consumer>;
 
-  enum class event_kind : std::uint8_t { wake, begin, tick, fault, heal, start_owner, start_recipient, give_buffers, go_on, publish };
+  enum class event_kind : std::uint8_t {
+    wake,
+    begin,
+    tick,
+    fault,
+    heal,
+    start_owner,
+    start_recipient,
+    give_buffers,
+    go_on,
+    publish,
+  };
   struct event {
     event_kind what;
     std::uint32_t who = 0, side = 0;

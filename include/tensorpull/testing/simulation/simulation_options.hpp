@@ -13,7 +13,16 @@ namespace tensorpull::testing {
 
 /// What can go wrong between frames; what can go wrong with one frame is a frame_fault.
 enum class fault : std::uint8_t {
-  reset, stall, cut, lose, crash_recipient, crash_owner, publish_again, withdraw, mutate, take_buffers,
+  reset,
+  stall,
+  cut,
+  lose,
+  crash_recipient,
+  crash_owner,
+  publish_again,
+  withdraw,
+  mutate,
+  take_buffers,
 };
 /// As a trace prints them.
 inline constexpr std::array<std::string_view, 10> fault_names{"reset", "stall", "cut", "lose", "crash recipient", "crash owner", "publish again", "withdraw", "mutate", "take buffers"};

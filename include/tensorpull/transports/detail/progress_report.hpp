@@ -23,7 +23,8 @@ class progress_report {
   void ended(const Transfer& t, const result<receipt>& how) noexcept {
     if (!options_.progress) return;
     if (sequence_ == 0) tell(t, progress_phase::started, 0, {});
-    const auto phase = how ? progress_phase::completed : how.error().code == errc::cancelled ? progress_phase::aborted : progress_phase::failed;
+    const auto phase = how ? progress_phase::completed : how.error().code == errc::cancelled ? progress_phase::aborted
+                                                                                             : progress_phase::failed;
     tell(t, phase, t.landed_bytes(), how ? errc{} : how.error().code);
   }
 

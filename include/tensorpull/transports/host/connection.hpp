@@ -1,16 +1,16 @@
 // One connection of an event-driven host: an endpoint, a stream, and the waits between them. Made by host.hpp alone.
 #pragma once
 
+#include <tensorpull/links/pump.hpp>
 #include <tensorpull/protocol/connection/endpoint.hpp>
 #include <tensorpull/protocol/recipient/transfer.hpp>
-#include <tensorpull/links/pump.hpp>
 #include <tensorpull/transports/host/detail/event_gate.hpp>
 #include <tensorpull/transports/host/detail/handler_memory.hpp>
+#include <tensorpull/transports/host/detail/thread_scratch.hpp>
 #include <tensorpull/transports/host_budget.hpp>
 #include <tensorpull/transports/message.hpp>
 #include <tensorpull/transports/pull_options.hpp>
 #include <tensorpull/transports/stream/pollable_stream.hpp>
-#include <tensorpull/transports/host/detail/thread_scratch.hpp>
 
 #include <utility>  // Boost.Asio 1.74 uses std::exchange without including it
 
@@ -100,9 +100,9 @@ class connection : public std::enable_shared_from_this<connection<Host>> {
     if (end) ending_ = end;
     if (posted_.exchange(true)) return;
     boost::asio::post(events_.get_executor(), detail::in_memory(post_memory_, [self = this->shared_from_this()] {
-      self->posted_ = false;
-      self->happened(woken);
-    }));
+                        self->posted_ = false;
+                        self->happened(woken);
+                      }));
   }
   /// The same from any thread: the connection ends with `why`.
   void end_later(errc why) noexcept {
@@ -132,9 +132,9 @@ class connection : public std::enable_shared_from_this<connection<Host>> {
     if (waiting || closed_) return;
     waiting = true;
     events_.async_wait(write ? events_.wait_write : events_.wait_read,
-                   detail::in_memory(write ? write_memory_ : read_memory_, [self = this->shared_from_this(), write](const boost::system::error_code&) {
-                     self->happened(write ? writable : readable);
-                   }));
+                       detail::in_memory(write ? write_memory_ : read_memory_, [self = this->shared_from_this(), write](const boost::system::error_code&) {
+                         self->happened(write ? writable : readable);
+                       }));
   }
 
   /// Moves what can be moved now, a bounded amount, then waits for what is missing.

@@ -63,12 +63,9 @@ class host<Parts, Handler, Consumer> {
       : io_(io), handler_(handler), options_(options), memory_(options.message_buffers * frame_bytes / 64 + 1),
         pool_({reinterpret_cast<std::byte*>(memory_.data()), options.message_buffers * frame_bytes}, frame_bytes), acceptor_(io), timer_(io) {
     static_assert(requires(Handler& h, connection& c) { h.connected(c); }, "tensorpull: a host's handler is told of each connection: void connected(auto& connection)");
-    static_assert(requires(Handler& h, connection& c, const tensorpull::message& m) { h.message(c, m); },
-                  "tensorpull: a host's handler is given messages: void message(auto& connection, const message&)");
-    static_assert(requires(Handler& h, connection& c, const result<receipt>& r) { h.pulled(c, r); },
-                  "tensorpull: a host's handler is told how a pull ended: void pulled(auto& connection, const result<receipt>&)");
-    static_assert(requires(Handler& h, connection& c, const error& e) { h.closed(c, e); },
-                  "tensorpull: a host's handler is told of each connection's end: void closed(auto& connection, const error&)");
+    static_assert(requires(Handler& h, connection& c, const tensorpull::message& m) { h.message(c, m); }, "tensorpull: a host's handler is given messages: void message(auto& connection, const message&)");
+    static_assert(requires(Handler& h, connection& c, const result<receipt>& r) { h.pulled(c, r); }, "tensorpull: a host's handler is told how a pull ended: void pulled(auto& connection, const result<receipt>&)");
+    static_assert(requires(Handler& h, connection& c, const error& e) { h.closed(c, e); }, "tensorpull: a host's handler is told of each connection's end: void closed(auto& connection, const error&)");
     reserve(options.reserved_connections);
     start_timer();
   }
@@ -120,8 +117,8 @@ class host<Parts, Handler, Consumer> {
   void stop() noexcept {
     if (stop_posted_.exchange(true)) return;
     boost::asio::post(io_, detail::in_memory(anchor_->stop_memory, [a = anchor_] {
-      if (a->to != nullptr) a->to->stop_here();
-    }));
+                        if (a->to != nullptr) a->to->stop_here();
+                      }));
   }
 
  private:
@@ -141,12 +138,18 @@ class host<Parts, Handler, Consumer> {
   /// A handler whose exceptions end here.
   struct guarded {
     Handler& handler;
-    template <class C> void connected(C& c) noexcept { contain([&] { handler.connected(c); }); }
+    template <class C> void connected(C& c) noexcept {
+      contain([&] { handler.connected(c); });
+    }
     template <class C> void message(C& c, const tensorpull::message& m) noexcept {
       if constexpr (requires { handler.message(c, m); }) contain([&] { handler.message(c, m); });  // otherwise it was refused by the constructor
     }
-    template <class C> void pulled(C& c, const result<receipt>& r) noexcept { contain([&] { handler.pulled(c, r); }); }
-    template <class C> void closed(C& c, const error& e) noexcept { contain([&] { handler.closed(c, e); }); }
+    template <class C> void pulled(C& c, const result<receipt>& r) noexcept {
+      contain([&] { handler.pulled(c, r); });
+    }
+    template <class C> void closed(C& c, const error& e) noexcept {
+      contain([&] { handler.closed(c, e); });
+    }
     template <class F>
     static void contain(F f) noexcept {
       try {
@@ -234,8 +237,8 @@ class host<Parts, Handler, Consumer> {
     if (accept_waits_ || !acceptor_.is_open() || count_ >= options_.max_connections) return;
     accept_waits_ = true;
     acceptor_.async_wait(acceptor_.wait_read, detail::in_memory(anchor_->accept_memory, [a = anchor_](const boost::system::error_code&) {
-      if (a->to != nullptr) a->to->accept_event(connections_wait);
-    }));
+                           if (a->to != nullptr) a->to->accept_event(connections_wait);
+                         }));
   }
   /// False: there is nothing for another connection now; the timer tries again, so nothing spins.
   bool accept_more() noexcept {

@@ -2,12 +2,12 @@
 // The embedded default, and the fastest way to test a model's schema.
 #pragma once
 
-#include <tensorpull/std/algorithm.hpp>
-#include <tensorpull/protocol/roles.hpp>
 #include <tensorpull/protocol/recipient/transfer.hpp>
+#include <tensorpull/protocol/roles.hpp>
+#include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/transports/concept.hpp>
-#include <tensorpull/transports/stream/pull.hpp>
 #include <tensorpull/transports/publisher.hpp>
+#include <tensorpull/transports/stream/pull.hpp>
 
 #include <cstring>
 #include <utility>

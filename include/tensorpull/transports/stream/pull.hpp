@@ -4,8 +4,8 @@
 #include <tensorpull/consumers/receipt.hpp>
 #include <tensorpull/links/pump.hpp>
 #include <tensorpull/protocol/connection/endpoint.hpp>
-#include <tensorpull/protocol/roles.hpp>
 #include <tensorpull/protocol/recipient/transfer.hpp>
+#include <tensorpull/protocol/roles.hpp>
 #include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/std/optional.hpp>
 #include <tensorpull/system/entropy.hpp>

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <tensorpull/protocol/connection/endpoint.hpp>
-#include <tensorpull/protocol/roles.hpp>
 #include <tensorpull/protocol/relay/relay_machine.hpp>
-#include <tensorpull/std/stop_token.hpp>
+#include <tensorpull/protocol/roles.hpp>
 #include <tensorpull/std/chrono.hpp>
+#include <tensorpull/std/stop_token.hpp>
 #include <tensorpull/transports/stream/pull.hpp>
 
 #include <poll.h>

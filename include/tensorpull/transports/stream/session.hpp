@@ -2,15 +2,15 @@
 #pragma once
 
 #include <tensorpull/consumers/land.hpp>
-#include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/protocol/connection/endpoint.hpp>
 #include <tensorpull/protocol/roles.hpp>
+#include <tensorpull/std/algorithm.hpp>
+#include <tensorpull/std/memory.hpp>
 #include <tensorpull/tensors/concept.hpp>
+#include <tensorpull/transports/publisher.hpp>
 #include <tensorpull/transports/stream/inbox.hpp>
 #include <tensorpull/transports/stream/pull.hpp>
 #include <tensorpull/transports/until_settled.hpp>
-#include <tensorpull/std/memory.hpp>
-#include <tensorpull/transports/publisher.hpp>
 
 #include <new>
 #include <utility>

@@ -1,8 +1,8 @@
 // Connects a TCP socket within a deadline, on the caller's thread.
 #pragma once
 
-#include <tensorpull/system/address.hpp>
 #include <tensorpull/std/stop_token.hpp>
+#include <tensorpull/system/address.hpp>
 #include <tensorpull/transports/stream/posix_stream.hpp>
 #include <tensorpull/transports/stream/wait.hpp>
 #include <tensorpull/transports/tcp/detail/tcp_tuning.hpp>

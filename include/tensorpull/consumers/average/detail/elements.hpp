@@ -22,7 +22,11 @@
 namespace tensorpull::detail {
 
 /// Which codes are not numbers: IEEE 754's infinities and NaNs; NaN where all bits but the sign are set; NaN where negative zero was.
-enum class float_specials : std::uint8_t { ieee, nan_is_all_ones, nan_is_negative_zero };
+enum class float_specials : std::uint8_t {
+  ieee,
+  nan_is_all_ones,
+  nan_is_negative_zero,
+};
 
 template <class Storage, unsigned ExponentBits, unsigned MantissaBits, int Bias, float_specials Specials>
 struct float_format {
@@ -138,7 +142,8 @@ struct integer {
     // one above the largest: a power of two, so exact, unlike the largest itself
     constexpr double past = static_cast<double>(std::numeric_limits<T>::max() / 2 + 1) * 2;
     const double rounded = std::nearbyint(value);
-    const T result = rounded >= past ? std::numeric_limits<T>::max() : rounded > least ? static_cast<T>(rounded) : std::numeric_limits<T>::min();
+    const T result = rounded >= past ? std::numeric_limits<T>::max() : rounded > least ? static_cast<T>(rounded)
+                                                                                       : std::numeric_limits<T>::min();
     std::memcpy(at, &result, sizeof result);
   }
 };

@@ -51,7 +51,8 @@ class reached_weights {
   }
 
   /// The bytes [0, reached(size)) have had some weight.
-  std::uint64_t reached(std::uint64_t size) const noexcept { return whole_ > 0 ? size : count_ > 0 ? stops_[count_ - 1].at : 0; }
+  std::uint64_t reached(std::uint64_t size) const noexcept { return whole_ > 0 ? size : count_ > 0 ? stops_[count_ - 1].at
+                                                                                                   : 0; }
 
   /// f(begin, end, weight) for the ranges of [0, size) with one weight each, in order; at most one more than there are stops.
   template <class F>

@@ -2,13 +2,13 @@
 // Replies are kept as a few words each and written anew whenever they are sent, so a slow peer holds no payload memory.
 #pragma once
 
-#include <tensorpull/std/algorithm.hpp>
+#include <tensorpull/core/buffer_pool.hpp>
 #include <tensorpull/framing/concept.hpp>
 #include <tensorpull/framing/detail/payload_prefix.hpp>
-#include <tensorpull/core/buffer_pool.hpp>
 #include <tensorpull/image/gather_scatter.hpp>
-#include <tensorpull/protocol/pending_reply.hpp>
 #include <tensorpull/protocol/connection/write_plan.hpp>
+#include <tensorpull/protocol/pending_reply.hpp>
+#include <tensorpull/std/algorithm.hpp>
 
 #include <cstdint>
 #include <cstring>

@@ -9,7 +9,11 @@ namespace tensorpull::detail {
 class recipient_table {
  public:
   /// Its publication is gone; is what it was; or waits for a number of ends of which this is one, so that it must not count twice.
-  enum worth { gone, current, counted_on };
+  enum worth {
+    gone,
+    current,
+    counted_on,
+  };
 
   /// `buckets`: one word for each record is a good number; zeroed here.
   recipient_table(std::span<recipient_record> records, std::span<std::uint32_t> buckets) noexcept : records_(records), buckets_(buckets) {

@@ -230,7 +230,8 @@ class transaction_table {
     if (recipient_record* const old = records.find(p.id, who)) records.remove(*old);
     const auto worth = [this](const recipient_record& x) {
       const publication* const at = publication_of(x);
-      return at == nullptr ? recipient_table::gone : counts_on(*find(at->transaction), x.state) ? recipient_table::counted_on : recipient_table::current;
+      return at == nullptr ? recipient_table::gone : counts_on(*find(at->transaction), x.state) ? recipient_table::counted_on
+                                                                                                : recipient_table::current;
     };
     recipient_record* const r = records.add(p.id, who, worth, [this](const recipient_record& x) { forgotten(x); });
     if (r == nullptr) return nullptr;
@@ -296,9 +297,11 @@ class transaction_table {
     t.outcome.lasted = now - t.started_at;
     const std::uint32_t confirmed = sum.completed + sum.completed_unverified;
     const bool known = t.outcome.expected != 0;
-    t.outcome.verdict = known && confirmed >= t.outcome.expected ? (sum.completed >= t.outcome.expected ? verdict::completed : verdict::completed_unverified)
+    t.outcome.verdict = known && confirmed >= t.outcome.expected               ? (sum.completed >= t.outcome.expected ? verdict::completed : verdict::completed_unverified)
                         : t.options.least != 0 && confirmed >= t.options.least ? verdict::quorum
-                        : t.by_hand ? verdict::withdrawn : known ? verdict::failed : verdict::uncertified;
+                        : t.by_hand                                            ? verdict::withdrawn
+                        : known                                                ? verdict::failed
+                                                                               : verdict::uncertified;
   }
 
   /// Over several references a recipient counts as what it did worst.

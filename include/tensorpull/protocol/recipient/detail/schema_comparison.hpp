@@ -2,8 +2,8 @@
 #pragma once
 
 #include <tensorpull/core/result.hpp>
-#include <tensorpull/image/schema.hpp>
 #include <tensorpull/framing/frame.hpp>
+#include <tensorpull/image/schema.hpp>
 
 namespace tensorpull::detail {
 

@@ -101,7 +101,9 @@ class npy_dict {
       const auto key = in_.value(brackets);
       if (!key || key->kind != literal_kind::text) return failure(errc::bad_file);
       const std::string_view name = in_.string().view();
-      const unsigned field = name == "descr" ? 1 : name == "fortran_order" ? 2 : name == "shape" ? 4 : 0;
+      const unsigned field = name == "descr" ? 1 : name == "fortran_order" ? 2
+                                               : name == "shape"           ? 4
+                                                                           : 0;
       if (field == 0 || !in_.take(':') || !in_.skip_space()) return failure(errc::bad_file);
       if (field == 1 && in_.peek() == '[') return failure(errc::unsupported_dtype);  // a structure
       const auto value = in_.value(brackets);

@@ -142,7 +142,9 @@ class python_text {
     }
     if (c == 'x' || c == 'u' || c == 'U') {
       std::uint32_t code = 0;
-      for (int i = c == 'x' ? 2 : c == 'u' ? 4 : 8; i > 0; --i) {
+      for (int i = c == 'x' ? 2 : c == 'u' ? 4
+                                           : 8;
+           i > 0; --i) {
         const unsigned digit = digit_value(peek());
         if (digit > 15) return false;
         ++at_;
@@ -159,7 +161,13 @@ class python_text {
   short_text string_;
 };
 
-enum class literal_kind : std::uint8_t { text, integer, truth, integers, other };
+enum class literal_kind : std::uint8_t {
+  text,
+  integer,
+  truth,
+  integers,
+  other,
+};
 
 /// A value. Text and the integers of a tuple lie in the parser, until the next value.
 struct literal {
@@ -246,7 +254,8 @@ class literal_parser : public python_text {
     unsigned base = 10;
     const char mark = static_cast<char>(peek(1) | 0x20);
     if (peek() == '0' && (mark == 'x' || mark == 'o' || mark == 'b')) {
-      base = mark == 'x' ? 16 : mark == 'o' ? 8 : 2;
+      base = mark == 'x' ? 16 : mark == 'o' ? 8
+                                            : 2;
       at_ += 2;
       take('_');
     }

@@ -207,7 +207,20 @@ class header_events {
  private:
   /// What comes next, or what it is in.
   enum class place : std::uint8_t {
-    start, member, metadata, pair_key, pair_value, tensor, field, dtype_value, shape_value, extent, offsets_value, offset, ignored, end,
+    start,
+    member,
+    metadata,
+    pair_key,
+    pair_value,
+    tensor,
+    field,
+    dtype_value,
+    shape_value,
+    extent,
+    offsets_value,
+    offset,
+    ignored,
+    end,
   };
 
   bool refuse(errc code) {
@@ -230,8 +243,12 @@ class header_events {
     return !std::exchange(has_metadata_, true) || refuse(errc::duplicate_name);
   }
   bool start_field(const std::string& text) {
-    bool* const has = text == "dtype" ? &has_dtype_ : text == "shape" ? &has_shape_ : text == "data_offsets" ? &has_offsets_ : nullptr;
-    at_ = has == &has_dtype_ ? place::dtype_value : has == &has_shape_ ? place::shape_value : has != nullptr ? place::offsets_value : place::ignored;
+    bool* const has = text == "dtype" ? &has_dtype_ : text == "shape"      ? &has_shape_
+                                                  : text == "data_offsets" ? &has_offsets_
+                                                                           : nullptr;
+    at_ = has == &has_dtype_ ? place::dtype_value : has == &has_shape_ ? place::shape_value
+                                                : has != nullptr       ? place::offsets_value
+                                                                       : place::ignored;
     if (has == &has_shape_) shape_.clear();
     if (has == &has_offsets_) offset_count_ = 0;
     return has == nullptr || !std::exchange(*has, true) || refuse(errc::bad_file);

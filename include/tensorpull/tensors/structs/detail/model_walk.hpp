@@ -92,14 +92,20 @@ constexpr void for_each_member(F f) {
 
 /// The first type in T that can be no part of a model, or void. A const member is one: a transfer writes to it.
 template <class T>
-struct first_unsupported { using type = T; };
+struct first_unsupported {
+  using type = T;
+};
 template <class... Candidates>
-struct first_not_void { using type = void; };
+struct first_not_void {
+  using type = void;
+};
 template <class First, class... Rest>
 struct first_not_void<First, Rest...> : std::conditional_t<std::is_void_v<First>, first_not_void<Rest...>, std::type_identity<First>> {};
 template <class T>
   requires(tensor_member<T> && !std::is_const_v<T>)
-struct first_unsupported<T> { using type = void; };
+struct first_unsupported<T> {
+  using type = void;
+};
 template <class T>
   requires(array_member<T> && !std::is_const_v<T>)
 struct first_unsupported<T> : first_unsupported<typename array_traits<T>::element> {};
@@ -114,7 +120,9 @@ struct first_unsupported<T> {
 
 /// The same, to be printed: the accessor of the member, which compilers write as `&layer::weight`. Only used when a model is refused.
 template <class T>
-struct named_unsupported { using type = T; };
+struct named_unsupported {
+  using type = T;
+};
 template <class Struct, class Member, class Type = typename Member::template type<Struct>>
 using unsupported_member = std::conditional_t<struct_member<Type> || array_member<Type>, named_unsupported<Type>, std::type_identity<typename Member::accessor>>;
 template <class T>

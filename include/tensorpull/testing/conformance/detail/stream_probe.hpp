@@ -37,11 +37,13 @@ class stream_probe {
   std::size_t send(stream& s, std::span<const std::byte> bytes) {
     std::size_t done = 0;
     return with_patience(s, false, [&] {
-      const std::span<const std::byte> rest = bytes.subspan(done);
-      const io_result io = s.write_some({&rest, 1});
-      done += std::min(io.bytes, rest.size());
-      return done == bytes.size() || io.status == io_status::closed || io.status == io_status::failed ? ended : io.bytes > 0 ? moved : nothing;
-    }), done;
+             const std::span<const std::byte> rest = bytes.subspan(done);
+             const io_result io = s.write_some({&rest, 1});
+             done += std::min(io.bytes, rest.size());
+             return done == bytes.size() || io.status == io_status::closed || io.status == io_status::failed ? ended : io.bytes > 0 ? moved
+                                                                                                                                    : nothing;
+           }),
+           done;
   }
   /// Reads up to `most` bytes, fewer if the stream or the patience ends first; `end` says how.
   std::vector<std::byte> receive(stream& s, std::size_t most, io_status* end = nullptr) {
@@ -53,7 +55,8 @@ class stream_probe {
       const io_result io = s.read_some({&rest, 1});
       last = io.status;
       done += std::min(io.bytes, rest.size());
-      return done == most || io.status == io_status::closed || io.status == io_status::failed ? ended : io.bytes > 0 ? moved : nothing;
+      return done == most || io.status == io_status::closed || io.status == io_status::failed ? ended : io.bytes > 0 ? moved
+                                                                                                                     : nothing;
     });
     if (end != nullptr) *end = last;
     got.resize(done);
@@ -87,7 +90,11 @@ class stream_probe {
   conformance_report& report;
 
  private:
-  enum progress { nothing, moved, ended };
+  enum progress {
+    nothing,
+    moved,
+    ended,
+  };
   template <class F>
   void with_patience(stream& s, bool reading, F step) {
     for (std::uint64_t begin = now_us();;) {

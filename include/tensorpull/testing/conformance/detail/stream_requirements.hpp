@@ -191,7 +191,9 @@ class stream_requirements {
     else if (c.right.wait(false, true, some_time).read) report_.fail("asked about writing, it answers about reading");
   }
   void wait_for_end(pair& c) {
-    { const stream gone = std::move(c.left); }
+    {
+      const stream gone = std::move(c.left);
+    }
     if (!becomes([&] { return c.right.wait(true, false, some_time).read; })) report_.fail("the peer has closed, and it does not say that reading can go on");
   }
 
@@ -251,7 +253,9 @@ class stream_requirements {
     if (got != sent) report_.fail("of 400 bytes sent while both ends were moved, the %zu that were read are not those", got.size());
   }
   void closes(pair& c) {
-    { const stream gone = std::move(c.left); }
+    {
+      const stream gone = std::move(c.left);
+    }
     io_status end{};
     (void)probe_.receive(c.right, 1, &end);
     if (end != io_status::closed) report_.fail("the peer was destroyed, and reading answers status %d, and not closed", static_cast<int>(end));
@@ -260,12 +264,16 @@ class stream_requirements {
     auto sent = probe_.some_bytes(777);
     const std::span<const std::byte> all(sent);
     sent.resize(std::min(sent.size(), c.left.write_some({&all, 1}).bytes));
-    { const stream gone = std::move(c.left); }
+    {
+      const stream gone = std::move(c.left);
+    }
     const auto got = probe_.receive(c.right, 1000);
     if (got != sent) report_.fail("%zu bytes were sent before the peer closed, and %zu of them were read", sent.size(), got.size());
   }
   void peer_gone(pair& c) {
-    { const stream gone = std::move(c.right); }
+    {
+      const stream gone = std::move(c.right);
+    }
     const auto piece = probe_.some_bytes(4096);
     const std::span<const std::byte> all(piece);
     const std::uint64_t patience = std::min<std::uint64_t>(probe_.patience_us(), 2'000'000);

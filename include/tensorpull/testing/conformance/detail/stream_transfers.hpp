@@ -8,9 +8,9 @@
 #include <tensorpull/integrity/xxhash/policies.hpp>
 #include <tensorpull/links/pump.hpp>
 #include <tensorpull/protocol/connection/endpoint.hpp>
-#include <tensorpull/protocol/roles.hpp>
 #include <tensorpull/protocol/owner/owner.hpp>
 #include <tensorpull/protocol/recipient/transfer.hpp>
+#include <tensorpull/protocol/roles.hpp>
 #include <tensorpull/testing/conformance/detail/stream_probe.hpp>
 #include <tensorpull/testing/conformance/faulty_stream.hpp>
 #include <tensorpull/testing/detail/published_versions.hpp>

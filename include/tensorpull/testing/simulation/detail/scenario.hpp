@@ -24,7 +24,9 @@ struct planned_fault {
 struct scenario {
   scenario(const simulation_options& o, seeded_random random) : options(o), random_(random) {
     const std::uint64_t size = random_.below(100);
-    recipients = 1 + static_cast<std::size_t>(size < 40 ? 0 : size < 88 ? random_.below(4) : size < 97 ? random_.below(12) : random_.below(64));
+    recipients = 1 + static_cast<std::size_t>(size < 40 ? 0 : size < 88 ? random_.below(4)
+                                                          : size < 97   ? random_.below(12)
+                                                                        : random_.below(64));
     recipients = std::min(recipients, o.most_recipients);
     if (o.most_faults > 0) {
       const std::uint64_t count = random_.below(o.most_faults + 1);
@@ -45,7 +47,8 @@ struct scenario {
     c.latency = std::chrono::microseconds(random_.below(random_.chance(200) ? 20'000 : 500));
     c.jitter = std::chrono::microseconds(random_.chance(500) ? random_.below(2'000) : 0);
     const std::uint64_t width = random_.below(10);
-    c.capacity_bytes = static_cast<std::size_t>(width < 2 ? 16 + random_.below(200) : width < 8 ? 500 + random_.below(8000) : 16 * 1024);
+    c.capacity_bytes = static_cast<std::size_t>(width < 2 ? 16 + random_.below(200) : width < 8 ? 500 + random_.below(8000)
+                                                                                                : 16 * 1024);
     c.most_per_read = cut();
     c.most_per_write = cut();
     return c;
@@ -77,7 +80,9 @@ struct scenario {
  private:
   std::size_t cut() {
     const std::uint64_t how = random_.below(20);
-    return how == 0 ? 1 + static_cast<std::size_t>(random_.below(24)) : how < 6 ? 20 + static_cast<std::size_t>(random_.below(300)) : how < 10 ? 1500 : ~std::size_t{0};
+    return how == 0 ? 1 + static_cast<std::size_t>(random_.below(24)) : how < 6 ? 20 + static_cast<std::size_t>(random_.below(300))
+                                                                    : how < 10  ? 1500
+                                                                                : ~std::size_t{0};
   }
   seeded_random random_;
 };

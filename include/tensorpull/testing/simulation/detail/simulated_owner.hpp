@@ -60,7 +60,8 @@ class simulated_owner {
     const source_view image = models_[current_]->source();
     std::uint64_t version = 0;
     if constexpr (Parts::integrity::whole) version = *image_version<typename Parts::owner_hash>(image);
-    else while (version == 0) version = random_();
+    else
+      while (version == 0) version = random_();
     oracle_.add(version, image);
     published_ = mutated_ = false;
     expectation anybody;

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <tensorpull/protocol/connection/endpoint.hpp>
-#include <tensorpull/protocol/roles.hpp>
 #include <tensorpull/protocol/recipient/transfer.hpp>
+#include <tensorpull/protocol/roles.hpp>
 #include <tensorpull/testing/guarded_tensors.hpp>
 #include <tensorpull/testing/simulation/detail/observed_consumer.hpp>
 #include <tensorpull/testing/simulation/detail/simulated_owner.hpp>
@@ -124,7 +124,7 @@ class simulated_recipient {
   pumped pump() noexcept {
     no_transfer none;
     const auto did = attempt_ && !suspended_ ? pump_once(connection_->end, attempt_->t, connection_->stream, std::span<std::byte>())
-                              : pump_once(connection_->end, none, connection_->stream, std::span<std::byte>());
+                                             : pump_once(connection_->end, none, connection_->stream, std::span<std::byte>());
     if (!did) {
       lost(did.error());
       return {};
