@@ -4,9 +4,11 @@
 #include <tensorpull/core/limits.hpp>
 #include <tensorpull/transports/concept.hpp>
 #include <tensorpull/transports/stream/pull.hpp>
-#include <tensorpull/transports/stream/session.hpp>
 
 namespace tensorpull {
+
+template <class Parts, byte_stream Stream>
+class session;  // transports/stream/session.hpp: a program that only pulls does without, and so without an owner
 
 /// The owner's side of a pipeline over streams, on an event loop. This is what a program sees that has not included its header.
 template <class Parts>
