@@ -17,7 +17,7 @@ static void other_end(net::session& session) {
   for (int i = 0; i < 2; ++i) {  // one after the other: a message that waits to be received keeps back what follows it
     const auto sent = messages::send(session, 1, task{7, "b", tensors_of<Mlp>(mlp)});
     must(sent.has_value());
-    must(session.serve(until_settled_all(*sent), std::chrono::seconds(60)));
+    must(session.serve(until_settled(*sent), std::chrono::seconds(60)));
   }
 }
 
@@ -26,7 +26,7 @@ int main() {
   auto listener = tcp_listener::open("127.0.0.1:0");
   must(listener.has_value());
   std::jthread other([&] {
-    auto stream = listener->accept();
+    auto stream = listener->accept(std::chrono::seconds(60));
     must(stream.has_value());
     auto session = net::session::over(std::move(*stream));
     must(session.has_value());
