@@ -38,5 +38,5 @@ int main() {
 
   // SNIPPET 2-4
 
-  must(sent.has_value() && kind.has_value() && mine.b1[5] == 5);
+  must(sent.has_value() && kind.has_value() && done.has_value() && mine.b1[5] == 5);
 }
