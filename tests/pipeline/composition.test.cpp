@@ -102,7 +102,7 @@ TEST(Composition, TemporaryLambdasHearOfTheTransfer) {
   mlp mine{};
   int settled = 0, steps = 0;
   const auto owner = std::make_unique<plain::downloader>();
-  const auto ref = owner->add_tensors(source, {.expect = {.recipients = 1, .settled = [&](const settlement& s) { settled += s.expected == 1; }}});
+  const auto ref = owner->add_tensors(source, {.recipients = 1, .settled = [&](const settlement& s) { settled += s.expected == 1; }});
   ASSERT_TRUE(ref);
   ASSERT_TRUE(plain::download_tensors(*owner, *ref, mine, {.progress = [&](const progress_event&) { ++steps; }, .progress_interval = std::chrono::milliseconds(0)}));
   EXPECT_EQ(settled, 1);

@@ -278,7 +278,7 @@ TEST(TcpRetry, C6_callbacks_run_once_before_the_source_is_released_and_may_throw
   auto pointer = std::shared_ptr<mlp>(kept, kept->model.get());
   const std::weak_ptr<mlp> alive = pointer;
   const auto ref = *owner.add_tensors(std::move(pointer), {.recipients = 1, .settled = tell});
-  std::optional<serving> server(std::in_place, owner);
+  auto server = std::make_unique<serving>(owner);
   const auto mine = blank<mlp>();
   ASSERT_TRUE(net::download_tensors(local(owner.port()), ref, *mine, {.per_request_timeout = 60s}));
   server.reset();
