@@ -58,7 +58,7 @@ struct reference {
   friend constexpr bool operator==(const reference&, const reference&) noexcept = default;
 };
 
-/// Tells recipients apart. Chosen by the recipient, or by the program that knows them all. It does not authenticate: whoever holds a reference
+/// Tells recipients apart. Chosen by the recipient, or by the program that knows them all. It does not authenticate: any program with a reference
 /// may claim any ID. If that matters, give each recipient a reference of its own.
 struct recipient_id {
   /// 0: none
