@@ -1,4 +1,4 @@
-// A fixed number of buffers of one size, made at start: what stands in for allocation while connections run.
+// A fixed number of buffers of one size, made at start, so that nothing is allocated while connections run.
 #pragma once
 
 #include <tensorpull/std/mutex.hpp>
@@ -9,13 +9,14 @@
 
 namespace tensorpull {
 
-/// Hands out buffers from memory that it borrows; the free ones form a list through their own first bytes.
-/// `Lock`: no_lock if one thread uses the pool, a mutex otherwise.
+/// Hands out buffers from memory that it borrows. The free buffers form a list through their own first bytes.
+/// `Lock`: no_lock if one thread uses the pool, otherwise a lock with the same members (std/mutex.hpp).
 template <class Lock = no_lock>
 class buffer_pool {
  public:
   buffer_pool() noexcept = default;
-  /// `memory`: aligned for pointers; `buffer_bytes`: a multiple of 64. What does not fill a buffer is left over.
+  /// `memory`: borrowed as long as the pool lives, aligned for pointers. `buffer_bytes`: a multiple of 64. Memory at the end that does not fill a
+  /// buffer is not used.
   buffer_pool(std::span<std::byte> memory, std::size_t buffer_bytes) noexcept : buffer_bytes_(buffer_bytes) {
     for (std::size_t at = 0; at + buffer_bytes <= memory.size(); at += buffer_bytes) release(memory.data() + at);
   }
@@ -39,7 +40,7 @@ class buffer_pool {
     --available_;
     return buffer;
   }
-  /// Takes back what acquire() gave.
+  /// Takes back a buffer that acquire() gave, once.
   void release(std::byte* buffer) noexcept {
     const lock_guard hold(lock_);
     std::memcpy(buffer, &head_, sizeof head_);

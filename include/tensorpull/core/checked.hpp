@@ -1,4 +1,4 @@
-// Size arithmetic that says when it does not fit, instead of wrapping. For every number that came from outside.
+// Size arithmetic that reports overflow instead of wrapping around. It is for every number that came from outside.
 #pragma once
 
 #include <tensorpull/std/optional.hpp>
@@ -20,7 +20,7 @@ constexpr optional<std::uint64_t> checked_multiply(std::uint64_t a, std::uint64_
   return a * b;
 }
 
-/// Whether [offset, offset + length) lies within [0, size); subtraction only, so nothing can wrap.
+/// Whether [offset, offset + length) lies within [0, size). It only subtracts, so nothing can wrap around.
 constexpr bool range_within(std::uint64_t offset, std::uint64_t length, std::uint64_t size) noexcept {
   return offset <= size && length <= size - offset;
 }

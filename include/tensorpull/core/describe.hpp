@@ -1,4 +1,4 @@
-// An error as text for people: all that it says, without the heap.
+// An error as text for people: everything that the error holds, written without the heap.
 #pragma once
 
 #include <tensorpull/core/error.hpp>
@@ -13,12 +13,13 @@
 
 namespace tensorpull {
 
-/// A line of text of its own, at most 255 bytes; what does not fit is cut off. Converts to std::string_view and goes to any stream.
+/// Holds one line of text of at most 255 bytes; what does not fit is cut off. Converts to std::string_view, and can be written to any stream.
 class error_text {
  public:
+  /// The text; valid as long as this object is.
   constexpr std::string_view view() const noexcept { return {characters_, size_}; }
   constexpr operator std::string_view() const noexcept { return view(); }
-  /// Ends with a zero.
+  /// The text with a terminating zero; valid as long as this object is.
   constexpr const char* c_str() const noexcept { return characters_; }
 
   constexpr error_text& operator+=(std::string_view text) noexcept {
@@ -31,6 +32,7 @@ class error_text {
   std::size_t size_ = 0;
 };
 
+/// Writes the text to a stream that takes std::string_view.
 template <class Stream>
   requires requires(Stream& to, std::string_view text) { to << text; }
 Stream& operator<<(Stream& to, const error_text& text) {
@@ -47,14 +49,14 @@ constexpr void append_number(error_text& to, std::uint64_t n) noexcept {
   to += {digits + first, sizeof digits - first};
 }
 
-// strerror_r as POSIX has it fills the buffer, as GNU has it it may give other text
+// POSIX's strerror_r fills the buffer; GNU's may return a text that is elsewhere
 inline const char* system_text(int, const char* buffer) noexcept { return buffer; }
 inline const char* system_text(const char* text, const char*) noexcept { return text; }
 }  // namespace detail
 
-/// The sentence of the code; then, if there are any: the tensor, field or file, the place, and what the operating system says of `e.system`.
-/// Such as "the operating system reported an error: model.safetensors, at 4096 (Input/output error)". Control characters in a name, which may
-/// come from the other side, become '?'. Allocates nothing; safe in several threads at once.
+/// The sentence for the code, followed by what else the error has: the tensor, field or file, the place, and the operating system's text for
+/// `e.system`. Example: "the operating system reported an error: model.safetensors, at 4096 (Input/output error)". Control characters in a name
+/// become '?', since the name may come from the other side. Allocates nothing; may be called from several threads at once.
 inline error_text describe(const error& e) noexcept {
   error_text text;
   text += to_string(e.code);

@@ -12,8 +12,8 @@
 
 namespace tensorpull {
 
-/// An element type. The value is the rank of the type in the reference library's own enumeration: an image lists tensors by
-/// descending value. It is also hashed into fingerprints, so a value never changes its meaning.
+/// An element type. The values are in the order of the reference library's own enumeration, since an image lists tensors by
+/// descending value. Values are also hashed into fingerprints, so a value never changes its meaning.
 enum class dtype : std::uint8_t {
   boolean,
   f4,
@@ -57,13 +57,13 @@ inline constexpr dtype_row dtype_rows[dtype_count] = {
 // clang-format on
 }  // namespace detail
 
-/// Whether this is one of the enumerators. For a value that came from outside: the functions below require it.
+/// Whether this is one of the enumerators, for a value that came from outside.
 constexpr bool is_valid(dtype type) noexcept { return static_cast<std::size_t>(type) < dtype_count; }
 
-/// Bits of one element; 4 and 6 for the packed types, otherwise a multiple of 8.
+/// Bits of one element: 4 or 6 for the packed types, otherwise a multiple of 8; 0 for a value that is no enumerator.
 constexpr unsigned bits(dtype type) noexcept { return is_valid(type) ? detail::dtype_rows[static_cast<std::size_t>(type)].bits : 0; }
 
-/// The name that a safetensors header uses, such as "F32".
+/// The name that a safetensors header uses, such as "F32"; "?" for a value that is no enumerator.
 constexpr std::string_view to_string(dtype type) noexcept {
   return is_valid(type) ? detail::dtype_rows[static_cast<std::size_t>(type)].name : std::string_view("?");
 }
@@ -75,7 +75,7 @@ constexpr optional<dtype> dtype_from_string(std::string_view name) noexcept {
   return {};
 }
 
-// Storage for the types that C++ lacks: the bits, and no arithmetic.
+// Storage for the types that C++ lacks: they hold the bits and have no arithmetic.
 /// IEEE 754 binary16.
 struct float16 {
   std::uint16_t bits;  ///< as stored
@@ -110,7 +110,7 @@ template <class T>
 concept plain_integer = std::integral<T> && !std::same_as<T, bool> && !std::same_as<T, char> && !std::same_as<T, wchar_t> &&
                         !std::same_as<T, char8_t> && !std::same_as<T, char16_t> && !std::same_as<T, char32_t> && sizeof(T) <= 8;
 
-/// std::complex<float> by its shape: <complex> would bring the streams into every file.
+/// std::complex<float>, recognised by its members: <complex> would bring the streams into every file.
 template <class T>
 concept complex_of_float = std::same_as<typename T::value_type, float> && sizeof(T) == 8 && requires(const T& z) {
   { z.real() } -> std::same_as<float>;
@@ -127,7 +127,7 @@ constexpr dtype integer_dtype() noexcept {
 }
 }  // namespace detail
 
-/// dtype_of<T>::value is the dtype that T stores. Empty for types that store none: characters, std::byte, pointers, enumerations.
+/// dtype_of<T>::value is the dtype that T stores. There is no `value` for types that store none: characters, std::byte, pointers, enumerations.
 /// Specialise it for a type of your own that has exactly the bits of one element.
 template <class T>
 struct dtype_of {};

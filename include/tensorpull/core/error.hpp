@@ -7,7 +7,8 @@
 
 namespace tensorpull {
 
-/// What went wrong. The numeric values are local to a program and never travel; `framing/frame.hpp` has the wire's statuses.
+/// What went wrong; to_string() has a sentence for each. The numeric values are local to a program and never travel: `framing/frame.hpp` has the
+/// statuses of the wire.
 enum class errc : std::uint8_t {
   // local use
   invalid_argument = 1,
@@ -106,17 +107,17 @@ constexpr std::string_view to_string(errc code) noexcept {
   return "unknown error";
 }
 
-/// A tensor's name cut to what an error carries; never allocates. Longer names end in "...".
+/// A name of at most 55 bytes, as an error carries it. A longer name is cut and ends in "...". Never allocates.
 class error_name {
  public:
   constexpr error_name() noexcept = default;
-  /// A copy of the first 55 bytes of `text`.
+  /// Copies `text`, or its first 52 bytes and "..." if it is longer than 55.
   constexpr error_name(std::string_view text) noexcept {
     const bool cut = text.size() > most_;
     size_ = static_cast<std::uint8_t>(cut ? most_ : text.size());
     for (std::size_t i = 0; i < size_; ++i) characters_[i] = cut && i + 3 >= size_ ? '.' : text[i];
   }
-  /// The name as it was cut; valid as long as this object is.
+  /// The name, cut if it was too long; valid as long as this object is.
   constexpr std::string_view view() const noexcept { return {characters_, std::size_t{size_}}; }
   /// Whether there is no name.
   constexpr bool empty() const noexcept { return size_ == 0; }
@@ -127,21 +128,22 @@ class error_name {
   std::uint8_t size_ = 0;
 };
 
-/// An error is a code and a place. Copying it allocates nothing.
+/// An error: a code, a place, and what it is about. Copying it allocates nothing.
 struct error {
   /// what went wrong
   errc code{};
   /// errno if the operating system reported the error, otherwise 0
   std::int32_t system = 0;
-  /// where, in bytes of the image or of the frame; for a transfer: how many bytes had landed (0: the destination is untouched)
+  /// the place: for a transfer, how many bytes had landed (0: the destination is untouched); otherwise an offset in bytes, or the size or the index
+  /// that was refused
   std::uint64_t at = 0;
-  /// the tensor, field or file that it is about, if any
+  /// the tensor, field or file that the error is about, if any
   error_name name{};
 
   friend constexpr bool operator==(const error& a, errc b) noexcept { return a.code == b; }
 };
 
-/// The enumerator, as in "bad_file"; empty for a value that is none. These names do not change.
+/// The enumerator's name, such as "bad_file"; empty for a value that is no enumerator. It is meant for logs and for bindings.
 constexpr std::string_view code_name(errc code) noexcept {
   switch (code) {
     case errc::invalid_argument: return "invalid_argument";
@@ -189,7 +191,7 @@ constexpr std::string_view code_name(errc code) noexcept {
   return {};
 }
 
-/// Calls f with each code.
+/// Calls f once with each code, in ascending order.
 template <class F>
 constexpr void for_each_code(F f) {
   for (int i = 0; i < 256; ++i)

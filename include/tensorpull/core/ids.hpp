@@ -1,4 +1,4 @@
-// What names things: a slot of an owner, a recipient.
+// Identifiers: of what an owner publishes, and of a recipient.
 #pragma once
 
 #include <tensorpull/core/xxh3.hpp>
@@ -10,7 +10,7 @@
 
 namespace tensorpull {
 
-/// Two 64-bit words on the wire, 32 lower-case hexadecimal digits in print. All zero means "none".
+/// The ID of a reference: two 64-bit words on the wire, 32 lower-case hexadecimal digits in print. All zero means "none".
 struct ref_id {
   /// the first 16 of its 32 digits
   std::uint64_t high = 0;
@@ -21,7 +21,7 @@ struct ref_id {
   constexpr explicit operator bool() const noexcept { return (high | low) != 0; }
 };
 
-/// 32 digits, no terminating zero; view them with std::string_view{digits.data(), digits.size()}.
+/// The 32 digits of an ID, without a terminating zero; view them with std::string_view{digits.data(), digits.size()}.
 constexpr std::array<char, 32> to_digits(const ref_id& id) noexcept {
   constexpr std::string_view hex = "0123456789abcdef";
   std::array<char, 32> digits{};
@@ -32,7 +32,7 @@ constexpr std::array<char, 32> to_digits(const ref_id& id) noexcept {
   return digits;
 }
 
-/// Exactly 32 hexadecimal digits, of either case; anything else gives nothing.
+/// The ID that the text spells: exactly 32 hexadecimal digits of either case. Anything else gives nothing.
 constexpr optional<ref_id> parse_ref_id(std::string_view text) noexcept {
   if (text.size() != 32) return {};
   std::uint64_t words[2] = {0, 0};
@@ -48,9 +48,9 @@ constexpr optional<ref_id> parse_ref_id(std::string_view text) noexcept {
   return ref_id{words[0], words[1]};
 }
 
-/// What goes from one end to the other so that it can pull: a reference, and what to expect under it.
+/// What one end hands to another so that it can pull: the ID, and what to expect under it.
 struct reference {
-  /// what the owner published it under
+  /// the ID under which the owner published
   ref_id id{};
   std::uint64_t version = 0;      ///< 0: whatever is published now
   std::uint64_t fingerprint = 0;  ///< 0: not stated
@@ -58,8 +58,8 @@ struct reference {
   friend constexpr bool operator==(const reference&, const reference&) noexcept = default;
 };
 
-/// Chosen by the recipient, or by the program that knows them all; 0: none. It tells recipients apart, it does not authenticate: whoever
-/// holds a reference may claim any. If that matters, give each recipient a reference of its own.
+/// Tells recipients apart. Chosen by the recipient, or by the program that knows them all. It does not authenticate: any program with a reference
+/// may claim any ID. If that matters, give each recipient a reference of its own.
 struct recipient_id {
   /// 0: none
   std::uint64_t value = 0;
@@ -68,7 +68,7 @@ struct recipient_id {
   constexpr explicit operator bool() const noexcept { return value != 0; }
 };
 
-/// The number for a name ("site-1"): XXH3-64 of its bytes, so both sides get the same from the same name.
+/// The ID for a name such as "site-1": XXH3-64 of its bytes, so both sides get the same ID from the same name. Never 0.
 constexpr recipient_id recipient_named(std::string_view name) noexcept {
   xxh3_64 h;
   h.update(name);

@@ -1,4 +1,4 @@
-// The caps that stand between a hostile peer and this process, each named after what it stops. Also a pipeline policy.
+// The limits on what a peer can make this process do. They are also a policy of the pipeline.
 #pragma once
 
 #include <tensorpull/std/chrono.hpp>
@@ -8,58 +8,60 @@
 
 namespace tensorpull {
 
+// Sizes in bytes: 64_KiB, 2_MiB, 1_GiB.
 inline constexpr std::uint64_t operator""_KiB(unsigned long long n) { return n << 10; }
 inline constexpr std::uint64_t operator""_MiB(unsigned long long n) { return n << 20; }
 inline constexpr std::uint64_t operator""_GiB(unsigned long long n) { return n << 30; }
 
-/// The default limits. To change one, derive and hide it: `struct small : default_limits { static constexpr ... };`
+/// The default limits. To change some, derive and hide them: `struct small : default_limits { static constexpr ... };`
 struct default_limits {
-  /// Marks the slot.
+  /// Marks the type as a policy for the limits slot.
   using is_limits_policy = void;
-  /// A control frame longer than this is refused before a byte of its body is read: stops allocation by claim.
+  /// Bytes of a control frame. A longer one is refused before its body is read: a claimed length must not cause an allocation.
   static constexpr std::size_t control_frame_bytes = 4096;
-  /// A page of a schema, and what a recipient without an owner's buffers can take: small, since devices hold it alongside their model.
+  /// Bytes of a frame with a page of a schema, and of the buffer that a recipient has for it: small, since devices hold it besides their model.
   static constexpr std::size_t page_bytes = 1088;
-  /// Segments of a control frame: stops segment tables of millions of entries.
+  /// Segments of a control frame: without a limit a segment table may claim 2^32 entries.
   static constexpr std::size_t control_frame_segments = 16;
-  /// Words that reading one control frame may visit: stops alias bombs, which claim far more data than they send.
+  /// Words that reading one control frame may visit, besides its own length. Pointers to the same object many times would otherwise cost far more
+  /// work than they cost to send.
   static constexpr std::size_t traversal_words = 2048;
-  /// Pointers that reading one control frame may follow in depth: stops cycles and stack exhaustion.
+  /// Nesting depth of pointers in one control frame: stops cycles.
   static constexpr int nesting_levels = 8;
-  /// The body of a message.
+  /// Bytes of a message's body.
   static constexpr std::size_t application_body_bytes = 64 * 1024;
   /// References that travel in one message.
   static constexpr std::size_t application_references = 8;
-  /// Bytes of one chunk that an owner serves; longer requests are shortened.
+  /// Bytes of payload of one chunk that an owner serves; a longer request is shortened.
   static constexpr std::uint64_t chunk_cap_bytes = 64ull << 20;
   /// References that one owner publishes at a time.
   static constexpr std::size_t references = 64;
   /// Recipients that an owner of many connections remembers at a time, each once for each reference that it pulls.
   static constexpr std::size_t recipients = 2048;
-  /// Transfers that one connection may have open at an owner at a time: stops tables that grow with requests.
+  /// Transfers that one connection may have open at an owner at a time, so that no table grows with requests.
   static constexpr std::size_t transfers_per_connection = 4;
   /// Tensors of a model whose schema comes from the other side.
   static constexpr std::size_t tensors = 1'000'000;
-  /// A tensor's name, in bytes.
+  /// Bytes of a tensor's name.
   static constexpr std::size_t name_bytes = 1024;
-  /// Requests that one connection may have in flight at an owner: stops queues that grow with requests.
+  /// Requests that one connection may have in flight at an owner, so that no queue grows with requests.
   static constexpr std::size_t pipelined_requests = 8;
-  /// Bytes that an owner hashes in a second for subsets that nobody has asked for before: stops requests that cost a pass over the model.
+  /// Bytes that an owner hashes in a second for subsets that nobody has asked for before: a short request can cost a pass over the model.
   static constexpr std::uint64_t subset_bytes_per_second = 1ull << 30;
-  /// What `busy` tells a recipient to wait.
+  /// How long an owner's `busy` tells a recipient to wait.
   static constexpr std::chrono::milliseconds busy_delay{100};
   /// Requests that a recipient keeps in flight at most.
   static constexpr std::size_t window = 1024;
 };
 
 namespace detail {
-/// Used in a requirement: what it is called with has to be a constant and a number.
+/// Used in a requirement: its argument has to be a constant and a number.
 constexpr bool is_constant(std::uint64_t) noexcept { return true; }
 }  // namespace detail
 
 /// A limits policy L:
 ///  1. `L::is_limits_policy` names a type (it marks the slot);
-///  2. `L` has each constant of default_limits under its name, at least 0. A policy that derives from default_limits has.
+///  2. `L` has each constant of default_limits under the same name. A policy that derives from default_limits has them all.
 template <class L>
 concept limits_policy = requires {
   typename L::is_limits_policy;
@@ -81,10 +83,10 @@ constexpr int missed_of_limits() noexcept {
 }
 }  // namespace detail
 
-/// The largest payload that one Cap'n Proto Data can hold, rounded down to a word.
+/// Bytes of the largest payload: what one Cap'n Proto Data can hold, 2^29 - 1, rounded down to a word.
 inline constexpr std::uint64_t max_payload_bytes = 536'870'904;
 
-/// The chunk length that users of federated learning frameworks know.
+/// The usual chunk length, in bytes.
 inline constexpr std::uint64_t default_chunk_bytes = 2_MiB;
 
 }  // namespace tensorpull

@@ -5,11 +5,12 @@
 
 namespace tensorpull {
 
-/// Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators (2014). One word of state, and any seed is a good one.
+/// From Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators (2014). It has one word of state, and any seed is good.
 struct splitmix64 {
+  /// the seed, then the state
   std::uint64_t state = 0;
 
-  /// `step`: odd; with another than the default the sequence is another.
+  /// The next number. `step`: odd; another step gives another sequence.
   constexpr std::uint64_t operator()(std::uint64_t step = 0x9e3779b97f4a7c15u) noexcept {
     std::uint64_t z = state += step;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;

@@ -1,4 +1,4 @@
-// XXH3-64 with seed 0, streaming, in constant evaluation and on any target. Decides fingerprints; hosts hash bulk data with xxhash.h.
+// XXH3-64 with seed 0, streaming, in constant evaluation and on any target. It is used for fingerprints; hosts hash bulk data with xxhash.h.
 //
 // Written from the specification, https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md (section "XXH3 Algorithm Overview").
 #pragma once
@@ -15,7 +15,7 @@ namespace tensorpull {
 
 namespace detail::xxh3 {
 
-// The default secret, as little-endian words. The algorithm reads it mostly, but not only, at multiples of eight bytes.
+// The default secret, as little-endian words. The algorithm reads most of it, but not all, at multiples of eight bytes.
 // Plain arrays throughout: in constant evaluation each operator[] of std::array is two calls.
 // clang-format off: a table
 inline constexpr std::uint64_t secret_words[24] = {
@@ -131,7 +131,7 @@ struct lanes {
 
 }  // namespace detail::xxh3
 
-/// The running hash of a sequence of bytes: feed it in pieces of any size, ask at any time. 344 bytes, trivially copyable.
+/// The running hash of a sequence of bytes, which may come in pieces of any size. 344 bytes, trivially copyable.
 class xxh3_64 {
   // Ahead of the public part: clang 14 evaluates a member template at compile time only below its definition.
   static constexpr std::size_t stripe_bytes = 64, buffer_bytes = 256;
@@ -170,8 +170,11 @@ class xxh3_64 {
  public:
   constexpr xxh3_64() noexcept = default;
 
+  /// Adds bytes.
   constexpr void update(std::span<const std::byte> bytes) noexcept { absorb(bytes.data(), bytes.size()); }
+  /// Adds the bytes of a text.
   constexpr void update(std::string_view text) noexcept { absorb(text.data(), text.size()); }
+  /// Adds n bytes.
   constexpr void update(const char* characters, std::size_t n) noexcept { absorb(characters, n); }
 
   /// The hash of all bytes so far; the state does not change.
@@ -179,7 +182,7 @@ class xxh3_64 {
     if (total_ <= 240) return detail::xxh3::hash_short(buffer_, static_cast<std::size_t>(total_));
     xxh3_64 last = *this;
     for (std::size_t at = 0; at + stripe_bytes < held_; at += stripe_bytes) last.consume(buffer_ + at);
-    // Where the buffer holds less than a stripe, the bytes before it are still at its end.
+    // If the buffer holds less than a stripe, the bytes before it are still at the buffer's end.
     unsigned char tail[stripe_bytes]{};
     for (std::size_t i = 0; i < stripe_bytes; ++i) tail[i] = buffer_[(held_ + buffer_bytes - stripe_bytes + i) % buffer_bytes];
     return last.lanes_.finish([&tail](std::size_t i) { return load_le64(tail + 8 * i); }, total_);

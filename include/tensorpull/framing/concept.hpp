@@ -1,5 +1,5 @@
-// The framing slot: how a message becomes bytes. It decides the bytes of control frames; the payload prefix is the same for all
-// framings (payload_prefix.hpp), so that a second framing without libcapnp interoperates.
+// The framing slot: how a frame becomes bytes. A framing decides the bytes of control frames. The prefix of a payload is the same for all
+// framings (detail/payload_prefix.hpp), so that ends with different framings understand each other.
 #pragma once
 
 #include <tensorpull/core/result.hpp>
@@ -13,11 +13,11 @@ namespace tensorpull {
 
 /// A framing policy F:
 ///  1. `F::is_framing_policy` names a type (it marks the slot);
-///  2. `F::decode_storage` is default constructible: memory for the lists of one decoded message, on the caller's stack;
+///  2. `F::decode_storage` is default constructible: memory for the lists of one decoded frame, on the caller's stack;
 ///  3. `F::encode(frame, out)` writes one control frame (any kind but chunk) to the 8-aligned `out` and gives its length in bytes,
-///     a multiple of 8; `does_not_fit` when `out` is too small; deterministic, no heap;
-///  4. `F::decode(bytes, frame, storage)` reads one whole control frame from 8-aligned memory; whatever the bytes are it neither
-///     throws nor reads outside; views in the frame point into `bytes` or `storage`; no heap for valid frames.
+///     a multiple of 8; `does_not_fit` if `out` is too small; the same frame always gives the same bytes; no heap;
+///  4. `F::decode(bytes, frame, storage)` reads one whole control frame from 8-aligned memory; whatever the bytes are, it neither
+///     throws nor reads outside them; views in the frame point into `bytes` or `storage`; no heap for valid frames.
 template <class F>
 concept framing = requires(const frame& in, frame& out, std::span<std::byte> bytes, std::span<const std::byte> whole, typename F::decode_storage& storage) {
   typename F::is_framing_policy;

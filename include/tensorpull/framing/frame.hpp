@@ -1,4 +1,4 @@
-// What the two ends say to each other, as plain values: what a framing encodes and decodes, what the state machines take and give.
+// Frames as plain values: what travels between two ends. A framing encodes and decodes them; the state machines take and give them.
 #pragma once
 
 #include <tensorpull/core/error.hpp>
@@ -12,7 +12,7 @@
 
 namespace tensorpull {
 
-/// The order is the wire's (the union tags of framing/protocol.capnp).
+/// What a frame is. The values are those of the wire (the union tags of framing/protocol.capnp, which says what each kind means).
 enum class frame_kind : std::uint16_t {
   nothing,
   describe,
@@ -31,7 +31,7 @@ enum class frame_kind : std::uint16_t {
   application,
 };
 
-/// Why a request was refused, or how a confirmation was taken. The order is the wire's.
+/// Why a request was refused, or how a confirmation was taken. The values are those of the wire (framing/protocol.capnp).
 enum class status : std::uint16_t {
   ok,
   unknown_reference,
@@ -68,11 +68,11 @@ constexpr errc to_errc(status s) noexcept {
 struct byte_range {
   /// the first byte
   std::uint64_t begin = 0;
-  /// the first byte behind it
+  /// one past its last byte
   std::uint64_t end = 0;
 };
 
-/// One tensor of a schema as it travels: text and numbers of the other side, not yet believed.
+/// One tensor of a schema as it travels: text and numbers from the other side, not yet checked.
 struct schema_row {
   /// the tensor's name
   std::string_view name;
@@ -82,51 +82,51 @@ struct schema_row {
   std::span<const std::uint64_t> shape;
 };
 
-/// One frame's content. Which members mean something depends on `kind`; see framing/protocol.capnp.
-/// The spans and views point into the frame or into decode storage: they are valid during the call that receives the message.
+/// The content of one frame. Which members have a meaning depends on `kind`; their comments name the kinds (see framing/protocol.capnp).
+/// The spans and views point into the frame's bytes or into decode storage: they are valid during the call that receives the frame.
 struct frame {
-  /// what it says; the kinds that use a member are named beside it
+  /// what the frame is
   frame_kind kind = frame_kind::nothing;
-  /// refused, confirmed: why, or how it was taken
+  /// refused, cancel: why; confirmed: how the confirmation was taken
   tensorpull::status status = status::ok;
-  /// chosen by the requester; the answer repeats it
+  /// chosen by the requester, repeated in the answer
   std::uint32_t id = 0;
   /// what the frame is about
   ref_id ref{};
   /// which version of it; 0 in a request: whatever is published now
   std::uint64_t version = 0;
-  /// the owner's number for this transfer; the confirmation repeats it
+  /// the owner's number for this serve; confirm and cancel repeat it
   std::uint64_t nonce = 0;
-  /// of the schema; 0: not stated
+  /// pull, description, located: of the schema; 0: not stated
   std::uint64_t fingerprint = 0;
-  /// of the image or of the chunk
+  /// chunk: of its payload; located: of the named tensors; confirm: of what was received
   std::uint64_t digest = 0;
-  std::uint64_t offset = 0;        ///< pull, chunk, refused: bytes of the image; schema and schema_page: index of the first tensor
+  std::uint64_t offset = 0;        ///< pull, chunk: bytes of the image; refused: of the request, or the index of a name; schema, schema_page: index of the first tensor
   std::uint64_t image_bytes = 0;   ///< description, end
   std::uint64_t data_start = 0;    ///< description: length of the image's header in bytes
   std::uint64_t tensors = 0;       ///< description, schema_page: tensors in the whole schema
   std::uint32_t length = 0;        ///< pull: bytes asked for; chunk: bytes of payload; description: the owner's cap on a chunk
-  std::uint32_t delay_ms = 0;      ///< refused with busy: when to ask again
-  std::uint32_t application = 0;   ///< application: the kind, the application's own
+  std::uint32_t delay_ms = 0;      ///< refused with busy: how long to wait before asking again
+  std::uint32_t application = 0;   ///< application: the message's kind, chosen by the application
   std::uint16_t window = 0;        ///< description: requests that may be in flight
-  std::uint32_t reason = 0;        ///< cancel: why, the recipient's own number
-  recipient_id recipient{};        ///< describe, confirm, cancel: who asks; none: nobody but this connection
-  digest_kind chunk_digest = digest_kind::none;  ///< pull: what the chunk shall carry
+  std::uint32_t reason = 0;        ///< cancel: why, a number chosen by the application
+  recipient_id recipient{};        ///< describe, confirm, cancel: who asks; none: the connection stands for it
+  digest_kind chunk_digest = digest_kind::none;  ///< pull: the digest that the chunk shall carry
   bool flag = false;               ///< confirm: verified; description: verifiable
 
-  std::span<const schema_row> rows{};          ///< schema_page
-  std::span<const std::string_view> names{};   ///< locate
-  std::span<const byte_range> ranges{};        ///< located
-  std::span<const reference> references{};     ///< application
-  std::span<const std::byte> body{};           ///< application
+  std::span<const schema_row> rows{};          ///< schema_page: its tensors
+  std::span<const std::string_view> names{};   ///< locate: the tensors wanted
+  std::span<const byte_range> ranges{};        ///< located: where they are, in image order
+  std::span<const reference> references{};     ///< application: the message's references
+  std::span<const std::byte> body{};           ///< application: the message's body
 };
 
-/// The longest frame of an application message, in bytes: what a buffer for messages has to hold. A reference takes four words, the lists and
-/// the segment table the rest.
+/// Bytes of the longest frame with a message, which a buffer for messages has to hold. A reference takes four words; 256 bytes are enough for the
+/// segment table, the structs and the pointers.
 template <class Limits>
 inline constexpr std::size_t message_frame_bytes = Limits::application_body_bytes + Limits::application_references * 32 + 256;
 
-/// Whether this frame asks the owner's side for something (otherwise it answers the recipient's side, or is the application's).
+/// Whether a frame of this kind is for the other end's owner. Otherwise it is an answer, or a message of the application.
 constexpr bool is_request(frame_kind kind) noexcept {
   switch (kind) {
     case frame_kind::describe:

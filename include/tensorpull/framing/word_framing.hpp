@@ -1,5 +1,5 @@
-// The default framing: Cap'n Proto's bytes without its library, the same frames accepted. What costs least to compile, and what a machine
-// can use that has no such library.
+// The default framing: it writes Cap'n Proto's bytes without its library and accepts the same frames. It costs less to compile, and a machine
+// without that library can use it.
 #pragma once
 
 #include <tensorpull/core/byte_order.hpp>
@@ -11,7 +11,7 @@
 
 namespace tensorpull {
 
-/// Policy for the framing slot. Allocates nothing.
+/// A policy for the framing slot. Allocates nothing.
 template <class Limits = default_limits>
 struct basic_word_framing {
   using is_framing_policy = void;
@@ -19,7 +19,9 @@ struct basic_word_framing {
 
   static result<std::size_t> encode(const frame& m, std::span<std::byte> out) noexcept { return detail::write_control_frame(m, out); }
 
-  /// Errors as capnp_framing's.
+  /// bad_frame: not valid Cap'n Proto, or above the limits of traversal and nesting. too_large: more segments, or longer lists, than the limits
+  /// allow. unsupported_layout: a chunk (one in the constant layout is read elsewhere). unexpected_frame: a kind that this version of the protocol
+  /// does not know.
   static result<void> decode(std::span<const std::byte> bytes, frame& m, decode_storage& lists) noexcept {
     const auto measured = detail::measure_frame(bytes, ~std::size_t{0}, Limits::control_frame_segments);
     if (!measured) return failure(measured.error());

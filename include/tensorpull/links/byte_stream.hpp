@@ -1,4 +1,4 @@
-// A byte stream: what an endpoint's bytes move over. A class of your own that meets the six requirements is driven like a TCP socket.
+// A byte stream: what the bytes of an endpoint move over. A class of your own that meets the six requirements is driven like a TCP socket.
 #pragma once
 
 #include <tensorpull/core/error.hpp>
@@ -11,30 +11,31 @@
 
 namespace tensorpull {
 
-/// How one call to a link ended. End of stream is a value, not an error.
+/// How one call to a stream ended. The end of the stream is a value and not an error.
 enum class io_status : std::uint8_t {
-  ok,
-  would_block,
-  closed,
-  failed,
+  ok,           ///< bytes were moved
+  would_block,  ///< nothing can be moved now
+  closed,       ///< the peer has closed the stream, or the connection is gone
+  failed,       ///< any other fault, at this end
 };
 
+/// What one call to a stream did.
 struct io_result {
-  io_status status = io_status::ok;
-  std::int32_t system = 0;  ///< errno where `failed`
-  std::size_t bytes = 0;
+  io_status status = io_status::ok;  ///< how it ended
+  std::int32_t system = 0;           ///< errno if `failed`, and if a connection is gone for another reason than an orderly end
+  std::size_t bytes = 0;             ///< how many bytes were moved
 };
 
-/// What a wait() ended with. Both false: the time ran out, or a signal came.
+/// What ended a wait(). Both false: the time ran out, or a signal arrived.
 struct io_ready {
-  bool read = false;
-  bool write = false;
+  bool read = false;   ///< read_some() can make progress
+  bool write = false;  ///< write_some() can make progress
 };
 
-/// A byte stream S, one end of a connection (tcp, unix socket, TLS, a serial line):
-///  1. `s.read_some(spans)` reads into the spans in order, at most their sum; never waits; 0 bytes only with would_block or closed;
-///  2. `s.write_some(spans)` writes from the spans in order; never waits; may take any part;
-///  3. `s.wait(read, write, timeout)` waits until one of the asked directions can make progress, or the timeout is over;
+/// A byte stream S is one end of a reliable, ordered connection, such as TCP, a Unix socket or TLS:
+///  1. `s.read_some(spans)` reads into the spans in order, at most their sum, and never waits; 0 bytes only with would_block, closed or failed;
+///  2. `s.write_some(spans)` writes from the spans in order and never waits; it may take any part;
+///  3. `s.wait(read, write, timeout)` waits until a direction that was asked for can make progress, or the timeout is over;
 ///  4. optionally, `s.read_or_wait(spans, timeout)`: read_some() that waits up to about `timeout` for the first byte, in one call;
 ///  5. movable, closed by its destructor; after `failed` or `closed` only destruction is needed;
 ///  6. no call throws, allocates, or raises a signal.
@@ -47,7 +48,7 @@ concept byte_stream = std::movable<S> && requires(S s, std::span<const std::span
 };
 
 namespace detail {
-/// The smallest model, which does nothing: it keeps the concept honest.
+/// The smallest model: it shows that the concept asks for no more than this.
 struct null_stream {
   io_result read_some(std::span<const std::span<std::byte>>) noexcept { return {io_status::closed, 0, 0}; }
   io_result write_some(std::span<const std::span<const std::byte>>) noexcept { return {io_status::closed, 0, 0}; }

@@ -1,4 +1,4 @@
-// The step that moves bytes between an endpoint and a byte stream. Every driver is a loop around it: sessions, hosts, simulations, and yours.
+// The step that moves bytes between an endpoint and a byte stream. Every driver is a loop around it: sessions, hosts, and your own.
 #pragma once
 
 #include <tensorpull/core/result.hpp>
@@ -15,12 +15,12 @@ struct pumped {
   std::size_t sent = 0;        ///< bytes that the stream took
   bool wants_read = false;     ///< there is memory for what comes: wait for the stream to be readable
   bool wants_write = false;    ///< something is left to write: wait for it to be writable
-  bool waited = false;         ///< the read itself waited for its time
+  bool waited = false;         ///< the read itself may have waited, as `patience` allows
   bool write_blocked = false;  ///< the stream took less than it was offered
   bool read_drained = false;   ///< the stream had less than was asked for
 };
 
-/// Bytes that one gather write collects before it stops to add replies.
+/// Bytes that one gather write collects before it stops adding replies.
 inline constexpr std::size_t write_piece_bytes = 256 * 1024;
 
 namespace detail {
@@ -36,7 +36,7 @@ io_result read_patiently(Stream& stream, std::span<const std::span<std::byte>> s
   return stream.read_some(spans);
 }
 
-/// One gather write, which does not wait, of answers until they are `most` bytes. An answer that the stream took in part is written again later.
+/// One gather write, which does not wait. It adds answers until they are `most` bytes. What the stream did not take is written by a later call.
 template <class Endpoint, class Transfer, byte_stream Stream>
 result<void> pump_write(Endpoint& end, Transfer& t, Stream& stream, std::span<std::byte> scratch, pumped& did, std::size_t most = write_piece_bytes) noexcept {
   write_plan plan;
@@ -47,17 +47,17 @@ result<void> pump_write(Endpoint& end, Transfer& t, Stream& stream, std::span<st
     did.write_blocked = io.bytes < plan.bytes;
     if (const auto ok = end.written(t, plan, io.bytes); !ok) return ok;
     if (io.status == io_status::failed) return failure(errc::io, 0, {}, io.system);
-    // `closed` while writing: answers that arrived before may still be read, and reading says what happened
+    // on `closed`: answers that arrived before may still be read, and the read says what happened
   }
-  did.wants_write = !end.output_idle();  // a part of the plan, or answers that the plan had no room for
+  did.wants_write = !end.output_idle();  // part of the plan, or answers that the plan had no room for
   return {};
 }
 
-/// One scatter read. It does not wait, or for `patience` if the stream can do that in one call. connection_lost: the peer closed, or
-/// the network says so; io: the destination may not be written, or another fault of this end.
+/// One scatter read. It does not wait, except for at most `patience` if the stream has read_or_wait(). connection_lost: the peer closed, or the
+/// network says so. io: the destination may not be written, or there is another fault at this end.
 template <class Endpoint, class Transfer, byte_stream Stream>
 result<void> pump_read(Endpoint& end, Transfer& t, Stream& stream, pumped& did, std::chrono::milliseconds patience = {}) noexcept {
-  // what waits in the buffer may find memory now, or room for its answers
+  // there may be memory now for what waits in the buffer, or room for its answers
   if (const auto ok = end.parse(t); !ok) return ok;
   std::array<std::span<std::byte>, 32> spans;
   const std::size_t n = end.plan_read(t, spans, t.read_piece_bytes);
@@ -78,15 +78,16 @@ result<void> pump_read(Endpoint& end, Transfer& t, Stream& stream, pumped& did, 
 }  // namespace detail
 
 /// One step of a connection: one gather write of at most `most` bytes (and one answer), then one scatter read, for a program with a loop of its own.
-/// `end`: an endpoint. `t`: the transfer that it pulls with; no_transfer if it only owns. `scratch`: where bytes go that are not in memory as they
-/// are sent (header text, packed elements, what a file holds); 64 KiB for an owner, none for an end that only pulls.
-/// It does not wait. With a `patience`, the read waits at most that long if nothing is left to write and the stream has read_or_wait().
+/// `end`: an endpoint. `t`: the transfer that it pulls with; no_transfer if it only owns. `scratch`: memory for bytes that are not in memory in the
+/// form in which they are sent (header text, packed elements, the content of a file); 64 KiB for an owner, none for an end that only pulls.
+/// It does not wait. With a `patience`, the read waits about that long at most, if nothing is left to write and the stream has read_or_wait().
 ///
-/// Call it again while it received or sent something; otherwise wait for what `pumped` says. If it says neither, memory is missing: a
-/// buffer of the pool or room at the consumer, which no descriptor announces. After each step an owner tells what has settled (publisher::deliver).
-/// A transfer may end in a step: see t.ended().
-/// Errors end the connection: connection_lost: the peer closed, or the network says so; io: a fault of this end; any other: the peer broke the
-/// protocol. Allocates nothing; at most one system call each way.
+/// Call it again while it receives or sends something; otherwise wait for what `pumped` says. If it says neither, memory is missing: a buffer of
+/// the pool, or room at the consumer. No descriptor announces that; try again after a short time. After each step an owner reports what has
+/// settled (publisher::deliver). A transfer may end in a step: see t.ended().
+///
+/// An error ends the connection. connection_lost: the peer closed, or the network says so. io: there is a fault at this end. Any other: the peer
+/// broke the protocol. Allocates nothing. Calls write_some() and the read at most once each.
 template <class Endpoint, class Transfer, byte_stream Stream>
 result<pumped> pump_once(Endpoint& end, Transfer& t, Stream& stream, std::span<std::byte> scratch, std::chrono::milliseconds patience = {},
                          std::size_t most = write_piece_bytes) noexcept {

@@ -1,26 +1,27 @@
-// An answer on its way: a few words, from which its frame is written whenever it is sent.
+// An answer that waits to be sent: a few words, from which its frame is written when it is sent.
 #pragma once
 
 #include <tensorpull/framing/frame.hpp>
 
 namespace tensorpull {
 
-/// An answer that waits to be sent: enough to write its frame again at any time, since a partly sent frame is produced anew.
+/// An answer that waits to be sent. It has what is needed to write its frame at any time, since the rest of a partly sent frame is produced anew.
 struct pending_reply {
-  frame_kind kind = frame_kind::nothing;
-  tensorpull::status status = status::ok;
-  std::uint32_t id = 0;
-  std::uint32_t slot = 0;
-  std::uint32_t generation = 0;
-  std::uint32_t length = 0;
-  std::uint32_t record = 0;  ///< of the recipient that gets it
-  ref_id ref{};
-  std::uint64_t version = 0;
-  std::uint64_t offset = 0;
-  std::uint64_t nonce = 0;
-  std::uint64_t digest = 0;
+  frame_kind kind = frame_kind::nothing;         ///< of the answer
+  tensorpull::status status = status::ok;        ///< refused: why; confirmed: how the confirmation was taken
+  std::uint32_t id = 0;                          ///< the request's
+  std::uint32_t slot = 0;                        ///< index of the publication at its owner
+  std::uint32_t generation = 0;                  ///< of the publication when the request was answered
+  std::uint32_t length = 0;                      ///< chunk: bytes of payload
+  std::uint32_t record = 0;                      ///< index of the recipient's record at its owner
+  ref_id ref{};                                  ///< as in frame
+  std::uint64_t version = 0;                     ///< as in frame
+  std::uint64_t offset = 0;                      ///< as in frame
+  std::uint64_t nonce = 0;                       ///< as in frame
+  std::uint64_t digest = 0;                      ///< as in frame
 };
 
+/// Turns a reply into a refusal; true, so that a function can answer `return refuse(...)`.
 inline bool refuse(pending_reply& r, status why) noexcept {
   r.kind = frame_kind::refused;
   r.status = why;

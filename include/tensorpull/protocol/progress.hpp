@@ -1,4 +1,4 @@
-// Progress as both sides report it.
+// Progress of a transfer, as owners and recipients report it.
 #pragma once
 
 #include <tensorpull/core/error.hpp>
@@ -10,14 +10,16 @@
 
 namespace tensorpull {
 
+/// What an event reports.
 enum class progress_phase : std::uint8_t {
-  started,
-  active,
-  completed,
-  failed,
-  aborted,
+  started,    ///< the first request, or the first bytes
+  active,     ///< bytes have moved
+  completed,  ///< the transfer is confirmed, with or without a digest
+  failed,     ///< it ended with an error
+  aborted,    ///< the recipient gave up
 };
 
+/// The enumerator's name.
 constexpr std::string_view to_string(progress_phase p) noexcept {
   switch (p) {
     case progress_phase::started: return "started";
@@ -29,20 +31,21 @@ constexpr std::string_view to_string(progress_phase p) noexcept {
   return "unknown";
 }
 
-/// One event of one recipient of one reference. Bytes never go back; `active` at most once in each interval, the others once.
+/// One event of one recipient of one reference. In the events of one transfer `bytes_done` never decreases, `started` comes once, and `active`
+/// comes at most once in each interval.
 struct progress_event {
   std::uint64_t sequence = 0;  ///< grows by one with each event of its source
-  progress_phase phase = progress_phase::started;
-  ref_id ref{};
+  progress_phase phase = progress_phase::started;  ///< what is reported
+  ref_id ref{};                ///< of which reference
   recipient_id recipient{};    ///< none: anonymous
-  std::uint64_t bytes_done = 0;
-  std::uint64_t bytes_total = 0;
-  std::uint64_t tensors_done = 0;   ///< whole ones
-  std::uint64_t tensors_total = 0;
-  errc code{};                 ///< failed, aborted: why; otherwise none
+  std::uint64_t bytes_done = 0;   ///< of the image: landed at a recipient; handed to the transport by an owner
+  std::uint64_t bytes_total = 0;  ///< of the image, or of the subset that a recipient pulls
+  std::uint64_t tensors_done = 0;   ///< tensors of which all bytes are done
+  std::uint64_t tensors_total = 0;  ///< tensors of the image
+  errc code{};                 ///< failed, aborted: why; otherwise 0
 };
 
-/// Fills in how much of an image with this schema is done.
+/// Fills in how much of an image with this schema is done, if its first `bytes` bytes are.
 constexpr void count_done(progress_event& e, const image_schema& schema, std::uint64_t bytes) noexcept {
   e.bytes_total = schema.image_bytes;
   e.bytes_done = bytes < schema.image_bytes ? bytes : schema.image_bytes;

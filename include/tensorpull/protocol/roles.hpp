@@ -1,5 +1,5 @@
-// The roles at the ends of a connection: what an endpoint and its drivers need of an owner, of a transfer and of whatever takes messages; and
-// the stand-ins for a role that an end does not play.
+// The roles at the ends of a connection: what an endpoint and its drivers need of an owner, of a transfer and of a message handler. There are
+// stand-ins for a role that an end does not play.
 #pragma once
 
 #include <tensorpull/consumers/concept.hpp>
@@ -16,15 +16,15 @@
 namespace tensorpull {
 
 /// An owner O: what an end serves. Models: owner, no_owner. No member throws.
-///  1. `O::owns` is a constant: whether it answers requests at all (if not, no code for answers is made);
+///  1. `O::owns` is a constant: whether it answers requests at all (if not, no code for answers is generated);
 ///  2. `O::lock_type` is the lock that it takes, and that its connections' buffers take (std/mutex.hpp);
 ///  3. `O::waiting_replies` is a constant: answers that one connection may have waiting, at least 1;
-///  4. `O::peer` is default constructible: what the owner remembers of one connection;
-///  5. `o.handle(peer, request, reply)` answers a request other than locate; false: nothing is to be sent;
+///  4. `O::peer` is default constructible: what the owner remembers about one connection;
+///  5. `o.handle(peer, request, reply)` answers a request other than locate; false: there is nothing to send;
 ///  6. `o.locate(peer, request, ranges, answer)` answers a request for named tensors; the answer's ranges lie in `ranges`;
 ///  7. `o.forget(peer)` is called once, when the connection is gone;
-///  8. `o.pin(reply)` gives the image behind a reply and keeps it, or nullptr if it is gone; `o.unpin(reply, bytes)` lets go of it and says how
-///     many bytes of payload left; `o.unreadable(reply)` says that it could not be read;
+///  8. `o.pin(reply)` gives the image behind a reply and keeps it in place, or nullptr if it is gone; `o.unpin(reply, bytes)` lets go of it and
+///     tells how many bytes of payload were sent; `o.unreadable(reply)` tells that it could not be read;
 ///  9. `o.expand(reply, rows)` writes a reply out as a frame; `o.refuse_gone(reply)` turns one whose image is gone into a refusal.
 template <class O>
 concept owner_role = requires(O& o, typename O::peer& peer, const frame& request, frame& answer, pending_reply& reply, std::span<byte_range> ranges, std::span<schema_row> rows) {
@@ -43,11 +43,12 @@ concept owner_role = requires(O& o, typename O::peer& peer, const frame& request
 
 /// A transfer T: what an end pulls. Models: transfer, relay_machine, no_transfer. No member throws; errors are kept until it has ended.
 ///  1. `T::read_piece_bytes` is a constant: bytes of payload that one read should ask for;
-///  2. `t.next(frame)` gives the next request to send, or false: none now; `t.next_is_long()`: whether it may be longer than 100 bytes;
+///  2. `t.next(frame)` gives the next request to send; false: there is none now; `t.next_is_long()` says whether it may be longer than 100 bytes;
 ///  3. `t.on(frame)` takes an answer other than a chunk;
 ///  4. `t.on_chunk(frame)` takes a chunk's prefix; false: its payload is thrown away;
-///  5. `t.prepare(out, most)` gives memory for what is missing of the chunk, `t.landed(bytes)` is told what was written into it;
-///  6. `t.awaiting_chunk()`, `t.described()`, `t.ended()`: whether a chunk may come, whether the owner has described, whether it is over;
+///  5. `t.prepare(out, most)` gives memory for what is missing of the chunk; `t.landed(bytes)` is told what was written into it;
+///  6. `t.awaiting_chunk()`, `t.described()` and `t.ended()` say whether a chunk may come, whether the owner has described what it has, and
+///     whether the transfer is over;
 ///  7. `t.fail(error)` ends it; `t.next_id()` is the first request id that it has not used.
 template <class T>
 concept transfer_role = requires(T& t, const T& c, frame& request, const frame& answer, std::span<std::span<std::byte>> out, std::span<const std::byte> bytes, const error& why) {
@@ -65,23 +66,26 @@ concept transfer_role = requires(T& t, const T& c, frame& request, const frame& 
   { c.next_id() } -> std::same_as<std::uint32_t>;
 };
 
-/// A message handler H: whatever takes the messages that two programs say to each other. Models: inbox, ignore_messages, a host's connection.
-///  1. `h.ready()` says whether it can take a message now; if not, the message and all behind it wait, until the driver calls parse();
-///  2. `h.on_message(frame)` takes one; its views are valid during the call. It may throw where the driver says so.
+/// A message handler H takes the messages of the program at the other end. Models: inbox, ignore_messages, a host's connection.
+///  1. `h.ready()` says whether it can take a message now; if not, the message and all that follows wait until the driver calls parse();
+///  2. `h.on_message(frame)` takes one; its views are valid during the call. It must not throw: its callers are noexcept.
 template <class H>
 concept message_handler = requires(H& h, const frame& m) {
   { h.ready() } -> std::convertible_to<bool>;
   h.on_message(m);
 };
 
-/// The owner role of an end that owns nothing: it answers no request and takes no memory.
+/// The owner role of an end that owns nothing: it answers no request and takes no memory. Its members are those of owner_role.
 struct no_owner {
+  /// Nothing is remembered.
   struct peer {};
-  using lock_type = no_lock;
-  static constexpr bool owns = false;
-  static constexpr std::size_t waiting_replies = 1;
+  using lock_type = no_lock;                         ///< there is nothing to lock
+  static constexpr bool owns = false;                ///< no request is answered
+  static constexpr std::size_t waiting_replies = 1;  ///< the least that is allowed
 
+  /// No answer.
   static constexpr bool handle(peer&, const frame&, pending_reply&) noexcept { return false; }
+  /// A refusal.
   static constexpr void locate(peer&, const frame& m, std::span<byte_range>, frame& answer) noexcept {
     answer = {};
     answer.kind = frame_kind::refused;
@@ -89,40 +93,42 @@ struct no_owner {
     answer.id = m.id;
     answer.ref = m.ref;
   }
-  static constexpr void forget(peer&) noexcept {}
-  static constexpr const source_view* pin(const pending_reply&) noexcept { return nullptr; }
-  static constexpr void unpin(const pending_reply&, std::uint64_t) noexcept {}
-  static constexpr void unreadable(const pending_reply&) noexcept {}
-  static constexpr void refuse_gone(pending_reply&) noexcept {}
+  static constexpr void forget(peer&) noexcept {}                                             ///< does nothing
+  static constexpr const source_view* pin(const pending_reply&) noexcept { return nullptr; }  ///< there is no image
+  static constexpr void unpin(const pending_reply&, std::uint64_t) noexcept {}                ///< does nothing
+  static constexpr void unreadable(const pending_reply&) noexcept {}                          ///< does nothing
+  static constexpr void refuse_gone(pending_reply&) noexcept {}                               ///< does nothing
+  /// An empty frame.
   static constexpr frame expand(const pending_reply&, std::span<schema_row>) noexcept { return {}; }
 };
 
-/// The transfer of an end that only owns: it asks for nothing and takes nothing.
+/// The transfer of an end that only owns: it asks for nothing and takes nothing. Its members are those of transfer_role.
 struct no_transfer {
-  static constexpr std::size_t read_piece_bytes = 64 * 1024;
-  static constexpr bool next(frame&) noexcept { return false; }
-  static constexpr bool next_is_long() noexcept { return false; }
-  static constexpr void fail(const error&) noexcept {}
-  static constexpr void on(const frame&) noexcept {}
-  static constexpr bool on_chunk(const frame&) noexcept { return false; }
+  static constexpr std::size_t read_piece_bytes = 64 * 1024;               ///< not used: no chunk is taken
+  static constexpr bool next(frame&) noexcept { return false; }            ///< no request
+  static constexpr bool next_is_long() noexcept { return false; }          ///< no request
+  static constexpr void fail(const error&) noexcept {}                     ///< does nothing
+  static constexpr void on(const frame&) noexcept {}                       ///< does nothing
+  static constexpr bool on_chunk(const frame&) noexcept { return false; }  ///< throws the payload away
+  /// No memory.
   static constexpr prepared prepare(std::span<std::span<std::byte>>, std::uint64_t) noexcept { return {}; }
-  static constexpr void landed(std::span<const std::byte>) noexcept {}
-  static constexpr bool awaiting_chunk() noexcept { return false; }
-  static constexpr bool described() noexcept { return false; }
-  static constexpr bool ended() noexcept { return true; }
-  static constexpr std::uint32_t next_id() noexcept { return 1; }
+  static constexpr void landed(std::span<const std::byte>) noexcept {}  ///< does nothing
+  static constexpr bool awaiting_chunk() noexcept { return false; }     ///< no chunk may come
+  static constexpr bool described() noexcept { return false; }          ///< nothing was asked for
+  static constexpr bool ended() noexcept { return true; }               ///< always
+  static constexpr std::uint32_t next_id() noexcept { return 1; }       ///< no id was used
 };
 
-/// The message handler of an end to which no messages are said: it drops them.
+/// The message handler of an end that expects no messages: it drops them.
 struct ignore_messages {
-  static constexpr bool ready() noexcept { return true; }
-  static constexpr void on_message(const frame&) noexcept {}
+  static constexpr bool ready() noexcept { return true; }     ///< always
+  static constexpr void on_message(const frame&) noexcept {}  ///< does nothing
 };
 
 namespace detail {
 
-// One sentence for each requirement that is missed. Evaluated once for each type, where a role enters: the sentences are the first that a
-// compiler says, before the uses of what is missing.
+// There is one sentence for each requirement that a type misses. The checks run once for each type, where the role enters, so that these sentences
+// come before the compiler's own about the uses of what is missing.
 
 template <class O>
 constexpr bool assert_owner_role() noexcept {

@@ -1,18 +1,18 @@
-// A callable to call later: four words, no heap, no virtual call. What std::function_ref will be in C++26, with room for a small lambda.
+// A callable to call later: four words, no heap, no virtual call. It is like std::function_ref of C++26, with room for a small lambda.
 #pragma once
 
 #include <type_traits>
 
 namespace tensorpull {
 
-/// Calls something that is invocable with `Arguments...`; what it returns is dropped. Empty by default; copies are cheap.
+/// Calls something that is invocable with `Arguments...` and drops what it returns. Empty by default. Copies are cheap.
 ///  - A named callable (an lvalue, const or not) is borrowed: it must outlive every copy of the callback.
-///  - A temporary (`.progress = [&](const progress_event& e) { ... }`) is copied into the callback, if it is trivially copyable and not larger than
-///    three pointers, as a lambda is that captures up to three references. What it refers to is borrowed. Each copy of the callback has its own copy of
-///    what the lambda captured by value.
+///  - A temporary (`.progress = [&](const progress_event& e) { ... }`) is copied into the callback if it is trivially copyable and not larger than
+///    three pointers. A lambda that captures up to three references is. What it refers to is borrowed. Each copy of the callback has its own copy
+///    of what the lambda captured by value.
 ///  - Any other temporary does not compile: give it a name that outlives the callback.
 ///  - A function is kept by its address.
-/// Nothing allocates. A call costs one indirect call.
+/// Nothing here allocates. A call costs one indirect call.
 template <class... Arguments>
 class callback {
   union place {
@@ -24,7 +24,7 @@ class callback {
 
  public:
   constexpr callback() noexcept = default;
-  /// Refers to `f`.
+  /// Refers to `f`, or holds a copy of it, as above.
   template <class F>
     requires(!std::is_same_v<std::remove_cvref_t<F>, callback> && std::is_invocable_v<std::remove_reference_t<F>&, Arguments...>)
   constexpr callback(F&& f) noexcept {

@@ -1,4 +1,5 @@
-// Sole ownership of an object on the heap, as std::unique_ptr has it: <memory> costs 0.2 s in every file, these lines nothing.
+// Sole ownership of an object on the heap, as with std::unique_ptr. <memory> costs 0.3 s in each file that includes it; this header costs next to
+// nothing.
 #pragma once
 
 #include <utility>

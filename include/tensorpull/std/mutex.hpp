@@ -1,9 +1,9 @@
-// The lock that a shared table takes: nothing where one thread uses it.
+// The lock that a table takes if several threads share it, and the stand-in that does nothing if only one thread uses it.
 #pragma once
 
 namespace tensorpull {
 
-/// For what one thread uses. A lock for several has the same three members; relax() lets the others go on.
+/// The lock for what only one thread uses. A lock for several threads has the same three members; its relax() lets the other threads run.
 struct no_lock {
   /// Does nothing.
   constexpr void lock() noexcept {}

@@ -1,5 +1,5 @@
-// A value that may be missing, for types that can be made and copied at no cost. std::optional does the same for any type, with ten times
-// the functions for the compiler to write in every file.
+// A value that may be missing, for types that can be made and copied at no cost. std::optional does the same for any type, but the compiler
+// has ten times as many functions to instantiate for it.
 #pragma once
 
 #include <type_traits>
@@ -19,7 +19,7 @@ class optional {
   /// Whether there is a value.
   constexpr bool has_value() const noexcept { return has_; }
   constexpr explicit operator bool() const noexcept { return has_; }
-  // Where there is no value these give one as T's default constructor makes it.
+  // Without a value these give a default-constructed T.
   constexpr T& operator*() noexcept { return value_; }
   constexpr const T& operator*() const noexcept { return value_; }
   constexpr T* operator->() noexcept { return &value_; }
@@ -27,7 +27,7 @@ class optional {
   /// The value, or `other` if there is none.
   constexpr T value_or(const T& other) const noexcept { return has_ ? value_ : other; }
 
-  friend bool operator==(const optional&, const optional&) noexcept = default;  // constexpr where that of T is
+  friend bool operator==(const optional&, const optional&) noexcept = default;  // constexpr if that of T is
 
  private:
   T value_{};

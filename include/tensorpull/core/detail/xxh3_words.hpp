@@ -1,4 +1,4 @@
-// XXH3-64 of bytes that are packed into words: an eighth of the steps of constant evaluation. Decides static fingerprints.
+// XXH3-64 of bytes that are packed into words, which takes far fewer steps of constant evaluation. It is used for static fingerprints.
 #pragma once
 
 #include <tensorpull/core/xxh3.hpp>

@@ -1,5 +1,5 @@
-// A framing that reads control frames with the Cap'n Proto library; its bytes are those of the default. The only header (with its two
-// helpers) that includes capnp or kj; include it before anything that needs a framing.
+// A framing that reads control frames with the Cap'n Proto library. It writes the same bytes as the default framing. The headers here and those of
+// messages are the only ones that include capnp or kj.
 #pragma once
 
 #include <tensorpull/core/byte_order.hpp>
@@ -19,7 +19,7 @@
 
 namespace tensorpull {
 
-/// Policy for the framing slot. Allocates nothing for valid frames.
+/// A policy for the framing slot. Allocates nothing for valid frames.
 template <class Limits = default_limits>
 struct basic_capnp_framing {
   using is_framing_policy = void;
@@ -27,8 +27,9 @@ struct basic_capnp_framing {
 
   static result<std::size_t> encode(const frame& m, std::span<std::byte> out) noexcept { return detail::write_control_frame(m, out); }
 
-  /// bad_frame: not valid Cap'n Proto, or above the limits of traversal and nesting; unsupported_layout: a chunk that is not in the
-  /// constant layout; unexpected_frame: a kind that this version of the protocol does not know.
+  /// bad_frame: not valid Cap'n Proto, or above the limits of traversal and nesting. too_large: more segments, or longer lists, than the limits
+  /// allow. unsupported_layout: a chunk (one in the constant layout is read elsewhere). unexpected_frame: a kind that this version of the protocol
+  /// does not know.
   static result<void> decode(std::span<const std::byte> bytes, frame& m, decode_storage& lists) noexcept {
     const auto measured = detail::measure_frame(bytes, std::numeric_limits<std::size_t>::max(), Limits::control_frame_segments);
     if (!measured) return failure(measured.error());

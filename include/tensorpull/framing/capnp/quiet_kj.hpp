@@ -1,11 +1,11 @@
-// Keeps everything that kj throws inside this library: its exceptions become one boolean.
+// Keeps the exceptions of kj inside this library: a call either succeeded, or it did not.
 #pragma once
 
 #include <kj/exception.h>
 
 namespace tensorpull::detail {
 
-/// While it lives, recoverable kj errors on this thread are noted instead of thrown; readers then go on with default values.
+/// While it lives, recoverable kj errors on this thread are noted and not thrown. Readers then continue with default values.
 class quiet_kj final : public kj::ExceptionCallback {
  public:
   bool failed() const noexcept { return failed_; }
@@ -17,7 +17,7 @@ class quiet_kj final : public kj::ExceptionCallback {
   bool failed_ = false;
 };
 
-/// Calls f(); false if kj found anything wrong on the way.
+/// Calls f(). False: kj reported an error meanwhile, or f threw.
 template <class F>
 bool quietly(F&& f) noexcept {
   quiet_kj guard;

@@ -1,8 +1,8 @@
-// Control frame to message without a library, in any valid layout: segment_reader.hpp follows the pointers, control_words.hpp has the
-// meaning of the words, the storage bounds every list.
+// Reads a control frame in any valid layout without a library: segment_reader.hpp follows the pointers, control_words.hpp has the meaning of
+// the words, and the storage bounds every list.
 //
-// Spans and views are made from pointers to const and a std::size_t, as elsewhere: each other kind of pointer or number costs the compiler
-// about 190 or 50 templates, for std::span's and std::string_view's requirements.
+// Spans and views are made from pointers to const and a std::size_t, as elsewhere: for each other type of pointer or number the compiler would
+// instantiate the requirements of std::span and std::string_view once more.
 #pragma once
 
 #include <tensorpull/core/result.hpp>
@@ -19,7 +19,7 @@ class control_reader {
  public:
   control_reader(segment_reader& from, frame& to, Storage& lists) noexcept : from_(from), m_(to), lists_(lists) {}
 
-  /// `m` is left with what was read so far on an error.
+  /// On an error the frame keeps what was read so far.
   result<void> read(int depth) noexcept {
     m_ = {};
     segment_reader::pointer root;

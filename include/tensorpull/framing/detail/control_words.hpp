@@ -1,8 +1,8 @@
-// Which field of a message is in which data word of its frame: the data sections of protocol.capnp, kind by kind, for whoever has the
-// words. A test compares them with the accessors that the `capnp` tool generates from the schema.
+// Which field of a frame is in which data word: the data sections of protocol.capnp, kind by kind. A test compares them with the accessors
+// that the `capnp` tool generates from the schema.
 //
-// The fields of a kind that is a group lie in the Frame's own words behind the first; those of a kind that is a struct in the struct's.
-// Either way they begin with the reference and the version, so both are one array of words here.
+// If a kind is a group in the schema, its fields are in the Frame's own words after the first. If it is a struct, they are in that struct's words.
+// Most kinds begin with the reference and the version either way, so both are one array of words here.
 #pragma once
 
 #include <tensorpull/framing/frame.hpp>
@@ -12,14 +12,14 @@
 
 namespace tensorpull::detail {
 
-/// Of a struct in protocol.capnp: words of data, and pointers behind them.
+/// The size of a struct in protocol.capnp: words of data, and pointers after them.
 struct struct_size {
   std::uint16_t data = 0;
   std::uint16_t pointers = 0;
 };
 inline constexpr struct_size size_of_frame{7, 1}, size_of_tensor{0, 3}, size_of_range{2, 0}, size_of_reference{4, 0};
 
-/// The struct that the frame's pointer leads to; no size for the kinds that are groups.
+/// The size of the struct that the frame's pointer leads to; zero for the kinds that are groups.
 constexpr struct_size body_size(frame_kind kind) noexcept {
   switch (kind) {
     case frame_kind::description: return {9, 0};
@@ -31,10 +31,10 @@ constexpr struct_size body_size(frame_kind kind) noexcept {
   }
 }
 
-/// The longest data section below the frame's first word, in words.
+/// Words of the longest data section, without the frame's first word.
 inline constexpr std::size_t most_body_words = 9;
 
-/// The Frame's first word: who asked, what it is, and a bit of `confirm` that found room there.
+/// The Frame's first word: the request's id, the kind, and `verified` of a confirmation.
 constexpr std::uint64_t first_word(const frame& m) noexcept {
   const std::uint64_t tag = m.kind == frame_kind::chunk ? 0 : static_cast<std::uint64_t>(m.kind);
   return m.id | tag << 32 | std::uint64_t{m.kind == frame_kind::confirm && m.flag} << 48;
@@ -45,7 +45,7 @@ constexpr void take_first_word(std::uint64_t w, frame& m) noexcept {
   m.flag = m.kind == frame_kind::confirm && (w >> 48 & 1) != 0;
 }
 
-/// The data words of a kind other than chunk; `w` is most_body_words, zero before.
+/// Writes the data words of any kind but chunk. `w`: most_body_words words, all zero.
 constexpr void put_words(const frame& m, std::uint64_t* w) noexcept {
   if (m.kind == frame_kind::nothing || m.kind == frame_kind::chunk) return;
   if (m.kind == frame_kind::application) {
@@ -112,10 +112,10 @@ constexpr void put_words(const frame& m, std::uint64_t* w) noexcept {
 
 constexpr status to_status(std::uint64_t word) noexcept {
   const auto s = static_cast<status>(static_cast<std::uint16_t>(word));
-  return s <= status::already_final ? s : status::unsupported;  // an unknown status of a newer peer is still a refusal
+  return s <= status::already_final ? s : status::unsupported;  // a newer peer's status that is not known here is still a refusal
 }
 
-/// The reverse, for the kind that `m` has already; words that an older peer did not send are zero.
+/// The reverse of put_words(), for the kind that `m` has already. Words that an older peer did not send must be zero.
 constexpr void take_words(const std::uint64_t* w, frame& m) noexcept {
   if (m.kind == frame_kind::nothing) return;
   if (m.kind == frame_kind::application) {

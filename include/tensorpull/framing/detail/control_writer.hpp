@@ -1,5 +1,5 @@
-// Writes control frames without a library: one segment, its objects one behind the other in the order of their pointers, which is
-// what Cap'n Proto's own builder makes of the same message (a test compares the bytes, kind by kind).
+// Writes control frames without a library: one segment, with its objects one after the other in the order of their pointers. Cap'n Proto's own
+// builder writes the same bytes (a test compares them, kind by kind).
 #pragma once
 
 #include <tensorpull/core/byte_order.hpp>
@@ -11,7 +11,7 @@
 
 namespace tensorpull::detail {
 
-/// Takes words of a frame from its start on. What does not fit is not written, and fits() says so.
+/// Appends words and objects to a frame. What does not fit is not written, and fits() says so.
 class segment_writer {
  public:
   /// The first word is for the segment table, the second for the root pointer.
@@ -20,7 +20,7 @@ class segment_writer {
   bool fits() const noexcept { return fits_; }
   std::size_t used() const noexcept { return used_; }
 
-  /// `n` more words, all zero: the index of the first.
+  /// Appends `n` words, all zero, and returns the index of the first.
   std::size_t take(std::uint64_t n) noexcept {
     const std::size_t first = used_;
     if (n > room_ - used_) {
@@ -35,13 +35,13 @@ class segment_writer {
     if (word < used_) store_le64(out_ + 8 * word, value);
   }
 
-  /// A struct for the pointer at `pointer`: the index of its first word.
+  /// Appends a struct for the pointer at word `pointer` and returns the index of its first word.
   std::size_t add_struct(std::size_t pointer, struct_size size) noexcept {
     const std::size_t at = take(size.data + size.pointers);
     set(pointer, offset(pointer, at) | std::uint64_t{size.data} << 32 | std::uint64_t{size.pointers} << 48);
     return at;
   }
-  /// A list of structs: the index of the first one's first word.
+  /// Appends a list of structs and returns the index of its first struct's first word.
   std::size_t add_structs(std::size_t pointer, std::size_t count, struct_size size) noexcept {
     const std::uint64_t each = size.data + size.pointers;
     const std::size_t at = take(count <= room_ ? 1 + count * each : room_ + 1);
@@ -49,13 +49,13 @@ class segment_writer {
     set(at, std::uint64_t{count} << 2 | std::uint64_t{size.data} << 32 | std::uint64_t{size.pointers} << 48);
     return at + 1;
   }
-  /// A list of whole words, which are numbers (element size 5) or pointers (6): the index of the first.
+  /// Appends a list of whole words, either numbers (element size 5) or pointers (6), and returns the index of the first.
   std::size_t add_words(std::size_t pointer, std::size_t count, unsigned element_size) noexcept {
     const std::size_t at = take(count);
     set(pointer, offset(pointer, at) | 1 | std::uint64_t{element_size} << 32 | std::uint64_t{count} << 35);
     return at;
   }
-  /// Bytes, and the zero behind them that makes a Text.
+  /// Appends bytes. `text`: with the zero at the end that makes them a Text.
   void add_bytes(std::size_t pointer, const void* from, std::size_t count, bool text) noexcept {
     const std::uint64_t length = count + (text ? 1u : 0u);
     const std::size_t at = take(length / 8 + (length % 8 != 0 ? 1 : 0));
@@ -65,10 +65,10 @@ class segment_writer {
   void add_text(std::size_t pointer, std::string_view text) noexcept { add_bytes(pointer, text.data(), text.size(), true); }
 
  private:
-  /// 512 MiB: up to here every length fits the bits that a pointer has for it.
+  /// 512 MiB less a word: every length up to it fits the bits that a pointer has for it.
   static constexpr std::size_t most_words = (std::size_t{1} << 26) - 1;
 
-  /// The distance from behind the pointer to its object; no object lies before its pointer here.
+  /// The distance from the end of the pointer to its object. Here no object lies before its pointer.
   static std::uint64_t offset(std::size_t pointer, std::size_t object) noexcept { return std::uint64_t{object - pointer - 1} << 2; }
 
   std::byte* out_;
@@ -76,7 +76,7 @@ class segment_writer {
   bool fits_ = true;
 };
 
-/// The lists of the kinds that have any; `pointers` is the index of the struct's first pointer.
+/// Writes the lists of the kinds that have any. `pointers`: the index of the struct's first pointer.
 inline void write_lists(const frame& m, segment_writer& out, std::size_t pointers) noexcept {
   if (m.kind == frame_kind::schema_page) {
     std::size_t row = out.add_structs(pointers, m.rows.size(), size_of_tensor);
@@ -109,7 +109,7 @@ inline void write_lists(const frame& m, segment_writer& out, std::size_t pointer
   }
 }
 
-/// One control frame; its length in bytes. Writes within `out` alone. does_not_fit: `out` is too small.
+/// Writes one control frame and returns its length in bytes. Writes nowhere but into `out`. does_not_fit: `out` is too small.
 inline result<std::size_t> write_control_frame(const frame& m, std::span<std::byte> out) noexcept {
   if (out.size() < 16) return failure(errc::does_not_fit, out.size());
   segment_writer to(out);

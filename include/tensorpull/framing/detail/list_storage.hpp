@@ -1,4 +1,4 @@
-// Where the lists of one decoded control frame lie: bounded memory on the caller's stack.
+// Memory for the lists of one decoded control frame, of bounded size, on the caller's stack.
 #pragma once
 
 #include <tensorpull/framing/frame.hpp>
@@ -7,7 +7,7 @@
 
 namespace tensorpull::detail {
 
-/// Memory for the lists of one decoded control frame. Sizes follow from what fits such a frame.
+/// Memory for the lists of one decoded control frame. The sizes follow from what fits such a frame.
 template <class Limits>
 struct list_storage {
   std::array<std::uint64_t, Limits::control_frame_bytes / 8> dims;
@@ -18,7 +18,7 @@ struct list_storage {
     std::array<reference, Limits::application_references> references;
   };
   static constexpr std::size_t most_body_bytes = Limits::application_body_bytes;
-  list_storage() noexcept {}  // uninitialised on purpose: it is some KiB on the stack of every decoding call
+  list_storage() noexcept {}  // not initialised, on purpose: it would cost every decoding call some KiB of writes
 };
 
 }  // namespace tensorpull::detail

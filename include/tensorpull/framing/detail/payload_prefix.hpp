@@ -1,7 +1,7 @@
 // The constant layout of a frame that carries tensor bytes: ten words, then the payload, padded to a word.
-// Written and read without a Cap'n Proto library, so that a chunk costs neither a builder nor a traversal; the layout is what the
-// library itself produces for `Frame.chunk` (source: the Cap'n Proto encoding specification, https://capnproto.org/encoding.html;
-// checked against the generated code in capnp_framing.hpp and against the `capnp` tool in the tests).
+// It is written and read without a Cap'n Proto library, so that a chunk costs neither a builder nor a traversal. The layout follows the Cap'n
+// Proto encoding specification, https://capnproto.org/encoding.html; a test compares it with what the
+// library writes.
 #pragma once
 
 #include <tensorpull/core/byte_order.hpp>
@@ -21,7 +21,7 @@ struct payload_prefix {
   static constexpr std::size_t bytes = 8 * words;
   static constexpr std::uint64_t frame_data_words = 7;
   static constexpr std::uint64_t frame_pointers = 1;
-  /// words of the segment that come before the payload: root pointer, data section, list pointer
+  /// words of the segment before the payload: root pointer, data section, list pointer
   static constexpr std::uint64_t fixed_words = 1 + frame_data_words + frame_pointers;
   /// struct pointer with offset 0
   static constexpr std::uint64_t root_pointer = frame_data_words << 32 | frame_pointers << 48;
@@ -31,7 +31,7 @@ struct payload_prefix {
   /// the whole frame: prefix, payload, padding
   static constexpr std::uint64_t frame_bytes(std::uint64_t payload) noexcept { return bytes + padded(payload); }
 
-  /// `m` is a chunk with length at most max_payload_bytes.
+  /// Writes the prefix of the chunk `m`, whose length is at most max_payload_bytes.
   static constexpr void write(const frame& m, std::span<std::byte, bytes> out) noexcept {
     const std::uint64_t payload_words = padded(m.length) / 8;
     const std::array<std::uint64_t, words> w{
@@ -44,13 +44,14 @@ struct payload_prefix {
     for (std::size_t i = 0; i < words; ++i) store_le64(out.data() + 8 * i, w[i]);
   }
 
-  /// Whether the first 24 bytes of a frame announce a chunk in this layout (what follows is then checked by read()).
+  /// Whether the first 24 bytes of a frame are those of a chunk in this layout; read() then checks the rest of the prefix.
   static constexpr bool announces_payload(std::span<const std::byte> head) noexcept {
     return head.size() >= 24 && (load_le64(head.data()) & 0xffffffffu) == 0 && load_le64(head.data() + 8) == root_pointer &&
            ((load_le64(head.data() + 16) >> 32) & 0xffff) == chunk_tag;
   }
 
-  /// Reads and checks the ten words. bad_frame: segment size and payload length disagree, or the payload is not the last object.
+  /// Reads the ten words and checks those that announces_payload() did not. unsupported_layout: the payload does not follow right after the prefix.
+  /// too_large: it is longer than max_payload_bytes. bad_frame: segment size and payload length disagree.
   static constexpr result<frame> read(std::span<const std::byte, bytes> in) noexcept {
     const auto word = [&](std::size_t i) { return load_le64(in.data() + 8 * i); };
     const std::uint64_t list = word(9);

@@ -1,5 +1,5 @@
-// Follows the pointers of a Cap'n Proto message in any valid layout: far pointers, several segments, lists of structs of any size. Never
-// reads outside of the segments, and never more than a given number of words, whatever the pointers say.
+// Follows the pointers of a Cap'n Proto message in any valid layout: far pointers, several segments, lists of structs of any size. Whatever the
+// pointers say, it never reads outside the segments, and it follows no more than a given number of words.
 //
 // Written from the encoding specification, https://capnproto.org/encoding.html. What it refuses is what the library refuses; a test
 // compares the two on frames that were changed at random.
@@ -21,14 +21,14 @@ struct segment_place {
 
 class segment_reader {
  public:
-  /// The place of a pointer, and how many may be followed from there on. `there` is false for one that the sender's version does not
-  /// have, which reads like a null pointer.
+  /// The place of a pointer, and how many levels may be followed from there. `there` is false for a pointer that the sender's version does not
+  /// have; it reads like a null pointer.
   struct pointer {
     std::size_t segment = 0, word = 0;
     int depth = 0;
     bool there = false;
   };
-  /// A struct: `data_bytes` from byte `at` of the frame on, and `pointers` words behind them.
+  /// A struct: `data_bytes` from byte `at` of the frame on, and `pointers` words after them.
   struct object {
     std::size_t segment = 0, at = 0, data_bytes = 0, pointers = 0;
     int depth = 0;
@@ -38,7 +38,7 @@ class segment_reader {
     object first;
     std::size_t count = 0, step = 0;
   };
-  /// What a list's elements have to hold; an older version's smaller ones do as structs, but not single bits.
+  /// What a list's elements have to hold. Smaller elements of an older version are accepted as structs, single bits are not.
   enum class element : std::uint8_t {
     structs,
     words,
@@ -74,14 +74,14 @@ class segment_reader {
     if (kind == 7) return follow_composite(t, count, p.depth - 1, wanted, out);
     constexpr std::uint64_t bits[] = {0, 1, 8, 16, 32, 64, 64};
     if (!spend(t.segment, t.at, (count * bits[kind] + 63) / 64)) return false;
-    if (kind == 0 && !spend(count)) return false;  // things without size cost a word each: there could be half a billion
+    if (kind == 0 && !spend(count)) return false;  // elements without size count as a word each: a list may claim half a billion of them
     if (kind == 1 || (wanted == element::words && kind != 5) || (wanted == element::pointers && kind != 6)) return false;
     const auto step = static_cast<std::size_t>(bits[kind] / 8);
     out = {{t.segment, 8 * t.at, kind == 6 ? 0 : step, kind == 6 ? 1u : 0u, p.depth - 1}, count, step};
     return true;
   }
 
-  /// Bytes. `text`: with a zero behind them, which is not given.
+  /// A list of bytes. `text`: it must end with a zero, which is not part of `out`.
   bool follow(const pointer& p, bool text, std::string_view& out) noexcept {
     out = {};
     if (is_null(p)) return true;
@@ -103,7 +103,7 @@ class segment_reader {
   }
   /// The i-th pointer of a struct.
   static pointer pointer_of(const object& o, std::size_t i) noexcept { return {o.segment, (o.at + o.data_bytes) / 8 + i, o.depth, i < o.pointers}; }
-  /// The first words of a struct's data; those that the sender's version has not are zero.
+  /// The first words of a struct's data; words that the sender's version does not have are zero.
   void copy_words(const object& o, std::uint64_t* to, std::size_t words) const noexcept {
     for (std::size_t i = 0; i < words; ++i) to[i] = 8 * (i + 1) <= o.data_bytes ? load_le64(frame_ + o.at + 8 * i) : 0;
   }
@@ -122,12 +122,12 @@ class segment_reader {
     words_left_ -= words;
     return true;
   }
-  /// The same for words that have to be in the segment.
+  /// The same, for words that must lie in the segment.
   bool spend(std::size_t segment, std::size_t at, std::uint64_t words) noexcept {
     const segment_place& s = segments_[segment];
     return at >= s.first && at - s.first + words <= s.size && spend(words);
   }
-  /// The word `distance` from the segment's start, or its end where that is outside: an object without size may be anywhere.
+  /// The word at `distance` from the segment's start, or the segment's end if that is outside: an object without size may be anywhere.
   std::size_t place(std::size_t segment, std::int64_t distance) const noexcept {
     const segment_place& s = segments_[segment];
     return s.first + (distance >= 0 && distance <= static_cast<std::int64_t>(s.size) ? static_cast<std::size_t>(distance) : s.size);
@@ -137,7 +137,7 @@ class segment_reader {
     return place(segment, static_cast<std::int64_t>(at - segments_[segment].first) + 1 + offset);
   }
 
-  /// Where the object of a pointer is: far pointers lead to a pad of one pointer, or of two, of which the second describes the object.
+  /// Finds the object of a pointer. A far pointer leads to a pad of one pointer, or of two, of which the second describes the object.
   bool find(const pointer& p, target& out) noexcept {
     const std::uint64_t here = word(p.word);
     if ((here & 3) != 2) {
@@ -160,7 +160,7 @@ class segment_reader {
     return true;
   }
 
-  /// A list of structs: its first word, the tag, says how many and how long they are.
+  /// A list of structs: its first word, the tag, says how many there are and how long each is.
   bool follow_composite(const target& t, std::size_t words, int depth, element wanted, list& out) noexcept {
     if (!spend(t.segment, t.at, std::uint64_t{words} + 1)) return false;
     const std::uint64_t tag = word(t.at);

@@ -1,5 +1,5 @@
-// One end of a byte-stream connection, without the stream: bytes in, bytes out. Both roles live here, since either end may own
-// references and pull others. Drivers (a blocking socket, an event loop, a simulation, two ends in one process) move the bytes.
+// One end of a byte-stream connection, without the stream: bytes in, bytes out. It has both roles, since either end may own references and pull
+// others. Drivers (a blocking socket, an event loop, a simulation, two ends in one process) move the bytes.
 #pragma once
 
 #include <tensorpull/framing/detail/segment_table.hpp>
@@ -12,23 +12,27 @@
 
 namespace tensorpull {
 
-/// `Owner`: what this end serves (owner_role, or no_owner). `Handler`: takes messages, from within received() (message_handler, or
-/// ignore_messages). `Transfer`, below: what this end pulls (transfer_role, or no_transfer). roles.hpp has the three. Size: under 2 KiB.
+/// `Owner`: what this end serves (owner_role; no_owner if nothing). `Handler`: takes messages, from within received(), written(), plan_write() and
+/// parse() (message_handler; ignore_messages if none come). `Transfer`, in the members: what this end pulls (transfer_role; no_transfer if nothing).
+/// roles.hpp has the three. One thread at a time. Not movable. Under 2 KiB with the default limits.
 template <framing Framing, class Limits, class Owner, class Handler>
 class endpoint {
   static_assert(detail::assert_owner_role<Owner>());
 
  public:
+  /// Where buffers come from for frames that are longer than `input_bytes`.
   using pool_type = buffer_pool<typename Owner::lock_type>;
+  /// Bytes of the buffer in which frames are recognised.
   static constexpr std::size_t input_bytes = 512;
 
+  /// Borrows all three: the owner and the pool until closed(), the handler as long as the endpoint lives.
   endpoint(Owner& owner, pool_type& pool, Handler& handler) noexcept : answers_(owner, pool), pool_(pool), handler_(handler) {
     static_assert(detail::assert_message_handler<Handler>());  // a handler may hold its endpoint, and is complete only here
   }
   endpoint(endpoint&&) = delete;
   ~endpoint() { closed(); }
 
-  /// Frees what the connection held at the owner and in the pool, and lets go of both. Called by the destructor.
+  /// Frees what the connection held at the owner and in the pool; neither is used afterwards. The destructor calls it.
   void closed() noexcept {
     answers_.close();
     long_.end(pool_);
@@ -36,7 +40,7 @@ class endpoint {
 
   /// From now on answers may come; call it before a transfer is driven for the first time. One transfer at a time.
   void begin_pull() noexcept { pulls_ = true; }
-  /// Ends the use of a transfer; its payload that is still under way will be thrown away.
+  /// Ends the use of a transfer. Its payload that is still under way will be thrown away.
   template <class Transfer>
   void end_pull(const Transfer& t) noexcept {
     if (landing_ > 0) discard_ = std::exchange(landing_, 0);
@@ -45,21 +49,24 @@ class endpoint {
   /// The first id of the next transfer on this connection.
   std::uint32_t next_id() const noexcept { return next_id_; }
 
-  /// busy: the message before has not been sent yet, or the pool is empty. does_not_fit: too long.
+  /// Queues a message. busy: the long frame before it has not been sent yet, or the pool is empty. does_not_fit: body or references are above the
+  /// limits, or the frame is longer than a buffer.
   result<void> send_message(std::uint32_t kind, std::span<const reference> references, std::span<const std::byte> body) noexcept {
     return answers_.output.push_message(kind, references, body, pool_);
   }
+  /// Queues a short frame, such as a transfer's farewell(). False: there is no room now.
   bool send_control(const frame& m) noexcept { return answers_.output.push_control(m); }
 
-  /// What has arrived waits in the buffer for memory: call parse() when some became free.
+  /// Whether what has arrived waits in the buffer for memory. Call parse() when some has become free.
   bool stalled() const noexcept { return blocked_; }
-  /// The peer has begun a frame and not finished it.
+  /// Whether the peer has begun a frame and not finished it.
   bool mid_frame() const noexcept { return landing_ > 0 || discard_ > 0 || long_.begun() || !input_.empty(); }
 
-  /// Everything has been handed to the transport.
+  /// Whether everything has been handed to the transport.
   bool output_idle() const noexcept { return answers_.output.idle(); }
 
-  /// Collects what to write; nothing in the plan: nothing to write now.
+  /// Collects what to write, about `most` bytes; an empty plan: there is nothing to write now. The spans are valid until written(), which has to
+  /// follow. connection_lost: a chunk was withdrawn when a part of it had been sent, so the connection has to be closed.
   template <class Transfer>
   result<void> plan_write(Transfer& t, write_plan& plan, std::span<std::byte> scratch, std::size_t most) noexcept {
     static_assert(detail::assert_transfer_role<Transfer>());
@@ -76,14 +83,15 @@ class endpoint {
     }
     return answers_.plan(plan, scratch, most);
   }
+  /// The transport took the first n bytes of the plan; 0 after a failure. Call it once for each plan that is not empty.
   template <class Transfer>
   result<void> written(Transfer& t, const write_plan& plan, std::size_t n) noexcept {
     answers_.sent(plan, n);
     return blocked_ && n > 0 ? parse(t) : result<void>{};
   }
 
-  /// Spans to read into, at most `most` bytes of payload among them. 0 spans: do not read now (no memory, or the peer has to take
-  /// our answers first).
+  /// Spans to read into, with at most `most` bytes of payload among them; how many there are. 0: do not read now (there is no memory, or the peer has
+  /// to take our answers first).
   template <class Transfer>
   std::size_t plan_read(Transfer& t, std::span<std::span<std::byte>> out, std::size_t most) noexcept {
     static_assert(detail::assert_transfer_role<Transfer>());
@@ -108,7 +116,7 @@ class endpoint {
     return out[0].empty() ? 0 : 1;
   }
 
-  /// n bytes arrived in the spans of the last plan_read(). An error: close the connection; the peer broke the protocol.
+  /// n bytes arrived in the spans of the last plan_read(). An error: the peer broke the protocol; close the connection.
   template <class Transfer>
   result<void> received(Transfer& t, std::span<const std::span<std::byte>> spans, std::size_t n) noexcept {
     phase_ = static_cast<std::uint8_t>((phase_ + n) % 8);
@@ -123,7 +131,7 @@ class endpoint {
     return parse(t);
   }
 
-  /// Goes on with what is in the buffer, after memory became free.
+  /// Continues with what is in the buffer after memory has become free. Errors are those of received().
   template <class Transfer>
   result<void> parse(Transfer& t) noexcept {
     static_assert(detail::assert_transfer_role<Transfer>());
@@ -158,7 +166,7 @@ class endpoint {
   static constexpr std::size_t largest_frame = message_frame_bytes<Limits>;
 
   /// Bytes to read into the buffer. While a chunk is awaited: at most up to the end of its prefix, so that payload only ever goes from the
-  /// transport to the consumer's memory (which the system checks: a destination that may not be written is an error and no crash).
+  /// transport to the consumer's memory. A system call then checks that memory: a destination that may not be written is an error, not a crash.
   template <class Transfer>
   std::size_t input_wanted(const Transfer& t) const noexcept {
     if (!t.awaiting_chunk()) return input_bytes;
@@ -204,7 +212,7 @@ class endpoint {
     return true;
   }
 
-  /// A transfer that failed half-way through a chunk: the rest of that chunk is thrown away.
+  /// If the transfer failed half-way through a chunk, the rest of that chunk is thrown away.
   template <class Transfer>
   void drop_if_ended(const Transfer& t) noexcept {
     if (landing_ > 0 && t.ended()) discard_ = std::exchange(landing_, 0);

@@ -1,4 +1,4 @@
-// One gather write of an end: which spans, and which frames they belong to.
+// One gather write of an endpoint: its spans, and the frames that they belong to.
 #pragma once
 
 #include <array>
@@ -8,28 +8,31 @@
 
 namespace tensorpull {
 
-/// What one gather write consists of; made by stream_output::plan, returned to stream_output::sent.
+/// What one gather write consists of. endpoint::plan_write() fills it in, endpoint::written() takes it back.
 struct write_plan {
+  /// Where an item comes from.
   enum class source : std::uint8_t {
-    control,
-    long_frame,
-    reply,
+    control,     ///< short frames of this end: requests and confirmations
+    long_frame,  ///< a message, or another frame in a buffer of the pool
+    reply,       ///< a waiting reply of the owner
   };
+  /// A part of the plan: of one reply, of one long frame, or all short frames.
   struct item {
-    source from;
-    bool pinned;        ///< the reply's image may not be withdrawn before sent()
+    source from;        ///< where it comes from
+    bool pinned;        ///< the reply's image is pinned: withdraw() waits until the plan was taken back
     bool whole;         ///< the item reaches its frame's end
     std::size_t bytes;  ///< of this plan that belong to it
   };
+  /// Spans of one gather write.
   static constexpr std::size_t max_spans = 64;
 
-  std::array<std::span<const std::byte>, max_spans> spans;
-  std::size_t span_count = 0;
-  std::array<item, 16> items;
-  std::size_t item_count = 0;
-  std::size_t bytes = 0;
+  std::array<std::span<const std::byte>, max_spans> spans;  ///< what to write, in order; the first span_count are used
+  std::size_t span_count = 0;                               ///< how many there are
+  std::array<item, 16> items;                               ///< what the spans belong to, in order; the first item_count are used
+  std::size_t item_count = 0;                               ///< how many there are
+  std::size_t bytes = 0;                                    ///< in all spans together
 
-  /// For one reply or long frame more.
+  /// Whether there is room for one more reply or long frame.
   bool has_room() const noexcept { return span_count + 4 <= max_spans && item_count < items.size(); }
 };
 

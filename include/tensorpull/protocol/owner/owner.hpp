@@ -1,6 +1,6 @@
-// The owner's state machine: what is published, for whom, how it ended, and the answers to requests about it. No I/O, no clock, no heap: memory,
-// random numbers and the lock are handed in. It gives payloads as ranges of an image; the endpoint turns them into spans when the transport
-// can take them.
+// The owner's state machine: what is published, for whom, how it ended, and the answers to requests about it. It has no I/O, no clock and no heap:
+// memory, random numbers, the time and the lock are handed in. It gives payloads as ranges of an image; the endpoint turns them into spans when the
+// transport can take them.
 #pragma once
 
 #include <tensorpull/core/checked.hpp>
@@ -25,7 +25,7 @@ namespace tensorpull {
 
 namespace detail {
 
-/// As many rows from `first` on as fit one control frame and `rows`. An index past the end gives an empty page.
+/// As many rows from `first` on as fit a frame of `frame_bytes` and `rows`. An index past the end gives an empty page.
 inline std::span<const schema_row> schema_rows(const image_schema& schema, std::uint64_t first, std::span<schema_row> rows, std::size_t frame_bytes) noexcept {
   std::size_t count = 0, used = 160;  // segment table, root, page and list pointers
   for (std::uint64_t i = first; i < schema.tensor_count && count < rows.size(); ++i) {
@@ -37,7 +37,7 @@ inline std::span<const schema_row> schema_rows(const image_schema& schema, std::
   return rows.first(count);
 }
 
-/// One use of one publication by a connection; what is known of it lies in the recipient's record.
+/// The use of one publication by one connection. The recipient's record has what is known about it.
 struct serve {
   std::uint32_t slot = 0;
   std::uint32_t generation = 0;  ///< 0: this entry is free
@@ -46,8 +46,9 @@ struct serve {
 
 }  // namespace detail
 
-/// `Hash` computes digests of chunks and subsets; `Lock` is no_lock or a mutex with relax(); `Limits` caps what one peer may cause.
-/// `ChunkHash`: another that chunks may be asked for with (CRC32C), or the same. A model of owner_role (roles.hpp).
+/// What a program publishes, and the role of an owner at its connections: a model of owner_role (roles.hpp). `Hash` computes digests of chunks and
+/// subsets. `Limits` caps what one peer may cause. `Lock`: no_lock, or a lock with relax() if several threads use the owner (std/mutex.hpp).
+/// `ChunkHash`: another hash that recipients may ask for with chunks, such as CRC32C, or the same. No member throws or allocates.
 template <hash Hash, class Limits = default_limits, class Lock = no_lock, hash ChunkHash = Hash>
 class owner {
  public:
@@ -74,41 +75,45 @@ class owner {
     std::uint32_t number = 0;    // of this connection at its owner; 0: not used yet
     serve serves[Limits::transfers_per_connection]{};
   };
+  /// The lock that each member takes.
   using lock_type = Lock;
+  /// It answers requests.
   static constexpr bool owns = true;
-  /// Answers that one connection may have waiting: a full window, and what is refused or confirmed meanwhile.
+  /// Answers that one connection may have waiting: those to a full window of requests, and two more.
   static constexpr std::size_t waiting_replies = Limits::pipelined_requests + 2;
 
-  /// `memory`: borrowed, as long as the owner lives. `random(): uint64` must be unguessable.
+  /// `memory`: borrowed as long as the owner lives. `random()` gives unguessable 64-bit numbers; it is called twice, here.
   template <class Random>
   owner(const owner_memory& memory, Random random) noexcept : slots_(memory.slots), book_(memory), nonces_{random()}, nonce_step_(random() | 1) {}
 
   // What the program that publishes calls.
 
-  /// Starts a transaction of several references: publish() each with it, then seal() it. table_full.
+  /// Starts a transaction of several references: publish() each in it, then seal() it. table_full: too many transactions are under way.
+  /// invalid_argument: a recipient is named twice; `at` is the index of the second.
   result<transaction_id> open_transaction(const transaction_options& options) noexcept {
     const lock_guard hold(lock_);
     return book_.open(options);
   }
+  /// No more references will join; from now on the transaction may settle. Does nothing if it is not open.
   void seal(transaction_id id) noexcept {
     const lock_guard hold(lock_);
     book_.seal(id);
   }
-  /// Nothing was published in it after all.
+  /// Gives up a transaction in which nothing was published.
   void cancel(transaction_id id) noexcept {
     const lock_guard hold(lock_);
     book_.cancel(id);
   }
 
   /// Publishes an image in an open transaction. The memory behind it must not change or go away until withdraw() or settlement.
-  /// `version`: the digest of the image if `verifiable`, otherwise random; not 0. Under an id that is published already: the new version
-  /// takes its place, and recipients of the old one are told `stale`. table_full: no slot or record is free; busy: called from within a
-  /// callback while the old image is read.
+  /// `version`: the digest of the image if `verifiable`, otherwise random; not 0. If `id` is published already, the new version takes the old
+  /// one's place, and recipients of the old one are told `stale`. invalid_argument: `id` or `version` is 0, or the transaction is not open or has
+  /// this reference already. table_full: no slot or record is free. busy: called from within a callback while the old image is read.
   result<ref_id> publish(const source_view& image, std::uint64_t version, bool verifiable, ref_id id, transaction_id in) noexcept {
     const lock_guard hold(lock_);
     return place(image, version, verifiable, id, in);
   }
-  /// The same as a transaction of its own.
+  /// The same, as a transaction of its own.
   result<ref_id> publish(const source_view& image, std::uint64_t version, bool verifiable, ref_id id, const transaction_options& options) noexcept {
     const lock_guard hold(lock_);
     const auto t = book_.open(options);
@@ -118,14 +123,16 @@ class owner {
     else book_.cancel(*t);
     return done;
   }
+  /// The same for a number of recipients (0: not known), with the default options.
   result<ref_id> publish(const source_view& image, std::uint64_t version, bool verifiable, ref_id id, std::uint32_t recipients) noexcept {
     transaction_options options;
     options.recipients = recipients;
     return publish(image, version, verifiable, id, options);
   }
 
-  /// After this returns nothing reads the image's memory any more, whether it was published until now or has settled before.
-  /// busy: as above. Recipients are told `withdrawn`; the slot stays until it is needed.
+  /// After this returns without an error, nothing reads the image's memory any more, whether it was published until now or had settled before. It
+  /// waits for sends of other threads that read it. Recipients are told `withdrawn`. unknown_reference: nothing is known under `id`. busy: called
+  /// from within a callback while the image is read.
   result<void> withdraw(ref_id id) noexcept {
     const lock_guard hold(lock_);
     publication* const slot = find(id);
@@ -136,17 +143,19 @@ class owner {
     return {};
   }
 
-  /// Lets time pass. `now`: of a monotonic clock, whatever it counts from; budgets are kept to within the interval of these calls.
+  /// Lets time pass and judges the budgets. `now`: the time of a monotonic clock with any origin. Budgets are as exact as these calls are frequent.
+  /// Cost: one pass over the recipients' records.
   void advance(std::chrono::milliseconds now) noexcept {
     const lock_guard hold(lock_);
     book_.advance(now);
   }
-  /// The next progress event that is due, and who is to hear it. False: none.
+  /// The next progress event that is due, and the callback to call with it. False: there is none.
   bool next_event(progress_event& out, callback<const progress_event&>& tell) noexcept {
     const lock_guard hold(lock_);
     return book_.next_event(out, tell);
   }
-  /// A transaction that has settled, to be told to whoever waits for it, once. Its images may be released then.
+  /// A transaction that has settled and whose images are not read any more, and the callback to call with it. Each comes once; then its images may be
+  /// released. False: there is none.
   bool next_settled(settlement& out, callback<const settlement&>& tell) noexcept {
     const lock_guard hold(lock_);
     const transaction* const t = book_.next_settled();
@@ -156,20 +165,23 @@ class owner {
     return true;
   }
 
+  /// The counts of one reference. unknown_reference: nothing is known under `id`.
   result<publication_status> status_of(ref_id id) const noexcept {
     const lock_guard hold(lock_);
     if (const publication* const p = find(id); p != nullptr) return p->counts;
     return failure(errc::unknown_reference);
   }
 
-  /// Its transaction has settled and nothing reads the image any more. Never for an unknown number of recipients without a budget, and
-  /// for an unknown reference.
+  /// Whether the reference's transaction has settled and nothing reads the image any more. If the number of recipients is not known, a transaction
+  /// settles only by withdraw() or by its budget `transaction_idle`. False for an unknown reference.
   bool settled(ref_id id) const noexcept {
     const lock_guard hold(lock_);
     const publication* const p = find(id);
     return p != nullptr && p->verdict != verdict::open && p->pins == 0;
   }
-  /// How the reference's transaction ended; `open` while it has not. The whole settlement is there until many others have settled.
+  /// How the reference's transaction ended; its verdict is `open` as long as it has not. The whole settlement is there until another transaction
+  /// takes its place in the table, which the next one to be opened may do; after that, the verdict and this reference's counts.
+  /// unknown_reference: nothing is known under `id`.
   result<settlement> settlement_of(ref_id id) noexcept {
     const lock_guard hold(lock_);
     const publication* const p = find(id);
@@ -181,13 +193,13 @@ class owner {
     s.counts = p->counts;
     return s;
   }
-  /// How one recipient fares, or fared; unknown_reference if nothing is remembered of it.
+  /// The record of one recipient. unknown_reference: there is none.
   result<recipient_record> recipient_of(ref_id id, recipient_id who) noexcept {
     const lock_guard hold(lock_);
     if (const recipient_record* const r = book_.records.find(id, who)) return *r;
     return failure(errc::unknown_reference);
   }
-  /// Copies what is known of a reference's recipients; the number copied.
+  /// Copies the records of a reference's recipients, as many as fit, and returns how many. Cost: one pass over all records.
   std::size_t recipients_of(ref_id id, std::span<recipient_record> out) noexcept {
     const lock_guard hold(lock_);
     std::size_t n = 0;
@@ -198,7 +210,7 @@ class owner {
 
   // What a connection calls: the role of an owner at its end.
 
-  /// Answers one request. False: nothing is to be sent (a cancellation). Locate requests are answered by locate().
+  /// Answers one request. False: there is nothing to send (a cancellation). locate() answers requests for named tensors.
   bool handle(peer& from, const frame& m, pending_reply& out) noexcept {
     const lock_guard hold(lock_);
     out = {frame_kind::refused, status::bad_request, m.id, 0, 0, 0, 0, m.ref, m.version, m.offset, 0, 0};
@@ -223,7 +235,8 @@ class owner {
     }
   }
 
-  /// Answers a request for named tensors into `answer`, whose ranges lie in `ranges` (at least as many as there are names).
+  /// Answers a request for named tensors into `answer`, whose ranges lie in `ranges`. More names than `ranges` has room for are refused. Cost: tensors
+  /// times names, and a pass over the named tensors for a subset that is not remembered (limits: subset_bytes_per_second).
   void locate(peer& from, const frame& m, std::span<byte_range> ranges, frame& answer) noexcept {
     const lock_guard hold(lock_);
     answer = {};
@@ -267,15 +280,14 @@ class owner {
       if (ranges[i].begin != ranges[i].end) r->subset_end = ranges[i].end;
   }
 
-  /// The connection is gone: what it had not finished is counted as lost. A recipient with a name may come back.
+  /// The connection is gone: each transfer that it had not finished counts as `lost`. A named recipient may come back.
   void forget(peer& from) noexcept {
     const lock_guard hold(lock_);
     for (serve& s : from.serves) leave(from, s);
     from = {};
   }
 
-  /// The frame behind a control answer: as the publication was when the answer was made, or else the refusal that says why there is none.
-  /// `rows`: memory for a schema page.
+  /// Writes a reply out as a frame, for the publication that it was made for; if that is gone, as a refusal. `rows`: memory for a schema page.
   frame expand(const pending_reply& r, std::span<schema_row> rows) const noexcept {
     const lock_guard hold(lock_);
     frame m;
@@ -311,7 +323,7 @@ class owner {
     return m;
   }
 
-  /// Turns an answer that cannot be given any more into the refusal that says why.
+  /// Turns a reply whose image is gone into a refusal: `stale` if another version is published now, otherwise `withdrawn`.
   void refuse_gone(pending_reply& r) const noexcept {
     const lock_guard hold(lock_);
     const publication& p = slots_[r.slot];
@@ -320,7 +332,7 @@ class owner {
     if (again) r.version = p.version;
   }
 
-  /// The image behind a chunk's answer, pinned so that withdraw() waits; nullptr if it is not published any more. Pair with unpin().
+  /// The image behind a reply, pinned so that withdraw() waits; nullptr if it is not published any more. Each pin needs one unpin().
   const source_view* pin(const pending_reply& r) noexcept {
     const lock_guard hold(lock_);
     publication& p = slots_[r.slot];
@@ -328,12 +340,13 @@ class owner {
     ++p.pins;
     return &p.image;
   }
-  /// Whoever reads an image found that it cannot be read: as withdraw(), but does not wait for those who read it.
+  /// An image could not be read: withdraws it as withdraw() does, but does not wait until nothing reads it.
   void unreadable(const pending_reply& r) noexcept {
     const lock_guard hold(lock_);
     publication& p = slots_[r.slot];
     if (p.generation == r.generation && p.now == publication::state::published) book_.take(p);
   }
+  /// Ends a pin(), and counts the bytes of payload that were sent.
   void unpin(const pending_reply& r, std::uint64_t payload_bytes_sent) noexcept {
     const lock_guard hold(lock_);
     publication& p = slots_[r.slot];
@@ -347,9 +360,9 @@ class owner {
  private:
   using serve = detail::serve;
 
-  // The lock is held by whoever calls these.
+  // The caller of these holds the lock.
   publication* find(ref_id id) const noexcept {
-    publication* last = nullptr;  // of those that are over
+    publication* last = nullptr;  // the latest of those that are over
     for (std::size_t i = 0; i < slots_.size(); ++i) {
       publication& p = slots_[i];
       if (p.now == publication::state::empty || p.id != id) continue;
@@ -358,7 +371,7 @@ class owner {
     }
     return last;
   }
-  /// An empty slot, or else the oldest of those that are over and that nobody reads.
+  /// An empty slot, or else the oldest that is over, not read, and not needed by its transaction.
   publication* vacant() noexcept {
     publication* candidate = nullptr;
     for (std::size_t i = 0; i < slots_.size(); ++i) {
@@ -389,10 +402,9 @@ class owner {
     slot->transaction = {};
     return failure(joined.error());
   }
-  /// Without threads a pin is our caller's: a consumer's callback runs while the memory that it is sent from is read. Waiting would
-  /// never end.
+  /// With one thread a pin is our caller's own: a callback runs while the image is being sent. Waiting for it would never end.
   static constexpr bool pinned_here(const publication& p) noexcept { return std::is_same_v<Lock, no_lock> && p.pins != 0; }
-  /// Whether it had to wait: then other threads may have used the slot.
+  /// Waits until nothing reads the image. True: it had to wait, so other threads may have used the slot.
   bool await_unpinned(publication& p) noexcept {
     bool waited = false;
     for (const auto generation = p.generation; p.pins != 0 && p.generation == generation; waited = true) {
@@ -403,14 +415,14 @@ class owner {
     return waited;
   }
 
-  /// What is said of a reference that is not published: recipients that completed it are told so.
+  /// The answer for a reference that is not published. A recipient that completed it is told so.
   status over(const publication* slot, const frame& m) noexcept {
     const recipient_record* const r = m.kind == frame_kind::describe && m.recipient ? book_.records.find(m.ref, m.recipient) : nullptr;
     if (r != nullptr && (slot == nullptr || detail::is_of(*r, *slot, slots_)) && (r->state == recipient_state::completed || r->state == recipient_state::completed_unverified)) return status::already_final;
     return slot == nullptr ? status::unknown_reference : status::withdrawn;
   }
 
-  /// Who is at the other end from now on.
+  /// Takes note of the recipient at the other end.
   void greet(peer& from, recipient_id who) noexcept {
     if (from.who == who) return;
     for (serve& s : from.serves) leave(from, s);
@@ -423,7 +435,7 @@ class owner {
     }
     s = {};
   }
-  /// The record behind an entry, while its publication is there and no other connection has taken the recipient over.
+  /// The record behind an entry; nullptr if its publication is gone or another connection has taken the recipient over.
   recipient_record* record_of(const peer& from, const serve& s) noexcept {
     if (s.generation == 0) return nullptr;
     recipient_record& r = book_.records.at(s.record);
@@ -447,7 +459,7 @@ class owner {
     if (r == nullptr) return nullptr;
     *entry = {number, slot.generation, book_.records.index(*r)};
     r->connection = from.number;
-    if (!r->serving) r->serving = true, r->nonce = fresh_nonce();  // one that comes back before the end goes on with the serve that was begun
+    if (!r->serving) r->serving = true, r->nonce = fresh_nonce();  // one that comes back before the end continues the serve that was begun
     return r;
   }
 
@@ -473,8 +485,8 @@ class owner {
     return true;
   }
 
-  /// A confirmation counts once, for the serve whose nonce it repeats, after that serve reached the end; said again, it gets the same
-  /// answer. Anything else changes nothing.
+  /// A confirmation counts once, for the serve whose nonce it repeats, after that serve reached the end. A repeated one gets the same answer.
+  /// Anything else changes nothing.
   bool settle(peer& from, const frame& m, pending_reply& out) noexcept {
     const bool confirms = m.kind == frame_kind::confirm;
     const publication* const there = find(m.ref);
@@ -504,7 +516,7 @@ class owner {
                                                                                                         : recipient_state::failed);
     return true;
   }
-  /// What a recipient that ended before is told when it confirms (again).
+  /// The answer to a confirmation from a recipient that has ended before.
   static status verdict_on(const recipient_record& r, const frame& m) noexcept {
     switch (r.state) {
       case recipient_state::completed: return !m.flag || m.digest == (r.subset ? r.subset_digest : r.version) ? status::ok : status::digest_mismatch;

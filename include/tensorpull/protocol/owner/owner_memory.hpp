@@ -1,4 +1,4 @@
-// The memory that an owner works in: handed in at start, never grown. One record for each reference, transaction and recipient.
+// The memory that an owner works in. It is handed in at start and never grows: records of references, transactions and recipients.
 #pragma once
 
 #include <tensorpull/image/view.hpp>
@@ -11,92 +11,97 @@
 
 namespace tensorpull {
 
-/// What is published under one reference. `generation` grows with every change of what is published, so that whoever holds a slot's number notices.
+/// What is published under one reference. `generation` grows with every change of what is published, so that a slot's number with an older
+/// generation is known to be out of date.
 struct publication {
+  /// How far it is.
   enum class state : std::uint8_t {
-    empty,
-    published,
-    withdrawn,
+    empty,      ///< the slot was never used
+    published,  ///< recipients may pull it
+    withdrawn,  ///< it is over: withdrawn, replaced or settled
   };
 
-  ref_id id{};
-  source_view image{};
-  std::uint64_t version = 0;
+  ref_id id{};                ///< what it is published under
+  source_view image{};        ///< borrowed from the program that published it
+  std::uint64_t version = 0;  ///< the image's digest if `verifiable`, otherwise random
   std::uint64_t order = 0;  ///< the lower, the earlier it was published
-  publication_status counts{};
-  transaction_id transaction{};
-  std::uint32_t generation = 0;
+  publication_status counts{};    ///< of its recipients
+  transaction_id transaction{};   ///< which it is a part of
+  std::uint32_t generation = 0;   ///< see above
   std::uint32_t pins = 0;  ///< transports that read the image's memory at this moment
-  state now = state::empty;
+  state now = state::empty;   ///< how far it is now
   tensorpull::verdict verdict = verdict::open;  ///< its transaction's
-  bool verifiable = false;
+  bool verifiable = false;  ///< whether `version` is the digest that recipients compare with
 
+  /// Whether it is, or was last, a part of this transaction.
   bool is_part_of(transaction_id t) const noexcept { return now != state::empty && transaction == t; }
 };
 
 /// References that settle together.
 struct transaction {
+  /// How far it is.
   enum class state : std::uint8_t {
-    empty,
-    open,
-    sealed,
-    settled,
-    delivered,
+    empty,      ///< the entry is free
+    open,       ///< references may join
+    sealed,     ///< no more join; it may settle
+    settled,    ///< its end has not been told yet
+    delivered,  ///< its end has been told; the entry may be used again
   };
 
-  transaction_options options{};
-  settlement outcome{};
-  std::chrono::milliseconds started_at{};
-  std::chrono::milliseconds moved_at{};  ///< the last time that anything happened
-  state now = state::empty;
-  bool named = false;          ///< expected by name, so others do not count
+  transaction_options options{};           ///< as it was opened; without the names once it is sealed
+  settlement outcome{};                    ///< complete once it has settled
+  std::chrono::milliseconds started_at{};  ///< when it was opened
+  std::chrono::milliseconds moved_at{};  ///< the last time that something happened
+  state now = state::empty;  ///< how far it is now
+  bool named = false;          ///< the recipients are expected by name, so others do not count
   bool by_hand = false;        ///< the owner withdrew a part of it
 };
 
 /// One recipient of one version of one reference. Times are those of the owner's clock.
 struct recipient_record {
-  ref_id ref{};
-  std::uint64_t version = 0;
+  ref_id ref{};                      ///< what it pulls
+  std::uint64_t version = 0;         ///< which version of it
   recipient_id who{};                ///< none: this record is free
   std::uint64_t nonce = 0;           ///< names the serve that a confirmation answers
   std::uint64_t subset_digest = 0;   ///< of the tensors that it named, if `subset`
-  std::uint64_t subset_end = 0;
+  std::uint64_t subset_end = 0;      ///< where the last byte of those ends in the image; 0: they have no bytes
   std::uint64_t bytes = 0;           ///< payload handed to transports
-  std::uint64_t marked_bytes = 0;    ///< of them at the last time it was fast enough
-  std::chrono::milliseconds marked_at{};
+  std::uint64_t marked_bytes = 0;    ///< of them, when it was last fast enough
+  std::chrono::milliseconds marked_at{};     ///< when that was
   std::chrono::milliseconds announced_at{};  ///< when its last progress event was told
-  std::uint64_t announced_bytes = 0;
+  std::uint64_t announced_bytes = 0;         ///< bytes in that event
   std::uint32_t slot = 0;            ///< of its publication
-  std::uint32_t generation = 0;      ///< of its publication; another: the publication is gone, this is what is remembered of it
+  std::uint32_t generation = 0;      ///< of its publication; if that has another now, this is what is remembered of an earlier one
   std::uint32_t connection = 0;      ///< the connection that serves it now; 0: none
-  std::uint32_t reason = 0;          ///< of a cancellation, the recipient's own
+  std::uint32_t reason = 0;          ///< of a cancellation: a number chosen by the application
   std::uint32_t next = 0;            ///< in the bucket's list: index + 1
-  recipient_state state = recipient_state::unseen;
-  recipient_state announced = recipient_state::unseen;
+  recipient_state state = recipient_state::unseen;      ///< how far it is
+  recipient_state announced = recipient_state::unseen;  ///< the state of its last progress event
   bool expected = false;             ///< by name
-  bool anonymous = false;            ///< its connection is all that it has: gone with it
-  bool subset = false;
-  bool serving = false;              ///< a serve has begun under `nonce` and was not ended
+  bool anonymous = false;            ///< it has no ID of its own: another connection cannot continue it
+  bool subset = false;               ///< it pulls named tensors
+  bool serving = false;              ///< a serve has begun under `nonce` and has not ended
 };
 
-/// Borrowed by the owner as long as it lives. `buckets`: as many as records.
+/// The memory that an owner borrows as long as it lives.
 struct owner_memory {
-  std::span<publication> slots;
-  std::span<transaction> transactions;
-  std::span<recipient_record> records;
-  std::span<std::uint32_t> buckets;
+  std::span<publication> slots;         ///< one for each reference that is published at a time
+  std::span<transaction> transactions;  ///< one for each transaction under way, and some more
+  std::span<recipient_record> records;  ///< one for each recipient of each reference
+  std::span<std::uint32_t> buckets;     ///< for finding records; as many as records
 };
 
-/// The same as an object: so many references at a time, and so many recipients of all of them together.
+/// Holds an owner's memory: for `References` references at a time, and `Recipients` recipients of all of them together.
 template <std::size_t References, std::size_t Recipients>
 class owner_storage {
  public:
+  /// Borrows it; valid as long as this object is.
   owner_memory view() noexcept { return {slots_, transactions_, records_, buckets_}; }
   operator owner_memory() noexcept { return view(); }
 
  private:
   std::array<publication, References> slots_{};
-  std::array<transaction, References + 2> transactions_{};  // a version that takes the place of another has one while the other ends
+  std::array<transaction, References + 2> transactions_{};  // a version that takes another's place has one while the other ends
   std::array<recipient_record, Recipients> records_{};
   std::array<std::uint32_t, Recipients> buckets_{};
 };

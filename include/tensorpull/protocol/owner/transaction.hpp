@@ -1,4 +1,4 @@
-// What an owner says of its recipients and what it is told of them: how a publication is asked for, how far each recipient is, how it ended.
+// How references are published, how far each recipient is, and how a transaction ended: the values that an owner takes and gives.
 #pragma once
 
 #include <tensorpull/core/ids.hpp>
@@ -14,8 +14,8 @@ namespace tensorpull {
 
 /// Names a transaction of one owner; none: {}.
 struct transaction_id {
-  std::uint32_t index = 0;
-  std::uint32_t number = 0;
+  std::uint32_t index = 0;   ///< its place in the owner's table
+  std::uint32_t number = 0;  ///< grows with each transaction; 0: none
 
   friend constexpr bool operator==(const transaction_id&, const transaction_id&) noexcept = default;
   constexpr explicit operator bool() const noexcept { return number != 0; }
@@ -23,15 +23,16 @@ struct transaction_id {
 
 /// How a transaction ended. An unknown number of recipients never ends as completed.
 enum class verdict : std::uint8_t {
-  open,                  ///< it has not
+  open,                  ///< it has not ended
   completed,             ///< every expected recipient confirmed every reference with its digest
   completed_unverified,  ///< every expected recipient confirmed, not all with a digest
-  quorum,                ///< not all, but at least as many as were asked for
-  failed,                ///< fewer
+  quorum,                ///< none of these, but at least as many confirmed as `least` asks for
+  failed,                ///< fewer confirmed than were expected
   uncertified,           ///< the number of recipients was not known
-  withdrawn,             ///< the owner ended it before
+  withdrawn,             ///< the owner withdrew or replaced a reference, and it ended as none of the first three
 };
 
+/// The enumerator's name.
 constexpr std::string_view to_string(verdict v) noexcept {
   switch (v) {
     case verdict::open: return "open";
@@ -50,7 +51,7 @@ constexpr std::string_view to_string(verdict v) noexcept {
 /// From `completed` on a state is final. A recipient that ended without `completed` and asks again before its transaction settles is
 /// acquired anew; after settlement nothing changes any more.
 enum class recipient_state : std::uint8_t {
-  unseen,                ///< expected by name, has not asked yet
+  unseen,                ///< is expected by name and has not asked yet
   acquired,              ///< has asked
   provisional,           ///< was sent everything, has not confirmed
   completed,             ///< confirmed with the published digest
@@ -62,8 +63,10 @@ enum class recipient_state : std::uint8_t {
   unfinished,            ///< was under way when the transaction ended
 };
 
+/// Whether the recipient has ended.
 constexpr bool is_final(recipient_state s) noexcept { return s >= recipient_state::completed; }
 
+/// The enumerator's name.
 constexpr std::string_view to_string(recipient_state s) noexcept {
   switch (s) {
     case recipient_state::unseen: return "unseen";
@@ -88,12 +91,13 @@ struct publication_status {
   std::uint32_t failed = 0;                  ///< confirmed, or gave up, with another digest
   std::uint32_t cancelled = 0;               ///< gave up and said so
   std::uint32_t vanished = 0;                ///< dropped by the idle budget
-  std::uint32_t absent = 0;                  ///< expected by name and never seen
+  std::uint32_t absent = 0;                  ///< expected and not seen in time
   std::uint32_t unfinished = 0;              ///< under way when it ended
   std::uint32_t unlisted = 0;                ///< asked without being expected
   std::uint32_t lost = 0;                    ///< times that a connection ended before a confirmation; the recipient may come back
   std::uint64_t bytes_sent = 0;              ///< payload handed to transports
 
+  /// Recipients that have ended.
   constexpr std::uint32_t final() const noexcept { return completed + completed_unverified + failed + cancelled + vanished + absent + unfinished; }
   /// The counter of a final state.
   constexpr std::uint32_t& of(recipient_state s) noexcept {
@@ -109,48 +113,48 @@ struct publication_status {
   }
 };
 
-/// A transaction's outcome as a value. A recipient counts as what it did worst among the references.
+/// A transaction's outcome. A recipient counts once, with its worst state among the references.
 struct settlement {
-  transaction_id id{};
-  tensorpull::verdict verdict = verdict::open;
-  std::uint32_t references = 0;
+  transaction_id id{};                          ///< which transaction
+  tensorpull::verdict verdict = verdict::open;  ///< how it ended
+  std::uint32_t references = 0;                 ///< how many it had
   std::uint32_t expected = 0;   ///< 0: not known
-  publication_status counts{};
-  std::chrono::milliseconds lasted{};
+  publication_status counts{};  ///< of its recipients, over all references
+  std::chrono::milliseconds lasted{};  ///< from opening to settling
 };
 
-/// Budgets on the owner's clock. 0 or less: none.
+/// Budgets on the owner's clock. 0 or less: no such budget.
 struct transaction_budgets {
-  std::chrono::milliseconds acquire{};                ///< from publishing to a recipient's first request
-  std::chrono::milliseconds recipient_idle{600'000};  ///< in which a recipient takes less than the least rate
-  std::chrono::milliseconds transaction_idle{};       ///< in which nothing happens at all
-  std::uint64_t least_bytes_per_second = 64;
+  std::chrono::milliseconds acquire{};                ///< from opening the transaction to a recipient's first request
+  std::chrono::milliseconds recipient_idle{600'000};  ///< how long a recipient may take less than the least rate
+  std::chrono::milliseconds transaction_idle{};       ///< how long nothing at all may happen before it settles
+  std::uint64_t least_bytes_per_second = 64;          ///< the least rate, averaged over `recipient_idle`
 };
 
-/// What a transaction of several references is opened with. Everything borrowed must live until it has settled, the names until it is sealed.
+/// How a transaction of several references is opened. What is borrowed must live until it has settled; the names only until it is sealed.
 struct transaction_options {
   std::uint32_t recipients = 0;                         ///< how many are expected; 0: not known, or `named` says who
   std::span<const recipient_id> named{};                ///< who is expected; others do not count
-  std::uint32_t least = 0;                              ///< completed recipients that are enough when it ends; 0: all
-  transaction_budgets budgets{};
+  std::uint32_t least = 0;                              ///< confirmed recipients that are enough when it ends; 0: all
+  transaction_budgets budgets{};                        ///< how long it waits
   callback<const settlement&> settled{};                ///< called once, before the sources are released
-  callback<const progress_event&> progress{};
-  std::chrono::milliseconds progress_interval{30'000};
+  callback<const progress_event&> progress{};           ///< called with each progress event
+  std::chrono::milliseconds progress_interval{30'000};  ///< the least time between two `active` events of a recipient
 };
 
-/// How one reference is published: for whom, for how long, and under which name. Borrowed, as above.
+/// How one reference is published: for whom, for how long, and under which ID. What is borrowed must live as above.
 struct publish_options {
   std::uint32_t recipients = 0;                         ///< how many are expected; 0: not known, or `named` says who
   std::span<const recipient_id> named{};                ///< who is expected; others do not count
-  std::uint32_t least = 0;                              ///< completed recipients that are enough when it ends; 0: all
-  transaction_budgets budgets{};
+  std::uint32_t least = 0;                              ///< confirmed recipients that are enough when it ends; 0: all
+  transaction_budgets budgets{};                        ///< how long it waits
   callback<const settlement&> settled{};                ///< called once, before the source is released
-  callback<const progress_event&> progress{};
-  std::chrono::milliseconds progress_interval{30'000};
-  ref_id id{};                                          ///< chosen before (to publish again under the same name); none: a random one
-  transaction_id transaction{};                         ///< the reference is a part of this one, whose options hold; all above is ignored
+  callback<const progress_event&> progress{};           ///< called with each progress event
+  std::chrono::milliseconds progress_interval{30'000};  ///< the least time between two `active` events of a recipient
+  ref_id id{};                                          ///< chosen before, to publish again under the same ID; none: a random one
+  transaction_id transaction{};                         ///< publishes in this open transaction, whose options hold: those above, except `id`, are ignored
 
-  /// What a transaction of this reference alone is opened with.
+  /// The options of a transaction of this reference alone.
   constexpr transaction_options alone() const noexcept { return {recipients, named, least, budgets, settled, progress, progress_interval}; }
 };
 

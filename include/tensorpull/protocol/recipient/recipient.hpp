@@ -1,5 +1,5 @@
-// The recipient's state machine: decides what to ask next and checks every answer against what was asked. No I/O, no clock, no heap;
-// it never sees a payload byte. transfer.hpp puts a consumer and a digest behind it.
+// The recipient's state machine: it decides what to ask next and checks every answer against what was asked. It has no I/O, no clock and no heap,
+// and it never sees a byte of payload. transfer.hpp adds a consumer and the digests.
 #pragma once
 
 #include <tensorpull/chunking/concept.hpp>
@@ -24,28 +24,28 @@ namespace tensorpull {
 
 /// What a recipient asks for and expects.
 struct pull_request {
-  ref_id ref{};
+  ref_id ref{};                                   ///< what to pull
   std::uint64_t version = 0;                      ///< 0: whatever is published now
   std::uint64_t fingerprint = 0;                  ///< 0: any schema
-  const image_schema* schema = nullptr;           ///< own schema: to cut by tensors and to name the first difference; borrowed
-  std::span<const std::string_view> subset{};     ///< names of the tensors wanted, all of `schema`'s; empty: the whole image; borrowed
+  const image_schema* schema = nullptr;           ///< our own schema, to cut chunks by tensors and to name the first difference; borrowed
+  std::span<const std::string_view> subset{};     ///< names of the tensors wanted, which are those of `schema`; empty: the whole image; borrowed
   std::uint32_t window = 4;                       ///< requests in flight; the owner may allow fewer
-  digest_kind chunk_digest = digest_kind::none;   ///< that every chunk shall carry
-  recipient_id recipient{};                       ///< us: the same over reconnections; none: the connection is all there is
+  digest_kind chunk_digest = digest_kind::none;   ///< the digest that every chunk shall carry
+  recipient_id recipient{};                       ///< who asks, the same over reconnections; none: the connection stands for it
 };
 
-/// What an accepted frame means to whoever drives a recipient.
+/// What an accepted frame means to the driver of a recipient.
 enum class recipient_event : std::uint8_t {
-  nothing,
-  described,        ///< data may come; the consumer has not begun yet
+  nothing,          ///< nothing to do
+  described,        ///< data may come; the consumer has to begin
   described_again,  ///< after restart(): the same as before
-  chunk,            ///< land it
-  ignored_chunk,    ///< nobody waits for it: throw it away
-  confirmed,
-  busy,             ///< nothing more is asked before restart()
+  chunk,            ///< its payload is wanted
+  ignored_chunk,    ///< its payload is not wanted: throw it away
+  confirmed,        ///< the owner has recorded the confirmation: the transfer is over
+  busy,             ///< the owner is busy: wait for delay_ms(), then restart()
 };
 
-/// One transfer, as far as frames go. `Chunking` says where requests end, `Limits` what is believed of the other side.
+/// The frames of one transfer. `Chunking` says where requests end, `Limits` how much is accepted from the other side.
 template <chunking_strategy Chunking, class Limits = default_limits>
 class recipient {
  public:
@@ -53,7 +53,7 @@ class recipient {
   recipient(const pull_request& request, Chunking chunking, std::uint32_t first_id) noexcept
       : request_(request), chunking_(chunking), first_id_(first_id), next_id_(first_id), expected_id_(first_id) {}
 
-  /// The next request to send, if there is one to send now.
+  /// The next request to send. False: there is none now.
   bool next(frame& out) noexcept {
     out = {};
     out.ref = request_.ref;
@@ -99,7 +99,7 @@ class recipient {
     return true;
   }
 
-  /// Checks an answer. An error ends the transfer; `refusal` errors carry the owner's reason.
+  /// Checks an answer. An error ends the transfer; for a refusal it is the owner's reason.
   result<recipient_event> on(const frame& m) noexcept {
     // an answer to a transfer that ended before; ids may wrap
     if (m.ref != request_.ref || static_cast<std::int32_t>(m.id - first_id_) < 0) return recipient_event::nothing;
@@ -115,8 +115,8 @@ class recipient {
     }
   }
 
-  /// Starts again: on another connection, or with all that was asked for given up. Goes on behind the first `received` wanted bytes, with
-  /// the version that was begun.
+  /// Starts again, on another connection or after giving up all requests in flight. It continues after the first `received` wanted bytes, with the
+  /// version that was begun.
   void restart(std::uint64_t received) noexcept {
     first_id_ = expected_id_ = next_id_;
     in_flight_ = 0;
@@ -125,30 +125,39 @@ class recipient {
     else if (phase_ == phase::comparing) page_asked_ = false;
     else if (phase_ != phase::settled) phase_ = phase::start, asked_ahead_ = false, ask_ = expected_ = {received, 0};
   }
-  /// The same across programs: before the first request. `version` is what the bytes that are there belong to.
+  /// Continues an earlier program's transfer; call it before the first request. `version`: the one that the first `received` bytes belong to.
   void resume(std::uint64_t version, std::uint64_t received) noexcept {
     version_ = version;
     received_ = received;
     ask_ = expected_ = {received, 0};
   }
 
-  /// All bytes are there (and checked, if `verified`): confirm next.
+  /// All bytes are there, with the digest `own` (which was compared if `verified`): the next request is the confirmation.
   void confirm(std::uint64_t own, bool verified) noexcept {
     own_digest_ = own;
     verified_ = verified;
     phase_ = phase::confirming;
   }
-  /// Whether the next request, if there is one now, may be longer than a hundred bytes.
+  /// Whether the next request, if there is one now, may be longer than 100 bytes.
   bool next_is_long() const noexcept { return phase_ == phase::describing && !asked_ahead_ && !request_.subset.empty(); }
+  /// Ends it: no more requests, and answers are ignored.
   void settle() noexcept { phase_ = phase::settled; }
+  /// Whether the owner has not described the reference yet since the start or the last restart().
   bool describing() const noexcept { return phase_ == phase::start || phase_ == phase::describing; }
+  /// Whether a chunk may come.
   bool awaiting_chunk() const noexcept { return in_flight_ > 0; }
+  /// What the owner said; of a subset its sizes count only the wanted bytes. Empty before.
   const tensorpull::description& description() const noexcept { return described_; }
+  /// The owner's number for this serve; 0 before the description.
   std::uint64_t nonce() const noexcept { return nonce_; }
-  std::uint64_t expected_digest() const noexcept { return expected_digest_; }  ///< of everything received
+  /// The digest that the wanted bytes have to have, as the owner says.
+  std::uint64_t expected_digest() const noexcept { return expected_digest_; }
+  /// What was asked for.
   const pull_request& request() const noexcept { return request_; }
+  /// The first request id that was not used.
   std::uint32_t next_id() const noexcept { return next_id_; }
-  std::uint32_t delay_ms() const noexcept { return delay_ms_; }  ///< after `busy`: how long the owner asks us to wait
+  /// After `busy`: how long the owner asks us to wait, in milliseconds.
+  std::uint32_t delay_ms() const noexcept { return delay_ms_; }
 
  private:
   enum class phase : std::uint8_t {
@@ -179,7 +188,7 @@ class recipient {
     if (version_ != 0 ? m.version != version_ : request_.version != 0 && m.version != request_.version) return failure(errc::stale_version, received_);
     if (m.tensors > Limits::tensors) return failure(errc::too_large, m.tensors);
     const bool again = described_.ref == m.ref;
-    // the same version is the same bytes; an owner that says otherwise must not move what has landed
+    // the same version means the same bytes; an owner that says otherwise must not move what has landed
     if (again && (m.image_bytes != context_.image_bytes || m.data_start != context_.data_start)) return failure(errc::bad_frame, received_);
     described_id_ = first_id_;
     if (!again) described_ = {m.ref, m.version, m.fingerprint, m.image_bytes, m.data_start, m.tensors, m.flag};
@@ -240,13 +249,13 @@ class recipient {
     if (m.status == status::schema_mismatch && described_.ref) return compare();
     if (m.status == status::busy) {
       delay_ms_ = m.delay_ms;
-      return first_id_ = next_id_, in_flight_ = 0, recipient_event::busy;  // what else was asked for is not waited for
+      return first_id_ = next_id_, in_flight_ = 0, recipient_event::busy;  // other requests in flight are given up
     }
     const bool a_name = m.status == status::bad_request && describing() && m.offset < request_.subset.size();
     return failure(to_errc(m.status), received_, a_name ? error_name(request_.subset[static_cast<std::size_t>(m.offset)]) : error_name{});
   }
 
-  /// The schemas differ: ask for the other one, page by page, to name the first tensor that differs.
+  /// The schemas differ: asks for the other one, page by page, to name the first tensor that differs.
   result<recipient_event> compare() noexcept {
     phase_ = phase::comparing;
     return request_.schema != nullptr ? result<recipient_event>(recipient_event::nothing) : failure(errc::schema_mismatch);
@@ -260,7 +269,7 @@ class recipient {
   }
 
   result<recipient_event> start_pulling(bool again) noexcept {
-    const bool asked = in_flight_ == 1;  // the pull that travelled with the description; the owner has shortened it to what length_at gives now
+    const bool asked = in_flight_ == 1;  // the pull that was sent ahead of the description; the owner shortens it to what length_at gives now
     ask_ = expected_ = wanted_.at(received_);
     if (asked && wanted_.over(ask_)) return failure(errc::bad_frame, received_);
     phase_ = phase::pulling;

@@ -1,5 +1,5 @@
-// One pull from description to confirmation: the recipient's state machine with a consumer and the digests behind it.
-// A driver (endpoint.hpp) moves the bytes; this decides which bytes are wanted, where they land and what they prove.
+// One pull from description to confirmation: the recipient's state machine together with a consumer and the digests. A driver moves the bytes,
+// through an endpoint; the transfer decides which bytes are wanted, where they land, and whether they are the published ones.
 #pragma once
 
 #include <tensorpull/consumers/concept.hpp>
@@ -14,8 +14,8 @@
 
 namespace tensorpull {
 
-/// Borrows the consumer. Not movable while in use. Size: 1 KiB, and a state of the hash (XXH3-64: 576 bytes) for the
-/// image's digest, two more for chunk digests.
+/// One pull. A model of transfer_role (roles.hpp). Borrows the consumer. Do not move it while it is in use. Size with XXH3-64, whose state is 576
+/// bytes: 1 KiB without digests, one state more for the image's digest, two more for chunk digests.
 template <consumer Consumer, chunking_strategy Chunking, integrity_policy Integrity, class Limits = default_limits>
 class transfer {
   static_assert(!Consumer::irrevocable || Integrity::per_chunk,
@@ -23,15 +23,18 @@ class transfer {
                 "(chunk_and_image_digest or chunk_digest)");
 
  public:
+  /// What takes the bytes.
   using consumer_type = Consumer;
-  /// Bytes of payload that one call should read: small enough to be still in the cache when they are hashed.
+  /// Bytes of payload that one read should ask for: few enough to be still in the cache when they are hashed.
   static constexpr std::size_t read_piece_bytes = Integrity::whole || Integrity::per_chunk ? 256 * 1024 : 4 * 1024 * 1024;
 
+  /// `to`: borrowed. `request`: its fingerprint, schema and chunk digest are filled in from the consumer and the policy. `first_id`: higher than any
+  /// that the connection has used (endpoint::next_id).
   transfer(Consumer& to, pull_request request, Chunking chunking, std::uint32_t first_id) noexcept
       : to_(to), machine_(complete(request, to), chunking, first_id) {}
 
-  /// Before the first request: goes on where an earlier transfer stopped, if the destination holds what the cursor says. Reads the prefix
-  /// back and hashes it (one pass). False: it starts at 0.
+  /// Continues where an earlier transfer stopped, if the destination holds what the cursor says; call it before the first request. Cost: one pass
+  /// over the bytes that are there, to hash them. False: it starts at 0.
   bool resume(const resume_cursor& from) noexcept {
     if constexpr (can_read_back) {
       const source_view there = to_.read_back();
@@ -53,7 +56,8 @@ class transfer {
       return false;
     }
   }
-  /// Where the transfer stands now, to keep; empty if it cannot be resumed, as after bytes that were not those that were published.
+  /// Where the transfer stands now, for resume(). Empty if it cannot be resumed: nothing has landed, the pull is of a subset, the consumer cannot be
+  /// read back, or the digest showed that the bytes are not the published ones.
   resume_cursor cursor() const noexcept {
     resume_cursor c;
     if constexpr (can_read_back)
@@ -63,12 +67,13 @@ class transfer {
     return c;
   }
 
-  /// The next request to send, if there is one now.
+  /// The next request to send. False: there is none now.
   bool next(frame& out) noexcept { return !ended_ && pause_ms_ == 0 && machine_.next(out); }
 
+  /// Whether the next request, if there is one now, may be longer than 100 bytes.
   bool next_is_long() const noexcept { return !ended_ && machine_.next_is_long(); }
 
-  /// A control frame arrived. Errors are kept: see ended().
+  /// An answer other than a chunk arrived. Errors are kept: see ended() and outcome().
   void on(const frame& m) noexcept {
     if (ended_) return;
     ++answers_;
@@ -99,12 +104,12 @@ class transfer {
     return true;
   }
 
-  /// Memory for what is missing of the current chunk, at most `most` bytes. No bytes: the consumer has no memory free now.
+  /// Memory for what is missing of the current chunk, at most `most` bytes. No bytes: the consumer has no free memory now.
   prepared prepare(std::span<std::span<std::byte>> out, std::uint64_t most) noexcept {
     return to_.prepare(landed_, std::min(most, chunk_left_), out);
   }
 
-  /// These bytes, the first of what prepare() gave, have been written by the transport.
+  /// The transport has written these bytes, which are the first of what prepare() gave.
   void landed(std::span<const std::byte> bytes) noexcept {
     if (ended_) return;
     if constexpr (Integrity::whole) whole_hash_.update(bytes);
@@ -115,8 +120,8 @@ class transfer {
     if (chunk_left_ == 0) chunk_complete();
   }
 
-  /// After a time-out or on another connection: what was asked for and has not come is asked for again, from the first missing byte on,
-  /// or from the last chunk that was checked. Nothing that has landed is fetched twice if no chunk is checked by itself.
+  /// After a time-out, or on another connection: asks again for what has not come, from the first missing byte on. If chunks have digests of their
+  /// own, it starts from the chunk that was not complete; otherwise nothing that has landed is fetched twice.
   void restart() noexcept {
     if (ended_) return;
     pause_ms_ = 0;
@@ -125,29 +130,37 @@ class transfer {
     chunk_left_ = 0;
     machine_.restart(landed_);
   }
-  /// What the owner's `busy` asks to wait before restart(); 0: it is not busy.
+  /// Milliseconds that the owner's `busy` asks us to wait before restart(); 0: it is not busy.
   std::uint32_t pause_ms() const noexcept { return pause_ms_; }
 
+  /// Whether a chunk may come.
   bool awaiting_chunk() const noexcept { return !ended_ && machine_.awaiting_chunk(); }
+  /// Whether the owner has described the reference.
   bool described() const noexcept { return !machine_.describing(); }
+  /// Bytes that have landed and count: after a damaged chunk there are fewer.
   std::uint64_t landed_bytes() const noexcept { return landed_; }
+  /// Bytes wanted in all; 0 before the description.
   std::uint64_t total_bytes() const noexcept { return machine_.description().image_bytes; }
+  /// Whether it is over: confirmed, or failed.
   bool ended() const noexcept { return ended_; }
+  /// What was asked for.
   const pull_request& request() const noexcept { return machine_.request(); }
+  /// Chunks that have landed whole.
   std::uint64_t chunks() const noexcept { return receipt_.chunks; }
-  /// Answers other than chunks so far: progress, for a deadline.
+  /// Answers other than chunks so far; a driver counts them as progress.
   std::uint32_t answers() const noexcept { return answers_; }
+  /// The first request id that was not used.
   std::uint32_t next_id() const noexcept { return machine_.next_id(); }
 
-  /// How it ended; ended() must be true. The error's `at` says how many bytes had landed.
+  /// How it ended; ended() must be true. The error's `at` is the number of bytes that had landed.
   result<receipt> outcome() const noexcept {
     if (error_) return failure(*error_);
     return receipt_;
   }
 
-  /// A number of the application's own that farewell() tells the owner.
+  /// Sets a number, chosen by the application, that farewell() tells the owner.
   void give_reason(std::uint32_t reason) noexcept { reason_ = reason; }
-  /// Ends the transfer from our side, if it has not ended.
+  /// Ends the transfer with this error, if it has not ended.
   void fail(error reason) noexcept {
     if (ended_) return;
     reason.at = landed_;
@@ -157,7 +170,7 @@ class transfer {
     machine_.settle();
   }
 
-  /// The frame that tells the owner that we gave up, if it should hear of it, and whether the bytes were to blame.
+  /// The frame that tells the owner that we gave up, and whether the bytes were wrong. Nothing if the owner need not be told.
   optional<frame> farewell() const noexcept {
     if (!error_ || machine_.nonce() == 0 || error_->code == errc::withdrawn || error_->code == errc::stale_version) return {};
     frame m;
@@ -182,14 +195,14 @@ class transfer {
   void chunk_complete() noexcept {
     if constexpr (Integrity::per_chunk)
       if (chunk_hash_.digest() != chunk_digest_) {
-        // damaged on its way, or by a source that changed: the same range again, a few times
+        // damaged on its way, or by a source that changed: ask for the same range again, a few times
         if (damaged_++ == most_damaged || !rewind()) return fail({errc::chunk_digest_mismatch, 0, 0, {}});
         ++receipt_.damaged;
         return machine_.restart(landed_);
       }
     damaged_ = 0;
     ++receipt_.chunks;
-    const std::uint64_t offset = std::exchange(chunk_offset_, landed_);  // with what had landed of it before its connection was lost
+    const std::uint64_t offset = std::exchange(chunk_offset_, landed_);  // including what had landed of it before a connection was lost
     if (const auto ok = to_.chunk(offset, landed_ - offset); !ok) return fail(ok.error());
     if (landed_ == machine_.description().image_bytes) received_all();
   }
@@ -210,7 +223,7 @@ class transfer {
     machine_.confirm(own, verified);
   }
 
-  /// Forgets what has landed of the current chunk. False: this consumer cannot.
+  /// Forgets what has landed of the current chunk. False: this consumer cannot do that.
   bool rewind() noexcept {
     if constexpr (can_rewind) {
       if constexpr (Integrity::whole) whole_hash_ = good_hash_;
@@ -226,13 +239,13 @@ class transfer {
   /// A consumer whose memory can be read back has `read_back()` (consumers/concept.hpp).
   static constexpr bool can_read_back = Integrity::whole && requires(const Consumer& c) { c.read_back(); };
   static constexpr std::uint32_t most_damaged = 3;
-  /// Consumers that can take a chunk a second time say so by having rewind(offset): the bytes from there on come again.
+  /// A consumer that can take a chunk a second time has `rewind(offset)`: the bytes from there on come again.
   static constexpr bool can_rewind = Integrity::per_chunk && requires(Consumer& c) { c.rewind(std::uint64_t{}); };
 
   Consumer& to_;
   recipient<Chunking, Limits> machine_;
   [[no_unique_address]] typename Integrity::hash_type whole_hash_{};
-  // two types, so that neither takes room
+  // two different types, so that neither takes memory
   struct nothing {};
   struct unchecked {};
   [[no_unique_address]] std::conditional_t<Integrity::per_chunk, chunk_hash_of<Integrity>, nothing> chunk_hash_{};

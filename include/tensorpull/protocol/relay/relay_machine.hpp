@@ -1,8 +1,9 @@
-// A middle party's state machine: passes a reference that it does not hold from its owner to one recipient, through one chunk buffer.
+// The state machine of a relay: it passes a reference that it does not hold from the reference's owner (the origin) to one recipient, through the
+// buffer of one chunk.
 //
-// To the recipient it is an owner of that reference: every answer is the origin's own, with the same version, fingerprint, digests and
-// nonces; only the cap on chunks is lowered to the buffer. To the origin it is a recipient, and says nothing of its own: a confirmation is the
-// recipient's, passed on, so the origin counts `completed` when the recipient at the far end has compared the digest, never before.
+// To the recipient it is an owner of that reference. Every answer is the origin's own, with the same version, fingerprint, digests and nonces; only
+// the cap on chunks is lowered to the size of the buffer. To the origin it is a recipient. It passes on the recipient's own confirmation, so the
+// origin counts `completed` only when the recipient at the far end has compared the digest.
 #pragma once
 
 #include <tensorpull/consumers/concept.hpp>
@@ -20,20 +21,20 @@ namespace tensorpull {
 
 namespace detail {
 
-/// What a relay's recipient has sent and nobody has taken yet: requests, one control frame at a time.
-/// The bytes are the queue: a request stays encoded until it can be passed on, so a recipient that asks too much fills its own connection.
+/// The requests that a relay's recipient has sent and that have not been passed on. They stay encoded until they can be, in a buffer of one control
+/// frame's size, so a recipient that asks too much only fills its own connection.
 template <framing Framing, class Limits>
 class relay_requests {
  public:
-  /// Memory for what comes next; empty: do not read now.
+  /// Memory for what the recipient sends next; empty: do not read now.
   std::span<std::byte> room() noexcept {
     drop_taken();
     return std::span(bytes_).subspan(have_);
   }
   void received(std::size_t n) noexcept { have_ += n; }
 
-  /// The first request; its texts are valid until the next call of anything here. False: it is not whole yet. Errors: not a frame, longer
-  /// than a control frame, or no request.
+  /// The first request; its texts are valid until the next call of any member. False: it is not whole yet. Errors: the bytes are not a frame, it is
+  /// longer than a control frame, or it is not a request.
   result<bool> head(frame& m) noexcept {
     drop_taken();
     const auto have = std::span<const std::byte>(bytes_).first(have_);
@@ -45,7 +46,7 @@ class relay_requests {
     if (!is_request(m.kind)) return failure(errc::unexpected_frame, static_cast<std::uint64_t>(m.kind));
     return true;
   }
-  /// The request that head() gave is done with; what it points to stays until the next call.
+  /// Drops the request that head() gave; what it points to stays until the next call.
   void take() noexcept { taken_ = head_; }
 
  private:
@@ -66,16 +67,18 @@ class relay_requests {
 /// What passed through a relay.
 struct relayed {
   std::uint64_t bytes = 0;        ///< payload handed to the recipient's transport
-  std::uint64_t chunks = 0;
+  std::uint64_t chunks = 0;       ///< chunks of which all was handed to it
   std::uint32_t completed = 0;             ///< confirmations with a digest that the origin has accepted
   std::uint32_t completed_unverified = 0;  ///< confirmations without a digest that it has accepted
 };
 
-/// One relayed stream. Towards the origin it is driven like a transfer (endpoint.hpp); towards the recipient it takes and gives bytes.
-/// No I/O, no clock, no heap. Memory: the buffer that it borrows and about 20 KiB of its own, whatever the model's size.
+/// Relays one reference over one connection on each side. Towards the origin an endpoint drives it like a transfer (a model of transfer_role,
+/// roles.hpp); towards the recipient it takes and gives bytes. It has no I/O, no clock and no heap. Memory: the buffer that it borrows and about
+/// 21 KiB of its own, whatever the model's size.
 template <framing Framing, class Limits = default_limits>
 class relay_machine {
  public:
+  /// Bytes of payload that one read should ask for.
   static constexpr std::size_t read_piece_bytes = 256 * 1024;
 
   /// `chunk`: not empty, borrowed; it bounds the chunks. `id`: the only reference that is passed on. `first_id`: as a transfer's.
@@ -83,10 +86,11 @@ class relay_machine {
 
   // Towards the recipient.
 
-  /// Memory for what it sends next; empty: do not read now.
+  /// Memory for what the recipient sends next; empty: do not read now.
   std::span<std::byte> room() noexcept { return requests_.room(); }
+  /// n bytes arrived in room().
   void received(std::size_t n) noexcept { requests_.received(n); }
-  /// Spans to write, at most three: the chunk as far as it has come, or else the answers that wait.
+  /// Spans to write to the recipient, at most three: what has come of the chunk, or else the answers that wait.
   std::size_t to_write(std::span<std::span<const std::byte>, 3> out) const noexcept {
     if (chunk_sent()) {
       out[0] = std::span(answers_).first(answer_bytes_).subspan(answers_sent_);
@@ -103,6 +107,7 @@ class relay_machine {
     if (landed_ == length_) add(std::span(zeros).first(static_cast<std::size_t>(prefix::padded(length_) - length_)));
     return n;
   }
+  /// The transport took the first n bytes of to_write().
   void written(std::size_t n) noexcept {
     if (!chunk_sent()) {
       const std::size_t before = std::clamp<std::size_t>(sent_, prefix::bytes, prefix::bytes + length_);
@@ -113,15 +118,15 @@ class relay_machine {
       answers_sent_ = answer_bytes_ = 0;
     }
   }
-  /// The recipient has hung up. Well, if everything that it asked for was answered and the origin knows how it ended.
+  /// The recipient has closed its connection. The relay ends well if the origin knows how each transfer ended, and otherwise with connection_lost.
   void hung_up() noexcept {
     if (nonce_ != 0) return fail({errc::connection_lost, 0, 0, {}});
     ended_ = true;
   }
 
-  // Towards the origin: what an endpoint wants of a transfer.
+  // Towards the origin: the members of transfer_role.
 
-  /// The recipient's next request, if there is one and its answer will have room.
+  /// The recipient's next request. False: there is none, or its answer would have no room.
   bool next(frame& out) noexcept {
     for (frame m; !ended_ && head(m); requests_.take()) {
       if (m.ref != ref_) {
@@ -150,12 +155,13 @@ class relay_machine {
     }
     return false;
   }
+  /// Whether the next request may be longer than 100 bytes.
   bool next_is_long() noexcept {
     frame m;
     return !ended_ && head(m) && m.kind == frame_kind::locate;
   }
 
-  /// The origin's answer. An error ends the relay: an answer to nothing, or one that is longer than any control frame.
+  /// An answer of the origin, other than a chunk. An answer that was not asked for ends the relay, and so does one that does not fit its place.
   void on(const frame& m) noexcept {
     if (ended_) return;
     asking* const a = find(m);
@@ -177,7 +183,7 @@ class relay_machine {
     release(*a);
     answer(back);
   }
-  /// A chunk's prefix. It waits until the chunk before has left the buffer; its payload is not read until then.
+  /// A chunk's prefix. Its payload is read only when the chunk before it has left the buffer. False: it was not asked for; throw the payload away.
   bool on_chunk(const frame& m) noexcept {
     if (ended_) return false;
     asking* const a = find(m);
@@ -190,6 +196,7 @@ class relay_machine {
     release(*a);
     return true;
   }
+  /// Memory for what is missing of the chunk, at most `most` bytes. No bytes: the buffer is still in use.
   prepared prepare(std::span<std::span<std::byte>> out, std::uint64_t most) noexcept {
     if (waits_) {
       if (!chunk_sent() || answer_bytes_ != 0) return {};
@@ -203,20 +210,25 @@ class relay_machine {
     out[0] = chunk_.subspan(landed_, n);
     return {1, n};
   }
+  /// The transport has written these bytes, which are the first of what prepare() gave.
   void landed(std::span<const std::byte> bytes) noexcept { landed_ += bytes.size(); }
+  /// Whether a chunk may come.
   bool awaiting_chunk() const noexcept { return !ended_ && pulls_ > 0; }
+  /// Whether the origin has described the reference.
   bool described() const noexcept { return described_; }
+  /// Whether the relay is over.
   bool ended() const noexcept { return ended_; }
+  /// The first request id that was not used towards the origin.
   std::uint32_t next_id() const noexcept { return next_id_; }
 
-  /// Ends the relay. The recipient's connection has to be closed: a part of a frame may have been sent.
+  /// Ends the relay with this error. Close the recipient's connection: a part of a frame may have been sent.
   void fail(error why) noexcept {
     if (ended_) return;
     why.at = report_.bytes;
     error_ = why;
     ended_ = true;
   }
-  /// A recipient that vanished has given up: the frame that tells the origin so.
+  /// The frame that tells the origin that a recipient which vanished has given up. Nothing if no transfer was under way.
   std::optional<frame> farewell() const noexcept {
     if (nonce_ == 0) return std::nullopt;
     frame m;
@@ -226,6 +238,7 @@ class relay_machine {
     m.nonce = nonce_;
     return m;
   }
+  /// What passed through, or why the relay failed; ended() must be true. The error's `at` is the bytes of payload that were passed on.
   result<relayed> outcome() const noexcept {
     if (error_) return failure(*error_);
     return report_;
@@ -233,7 +246,7 @@ class relay_machine {
 
  private:
   using prefix = detail::payload_prefix;
-  /// No answer but a schema page and the places of tensors is longer.
+  /// Bytes of the longest answer, except for a schema page and the ranges of named tensors.
   static constexpr std::size_t short_answer = 192;
   static constexpr std::size_t most_asked = Limits::pipelined_requests + 2;
   static constexpr std::array<std::byte, 8> zeros{};
@@ -259,7 +272,7 @@ class relay_machine {
     if (!n) return fail(n.error());
     answer_bytes_ += *n;
   }
-  /// The request that `m` answers. nullptr: none; an answer to an earlier transfer of the same connection is no fault.
+  /// The request that `m` answers. nullptr: there is none, which is an error unless `m` answers an earlier transfer of the same connection.
   asking* find(const frame& m) noexcept {
     for (std::size_t i = 0; i < asked_count_; ++i)
       if (asked_[i].id == m.id && m.ref == ref_) return &asked_[i];

@@ -1,5 +1,5 @@
-// Cap'n Proto message to message. The library follows the pointers, whatever valid layout they make, within its limits; control_words.hpp
-// has the meaning of the words. Every list is bounded by the storage. Used by capnp_framing.hpp alone.
+// Reads a control frame with the Cap'n Proto library, which follows the pointers of any valid layout within its limits. control_words.hpp has
+// the meaning of the words. The storage bounds every list. Only capnp_framing.hpp uses this.
 #pragma once
 
 #include <tensorpull/core/result.hpp>
@@ -14,15 +14,15 @@
 
 namespace tensorpull::detail {
 
-// The typed accessors that `capnp` generates do the same as these, with eight functions a field for the compiler to write.
+// The typed accessors that `capnp` generates would do the same, but they give the compiler about eight functions for each field.
 
-/// The first words of the data section; those that the sender's version has not are zero.
+/// The first words of the data section; words that the sender's version does not have are zero.
 inline void copy_words(capnp::AnyStruct::Reader from, std::uint64_t* to, std::size_t words) {
   const auto bytes = from.getDataSection();
   for (std::size_t i = 0; i < words; ++i) to[i] = 0;
   if (const std::size_t n = bytes.size() < 8 * words ? bytes.size() & ~std::size_t{7} : 8 * words; n > 0) std::memcpy(to, bytes.begin(), n);
 }
-/// The i-th pointer; null if the sender's version has none.
+/// The i-th pointer; null if the sender's version does not have it.
 inline capnp::AnyPointer::Reader pointer_of(capnp::AnyStruct::Reader from, unsigned i) {
   const auto pointers = from.getPointerSection();
   return i < pointers.size() ? pointers[i] : capnp::AnyPointer::Reader();
@@ -32,7 +32,7 @@ inline std::string_view text_of(capnp::AnyPointer::Reader p) {
   return {t.begin(), t.size()};
 }
 using struct_list = capnp::List<capnp::AnyStruct>;
-/// A list of structs, or of whatever an older version had there; false for one of bits, which no version can have had.
+/// A list of structs, or of what an older version had in its place. False: a list of bits, which no version can have had.
 inline bool read_structs(capnp::AnyPointer::Reader p, struct_list::Reader& to) {
   const auto list = p.getAs<capnp::AnyList>();
   to = list.as<struct_list>();
@@ -92,7 +92,7 @@ result<void> read_application(struct_list::Reader refs, capnp::AnyPointer::Reade
   return {};
 }
 
-/// `m` is left with what was read so far on an error.
+/// On an error `m` keeps what was read so far.
 template <class Storage>
 result<void> read_frame(capnp::AnyStruct::Reader root, frame& m, Storage& lists) {
   m = {};

@@ -1,4 +1,4 @@
-// The owner's role at one end of a connection: which of its references the peer uses, and the answers that wait to be sent.
+// The owner's role at one end of a connection: which of the owner's references the peer uses, and the answers that wait to be sent.
 #pragma once
 
 #include <tensorpull/protocol/connection/detail/stream_output.hpp>
@@ -14,14 +14,14 @@ class answering {
 
   answering(Owner& owner, pool_type& pool) noexcept : owner_(&owner), pool_(pool) {}
 
-  /// Lets go of the owner and the pool: both may be gone afterwards.
+  /// Lets go of the owner and the pool; both may be destroyed afterwards.
   void close() noexcept {
     if (owner_ == nullptr) return;
     std::exchange(owner_, nullptr)->forget(serves_);
     output.drop_long(pool_);
   }
 
-  /// Answers a request. False: there is no room for the answer yet, ask again after something was sent.
+  /// Answers a request. False: there is no room for the answer yet; call it again after something was sent.
   result<bool> take(const frame& m) noexcept {
     if constexpr (!Owner::owns) {
       return true;  // an end that owns nothing says nothing

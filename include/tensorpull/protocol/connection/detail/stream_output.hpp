@@ -1,5 +1,5 @@
-// The sending half of one end of a byte stream: what waits to be sent, turned into spans when the transport can take them.
-// Replies are kept as a few words each and written anew whenever they are sent, so a slow peer holds no payload memory.
+// The sending half of one end of a byte stream. What waits to be sent is turned into spans when the transport can take them. A reply is kept as a
+// few words and written anew for each send, so a slow peer holds no memory for payload.
 #pragma once
 
 #include <tensorpull/core/buffer_pool.hpp>
@@ -18,7 +18,7 @@ namespace tensorpull::detail {
 template <framing Framing, class Limits, class Owner>
 class stream_output {
  public:
-  /// Requests and confirmations of this end are short; they are encoded at once and kept as bytes.
+  /// Bytes for the requests and confirmations of this end. They are short, encoded at once, and kept as bytes.
   static constexpr std::size_t control_bytes = 336;
   static constexpr std::size_t reply_capacity = Owner::waiting_replies;
   using pool_type = buffer_pool<typename Owner::lock_type>;
@@ -30,7 +30,7 @@ class stream_output {
 
   void push(const pending_reply& r) noexcept { replies_[(reply_first_ + reply_count_++) % reply_capacity] = r; }
 
-  /// Encodes a short frame of our own. False: no room now, try again after sent().
+  /// Encodes a short frame of this end. False: there is no room now; try again after sent().
   bool push_control(const frame& m) noexcept {
     if (control_full()) return false;
     const auto n = Framing::encode(m, {control_ + control_end_, control_bytes - control_end_});
@@ -39,8 +39,8 @@ class stream_output {
     return true;
   }
 
-  /// A long frame, encoded into a buffer of the pool. busy: one is on its way, or no buffer is free.
-  /// does_not_fit: its frame is longer than `most` or than a buffer.
+  /// Encodes a long frame into a buffer of the pool. busy: another one is on its way, or no buffer is free. does_not_fit: it is longer than `most` or
+  /// than a buffer.
   result<void> push_long(const frame& m, pool_type& pool, std::size_t most = ~std::size_t{0}) noexcept {
     std::byte* const buffer = long_ == nullptr ? pool.acquire() : nullptr;
     if (buffer == nullptr) return failure(errc::busy);
@@ -52,14 +52,14 @@ class stream_output {
     long_after_ = 0;
     return {};
   }
-  /// The same for an answer: it follows the replies that wait now.
+  /// The same for an answer, which is sent after the replies that wait now.
   result<void> push_answer(const frame& m, pool_type& pool) noexcept {
     const auto ok = push_long(m, pool);
     if (ok) long_after_ = reply_count_;
     return ok;
   }
 
-  /// A message: busy as above; does_not_fit: body or references above the limits.
+  /// The same for a message. does_not_fit: also if body or references are above the limits.
   result<void> push_message(std::uint32_t kind, std::span<const reference> references, std::span<const std::byte> body, pool_type& pool) noexcept {
     if (body.size() > Limits::application_body_bytes || references.size() > Limits::application_references) return failure(errc::does_not_fit, body.size());
     frame m;
@@ -70,11 +70,11 @@ class stream_output {
     return push_long(m, pool);
   }
 
-  /// Collects what is to be sent, at most `most` bytes and a bit. `scratch` (64 KiB) holds prefixes, header text and packed elements until
-  /// sent(). connection_lost: a chunk was half sent when it was withdrawn, so the stream cannot go on.
+  /// Collects what is to be sent: no reply is added once there are `most` bytes. `scratch` (64 KiB) holds prefixes, header text and packed elements
+  /// until sent(). connection_lost: a part of a chunk was sent when it was withdrawn, so the stream cannot continue.
   result<void> plan(write_plan& out, Owner& owner, std::span<std::byte> scratch, std::size_t most) noexcept {
     out.span_count = out.item_count = out.bytes = 0;
-    if (reply_sent_ > 0) {  // a frame once begun comes first
+    if (reply_sent_ > 0) {  // a frame that was begun comes first
       if (const auto more = add_reply(out, owner, scratch, 0); !more) return failure(more.error());
       else if (!*more) return {};
     }
@@ -97,7 +97,7 @@ class stream_output {
     return {};
   }
 
-  /// The transport took the first n bytes of the plan (0 after a failure). Always call it once for each plan.
+  /// The transport took the first n bytes of the plan (0 after a failure). Call it once for each plan.
   void sent(const write_plan& p, std::size_t n, Owner& owner, pool_type& pool) noexcept {
     std::size_t replies = 0, finished = 0, partly = reply_sent_;
     for (std::size_t i = 0; i < p.item_count; ++i) {
@@ -135,7 +135,7 @@ class stream_output {
     return n <= payload_prefix::bytes ? 0 : std::min<std::uint64_t>(n - payload_prefix::bytes, r.length);
   }
 
-  /// What a control frame can need of the scratch memory.
+  /// Bytes of scratch memory that a control frame can need.
   static constexpr std::size_t frame_room = Limits::control_frame_bytes;
 
   static void add(write_plan& out, std::span<const std::byte> bytes) noexcept {
@@ -210,8 +210,8 @@ class stream_output {
       const std::size_t free_spans = write_plan::max_spans - out.span_count - 3;  // without padding, control and a long frame
       const std::span<std::span<const std::byte>> room{out.spans.data() + out.span_count, free_spans};
       const gathered g = gather(image, r.offset + done, payload_left, room, scratch);
-      if (g.failed && g.bytes == 0) return failure(errc::io);  // otherwise the next call meets it
-      for (std::size_t k = 0; k < g.pieces; ++k)  // what the pieces use of the scratch memory is taken
+      if (g.failed && g.bytes == 0) return failure(errc::io);  // after some bytes: the next call fails
+      for (std::size_t k = 0; k < g.pieces; ++k)  // the scratch memory that the pieces use is taken
         if (room[k].data() >= scratch.data() && room[k].data() < scratch.data() + scratch.size())
           scratch = scratch.subspan(static_cast<std::size_t>(room[k].data() + room[k].size() - scratch.data()));
       out.span_count += g.pieces;

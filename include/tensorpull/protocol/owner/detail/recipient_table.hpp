@@ -1,18 +1,18 @@
-// What an owner remembers of its recipients: one record for each recipient of each reference, found in constant time.
+// What an owner remembers about its recipients: one record for each recipient of each reference, found by a hash table.
 #pragma once
 
 #include <tensorpull/protocol/owner/owner_memory.hpp>
 
 namespace tensorpull::detail {
 
-/// Records in memory that is handed in: found by reference and recipient in constant time. Not thread-safe: its owner has the lock.
+/// Records in memory that is handed in, found by reference and recipient in constant time on average. Not thread-safe: the owner has the lock.
 class recipient_table {
  public:
-  /// Its publication is gone; is what it was; or waits for a number of ends of which this is one, so that it must not count twice.
+  /// Why a record is kept.
   enum worth {
-    gone,
-    current,
-    counted_on,
+    gone,        ///< its publication is gone
+    current,     ///< its publication is still there
+    counted_on,  ///< it counts towards a number of recipients, and must not count twice
   };
 
   /// `buckets`: one word for each record is a good number; zeroed here.
@@ -27,9 +27,9 @@ class recipient_table {
     return nullptr;
   }
 
-  /// A record for a recipient that has none. If there is no room, first those of publications that are gone are forgotten, then those
-  /// without a connection (one that comes back is counted anew). nullptr: all are connected, expected by name, or counted on.
-  /// `judge(record)`: what it is kept for; `forgotten(record)`: called before one goes. Cost: once round the table when it is full.
+  /// A record for a recipient that has none. If there is no room, a record of a publication that is gone is reused, or else one without a connection
+  /// (a recipient that comes back is counted anew). nullptr: all are connected, expected by name, or counted on. `judge(record)`: why it is kept.
+  /// `forgotten(record)`: called before a record is reused. Cost: up to three passes over the table if it is full.
   template <class Worth, class Forgotten>
   recipient_record* add(const ref_id& ref, recipient_id who, Worth judge, Forgotten forgotten) noexcept {
     for (int pass = 0; pass < 3; ++pass)

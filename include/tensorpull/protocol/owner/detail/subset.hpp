@@ -1,5 +1,5 @@
-// Tensors of an image that a recipient asks for by name: which ranges they are, and their digests. A recipient asks with a few hundred bytes
-// for what costs the owner a pass over all that it names, so passes are remembered, and there is a budget for those that are not.
+// Tensors of an image that a recipient asks for by name: their ranges and their digests. A request of a few hundred bytes can cost the owner a pass
+// over all tensors that it names, so digests are remembered, and there is a budget for those that are not.
 #pragma once
 
 #include <tensorpull/core/result.hpp>
@@ -15,7 +15,7 @@
 
 namespace tensorpull::detail {
 
-/// Named tensors of an image: which ones, and how much they are.
+/// Named tensors of an image: which ones, and their size.
 struct subset_choice {
   std::uint64_t fingerprint = 0;  ///< of a schema of these tensors alone
   std::uint64_t bytes = 0;
@@ -60,13 +60,12 @@ result<std::uint64_t> ranges_digest(const source_view& image, std::span<const by
   return h.digest();
 }
 
-/// Sixteen digests, the oldest making room, and a budget in bytes for each second of the owner's clock. Data only; no heap.
+/// Remembers sixteen digests, of which the oldest makes room for a new one, and keeps a budget in bytes for each second of the owner's clock. No heap.
 template <hash Hash, class Limits>
 class subset_digests {
  public:
-  /// The digest over `ranges` of the image that is published as (slot, generation). The first that asks pays a pass over the bytes; one that asks
-  /// again gets the same number, also when the memory has been changed in between. busy: other subsets have used up the budget. io: the
-  /// image could not be read.
+  /// The digest over `ranges` of the image that is published as (slot, generation). The first request costs a pass over the bytes; later ones get
+  /// the same digest as long as it is remembered. busy: other subsets have used up the budget. io: the image could not be read.
   result<std::uint64_t> of(const source_view& image, std::uint32_t slot, std::uint32_t generation, const subset_choice& chosen,
                            std::span<const byte_range> ranges, std::chrono::milliseconds now) noexcept {
     for (const entry& e : entries_)

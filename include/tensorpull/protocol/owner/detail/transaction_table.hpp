@@ -1,5 +1,5 @@
 // The transactions of an owner: which recipients each waits for, when it has settled and with which verdict, and the events of its progress.
-// No lock, no clock, no heap of its own: the owner hands them in.
+// It has no lock, no clock and no heap.
 #pragma once
 
 #include <tensorpull/core/result.hpp>
@@ -9,7 +9,7 @@
 
 namespace tensorpull::detail {
 
-/// The place of the first name that has come before; names.size() without one. Two that are one would never both be done.
+/// The index of the first name that is a repetition; names.size() if there is none. A name given twice would be waited for twice and end once.
 constexpr std::size_t repeated_name(std::span<const recipient_id> names) noexcept {
   for (std::size_t i = 0; i < names.size(); ++i)
     for (std::size_t k = 0; k < i; ++k)
@@ -17,7 +17,7 @@ constexpr std::size_t repeated_name(std::span<const recipient_id> names) noexcep
   return names.size();
 }
 
-/// Whether a recipient that ended so has to be remembered. Forgotten, it would count again when it comes back, and stand for one that has not.
+/// Whether a recipient that ended in this state has to be remembered. If it were forgotten and came back, it would count twice.
 constexpr bool counts_on(const transaction& t, recipient_state s) noexcept {
   const bool confirmed = s == recipient_state::completed || s == recipient_state::completed_unverified;
   return confirmed && !t.named && (t.outcome.expected != 0 || t.options.least != 0);
@@ -29,7 +29,7 @@ inline bool is_of(const recipient_record& r, const publication& p, std::span<pub
   return r.ref == p.id && &slots[r.slot] == &p && (r.generation == p.generation || (over && r.generation + 1 == p.generation));
 }
 
-/// Every transaction that has not been told of, and the records of its recipients.
+/// The transactions of an owner, and the records of their recipients.
 class transaction_table {
  public:
   explicit transaction_table(const owner_memory& m) noexcept : records(m.records, m.buckets), slots_(m.slots), table_(m.transactions) {}
@@ -60,7 +60,7 @@ class transaction_table {
     if (any_published(*t)) check(*t);
     else settle(*t);  // nothing is left of it
   }
-  /// Nothing was published in it.
+  /// Gives up a transaction in which nothing was published.
   void cancel(transaction_id id) noexcept {
     if (transaction* const t = find(id)) t->now = transaction::state::empty;
   }
@@ -68,13 +68,13 @@ class transaction_table {
     if (id.index >= table_.size() || !id || table_[id.index].outcome.id != id) return nullptr;
     return &table_[id.index];
   }
-  /// Whether the transaction of `p` still needs its slot.
+  /// Whether the transaction of `p` still needs the slot of `p`.
   bool needs(const publication& p) noexcept {
     const transaction* const t = find(p.transaction);
     return t != nullptr && t->now != transaction::state::delivered;
   }
 
-  /// Whether other references of its transaction go on without `p`, so that its slot has to tell how `p` fared.
+  /// Whether other references of its transaction continue without `p`, so that its slot has to keep the result of `p`.
   bool shares(const publication& p) noexcept {
     const transaction* const t = find(p.transaction);
     return t != nullptr && (t->now == transaction::state::open || (t->now == transaction::state::sealed && t->outcome.references > 1));
@@ -147,7 +147,7 @@ class transaction_table {
     if (transaction* const t = find(p.transaction)) t->moved_at = now;
   }
 
-  /// The owner takes `p` away, or puts another version in its place: nobody can finish it any more. Call it before the slot changes.
+  /// The owner withdraws `p`, or puts another version in its place: no recipient can finish it any more. Call it before the slot changes.
   void take(publication& p) noexcept {
     transaction* const t = find(p.transaction);
     if (t != nullptr) end_recipients(p, *t), t->by_hand = true;
@@ -156,7 +156,7 @@ class transaction_table {
     if (t != nullptr && t->now == transaction::state::sealed && !any_published(*t)) settle(*t);
   }
 
-  /// Lets time pass: looks at the budgets. Cost: one pass over the records. A time before the last one, as threads may bring it, is that one.
+  /// Lets time pass and judges the budgets. Cost: one pass over the records. A time before the last one, which threads may cause, counts as that one.
   void advance(std::chrono::milliseconds to) noexcept {
     if (to > now) now = to;
     for (recipient_record& r : records.all()) {
@@ -180,7 +180,7 @@ class transaction_table {
     }
   }
 
-  /// A transaction that has settled and whose images nobody reads any more: to be told and released, once. nullptr: none.
+  /// A transaction that has settled and whose images are not read any more, to be told and released. Each comes once. nullptr: there is none.
   transaction* next_settled() noexcept {
     if (waiting_ == 0) return nullptr;
     for (transaction& t : table_)
@@ -192,8 +192,8 @@ class transaction_table {
     return nullptr;
   }
 
-  /// The next progress event that is due, and who is to hear it: what changed in a recipient's record since it was last told. False: none.
-  /// Cost: one pass over the records for the last of a series.
+  /// The next progress event that is due, and the callback for it: what has changed in a recipient's record since its last event. False: there is
+  /// none. Cost: up to one pass over the records.
   bool next_event(progress_event& out, callback<const progress_event&>& tell) noexcept {
     for (recipient_record& r : records.all()) {
       if (!r.who) continue;
@@ -240,7 +240,7 @@ class transaction_table {
     return r;
   }
 
-  /// A record goes for lack of room: as if its recipient had never asked, or else it would be waited for.
+  /// A record is dropped for lack of room. Its recipient is not counted any more, since it would be waited for otherwise.
   void forgotten(const recipient_record& r) noexcept {
     publication* const p = publication_of(r);
     if (p == nullptr || is_final(r.state)) return;
@@ -252,7 +252,7 @@ class transaction_table {
   void check(transaction& t) noexcept {
     if (t.now != transaction::state::sealed || t.outcome.expected == 0) return;
     const transaction_budgets& b = t.options.budgets;
-    const bool too_late = !t.named && b.acquire > none && now - t.started_at > b.acquire;  // one that has not asked will not
+    const bool too_late = !t.named && b.acquire > none && now - t.started_at > b.acquire;  // recipients that have not asked are not waited for
     for (const publication& p : slots_) {
       if (!belongs(p, t) || p.now != publication::state::published) continue;
       const std::uint32_t awaited = too_late && p.counts.acquired < t.outcome.expected ? p.counts.acquired : t.outcome.expected;
@@ -304,7 +304,7 @@ class transaction_table {
                                                                                : verdict::uncertified;
   }
 
-  /// Over several references a recipient counts as what it did worst.
+  /// Over several references a recipient counts with its worst state.
   void worst_of_each(transaction& t, const publication& first) noexcept {
     publication_status& sum = t.outcome.counts;
     sum.completed = sum.completed_unverified = sum.failed = sum.cancelled = sum.vanished = sum.absent = sum.unfinished = 0;

@@ -1,4 +1,4 @@
-// Walks the other side's schema, page by page, alongside our own, to name the first tensor that differs. Holds a counter, no table.
+// Walks the other side's schema, page by page, alongside our own, to name the first tensor that differs. It holds a counter and no table.
 #pragma once
 
 #include <tensorpull/core/result.hpp>
@@ -12,9 +12,9 @@ class schema_comparison {
   /// Index of the next row to ask for.
   std::uint64_t position() const noexcept { return position_; }
 
-  /// Takes a page of the other schema, which has `total` tensors. True: go on asking. An error is the verdict:
-  /// schema_mismatch with the first tensor's name, or bad_frame for a page that was not asked for.
-  /// `subset`: our schema is a part of theirs, so only tensors of the same name are compared.
+  /// Takes a page of the other schema, which has `total` tensors. True: ask for the next page. Otherwise the error is the result: schema_mismatch
+  /// with the first differing tensor's name, or bad_frame for a page that was not asked for. `subset`: our schema is a part of theirs, so only
+  /// tensors of the same name are compared.
   result<bool> take(const frame& page, const image_schema& own, std::uint64_t total, bool subset) noexcept {
     if (page.offset != position_ || page.tensors != total || page.rows.size() > total - position_) return failure(errc::bad_frame);
     for (std::size_t r = 0; r < page.rows.size(); ++r) {

@@ -12,10 +12,10 @@ namespace tensorpull::detail {
 
 class wanted_ranges {
  public:
-  /// Ranges of one subset after adjacent ones were joined.
+  /// The most ranges that one subset may have after adjacent ones were joined.
   static constexpr std::size_t capacity = 32;
 
-  /// Where one goes through the ranges.
+  /// A position on the way through the ranges.
   struct position {
     std::uint64_t offset = 0;  ///< in the image
     std::size_t range = 0;
@@ -26,7 +26,7 @@ class wanted_ranges {
     count_ = 1;
     total_ = image_bytes;
   }
-  /// Ranges as an owner states them: checked to lie in [first, last) in ascending order. bad_frame; does_not_fit: too many gaps.
+  /// Takes ranges as an owner states them. bad_frame: they do not lie in [first, last) in ascending order. does_not_fit: there are too many gaps.
   result<void> these(std::span<const byte_range> stated, std::uint64_t first, std::uint64_t last) noexcept {
     count_ = 0;
     total_ = 0;
