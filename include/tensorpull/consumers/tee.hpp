@@ -9,7 +9,7 @@
 
 namespace tensorpull {
 
-/// Borrows both. `Destination` decides where the transport writes; `Observer` is any consumer and gets the same calls with the same bytes.
+/// `Destination` decides where the transport writes; `Observer` is any consumer and gets the same calls with the same bytes.
 ///  - Both have to accept: where either refuses in begin(), commit() or chunk(), both are abandoned.
 ///  - finish() ends the observer first and the destination last, so put what is more likely to fail (a file) second: its failure
 ///    abandons the destination unfinished. Where the destination fails after that, the observer stays finished.
@@ -19,6 +19,7 @@ class tee {
  public:
   static constexpr bool irrevocable = Destination::irrevocable || Observer::irrevocable;
 
+  /// Borrows both.
   tee(Destination& destination, Observer& observer) noexcept : destination_(destination), observer_(observer) {}
 
   /// Of the one that insists on a schema; the destination's where both do (begin() then refuses what the observer does not take).

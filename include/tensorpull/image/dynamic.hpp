@@ -39,7 +39,9 @@ class dynamic_image {
     return make_from(tensors, metadata, writer);
   }
 
+  /// Valid while the image lives, also after a move.
   const image_schema& schema() const noexcept { return table_->schema; }
+  /// For reading. Borrows the image's table and the tensors.
   source_view source() const noexcept { return {&table_->schema, nullptr, table_->where, table_->reader.read != nullptr ? &table_->reader : nullptr}; }
 
   /// Whether it was made from mutable views.

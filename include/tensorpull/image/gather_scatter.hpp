@@ -14,8 +14,8 @@ namespace tensorpull {
 
 /// What a gather gave: the first `pieces` spans hold `bytes` bytes of the image.
 struct gathered {
-  std::size_t pieces = 0;
-  std::uint64_t bytes = 0;
+  std::size_t pieces = 0;   ///< Spans that were filled.
+  std::uint64_t bytes = 0;  ///< Bytes of these spans together.
   /// the bytes that follow could not be read; nothing of them is among the pieces
   bool failed = false;
 };
@@ -94,8 +94,8 @@ inline gathered gather(const source_view& source, std::uint64_t offset, std::uin
 
 /// What a scatter gave: the first `pieces` spans take `bytes` bytes of the image.
 struct scattered {
-  std::size_t pieces = 0;
-  std::uint64_t bytes = 0;
+  std::size_t pieces = 0;   ///< Spans that were filled.
+  std::uint64_t bytes = 0;  ///< Bytes of these spans together.
 };
 
 /// Fills `out` with spans of the destination's memory that take the image's bytes [offset, offset + bytes), bytes <= length. Bytes of

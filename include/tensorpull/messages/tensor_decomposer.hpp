@@ -11,7 +11,7 @@ namespace tensorpull {
 /// be split: the biases come at once, the weights are one published image.
 template <std::uint64_t Bytes>
 struct inline_up_to {
-  static constexpr std::uint64_t bytes = Bytes;
+  static constexpr std::uint64_t bytes = Bytes;  ///< The threshold.
 };
 
 /// A message that was taken apart: ready to be sent, any number of times and to any number of connections. Owns its body (one allocation).
@@ -20,7 +20,9 @@ struct inline_up_to {
 template <class Limits = default_limits>
 class decomposed {
  public:
+  /// The references that the body names by index, for session.send. Valid while this object lives.
   std::span<const reference> references() const noexcept { return {references_.data(), reference_count_}; }
+  /// One Cap'n Proto message, for session.send. Valid while this object lives.
   std::span<const std::byte> body() const noexcept { return {reinterpret_cast<const std::byte*>(body_.get()), body_bytes_}; }
 
   /// Whether every set of large tensors that was published for this message is settled; at once if there was none.
@@ -68,8 +70,8 @@ struct receive_options {
 /// nothing (received as a handle, pulled later). One message has at most Limits::application_references sets and locators with a reference.
 template <class Net, class Threshold = inline_up_to<16 * 1024>>
 struct tensor_decomposer {
-  using limits = typename Net::limits;
-  using message_type = decomposed<limits>;
+  using limits = typename Net::limits;  ///< Of the pipeline.
+  using message_type = decomposed<limits>;  ///< What decompose() gives.
 
   /// Tensors above it are references.
   static constexpr std::uint64_t inline_bytes = Net::chunking::max_chunk_bytes == 0 ? std::numeric_limits<std::uint64_t>::max() : Threshold::bytes;

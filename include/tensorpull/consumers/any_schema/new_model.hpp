@@ -22,6 +22,7 @@ struct new_model_limits {
   std::uint64_t max_bytes = 0;
   /// of the header, which has the names: what is kept of it takes at most twice that, until finish()
   std::uint64_t max_header_bytes = 16u << 20;
+  /// Tensors in the image.
   std::uint64_t max_tensors = 1'000'000;
 };
 
@@ -43,10 +44,12 @@ class new_model {
  public:
   static constexpr bool irrevocable = false;
 
+  /// Allocates nothing. Copies the limits.
   new_model(Allocator allocator, const new_model_limits& limits) noexcept : allocator_(std::move(allocator)), limits_(limits) {}
   new_model(const new_model&) = delete;
   new_model& operator=(const new_model&) = delete;
 
+  /// The allocator, which owns what it made.
   Allocator& allocator() noexcept { return allocator_; }
   /// After finish(): what was made, in image order, and the metadata that came with it. Valid while this object lives.
   const image_schema& made() const noexcept { return schema_; }

@@ -17,6 +17,7 @@
 
 namespace tensorpull {
 
+/// How a safetensors_file is written.
 struct safetensors_file_options {
   /// Replace a regular file of that name; otherwise finish() fails with EEXIST where one has appeared.
   bool overwrite = true;

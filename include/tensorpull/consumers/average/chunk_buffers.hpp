@@ -37,6 +37,7 @@ class chunk_buffers {
     }
 
     explicit operator bool() const noexcept { return buffer_ != nullptr; }
+  /// The first byte of the chunk, behind the margin. Requires a lease that is not empty.
     std::byte* data() const noexcept { return buffer_ + margin; }
 
    private:
@@ -59,11 +60,12 @@ class chunk_buffers {
     return chunk_buffers(::new (memory) block{buffer_pool<>(buffers, each), static_cast<std::size_t>(chunk_bytes), count});
   }
 
+  /// A free buffer, or an empty lease if there is none.
   lease acquire() noexcept { return lease(block_->pool); }
 
-  std::size_t chunk_bytes() const noexcept { return block_->chunk_bytes; }
-  std::size_t count() const noexcept { return block_->count; }
-  std::size_t available() const noexcept { return block_->pool.available(); }
+  std::size_t chunk_bytes() const noexcept { return block_->chunk_bytes; }  ///< Bytes of the longest chunk that fits one buffer.
+  std::size_t count() const noexcept { return block_->count; }  ///< Buffers, leased or free.
+  std::size_t available() const noexcept { return block_->pool.available(); }  ///< Buffers that are free now.
 
  private:
   struct alignas(64) block {

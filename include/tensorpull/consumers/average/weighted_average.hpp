@@ -24,6 +24,7 @@ enum class partial_updates : std::uint8_t {
   staged,             ///< it does not count: updates land one at a time in a model's memory, and are added when complete
 };
 
+/// Bounds of an average's memory.
 struct average_options {
   /// Different places where updates may stop in one round (16 bytes each); one more makes the result an error.
   std::size_t max_partial_updates = 64;
@@ -40,7 +41,7 @@ class weighted_average {
   using update_base = std::conditional_t<is_staged, detail::staged_update, detail::streamed_update<Partial == partial_updates::error_on_partial>>;
 
  public:
-  static constexpr partial_updates partial = Partial;
+  static constexpr partial_updates partial = Partial;  ///< What the average does with an update that stops half-way.
 
   /// The consumer for one peer's update. Destroying it ends the update as abandon() does. The average outlives it.
   class update : public update_base {
@@ -54,6 +55,7 @@ class weighted_average {
   [[nodiscard]] static result<weighted_average> make(const destination_view& result_model, chunk_buffers& buffers, const average_options& options = {}) noexcept {
     return make_from(result_model, is_staged ? nullptr : &buffers, options);
   }
+  /// The same with `staged`, which needs no chunk buffers.
   [[nodiscard]] static result<weighted_average> make(const destination_view& result_model) noexcept
     requires is_staged
   {
@@ -69,10 +71,10 @@ class weighted_average {
   /// Begins the next round: everything is zero again. Updates that are still under way fail with `cancelled` at their next chunk.
   void reset() noexcept { state_->reset(); }
 
-  /// Updates that were added as a whole, their weight, and updates that were added in part.
+  /// Updates that were added as a whole in this round.
   std::size_t whole_updates() const noexcept { return state_->whole; }
-  double whole_weight() const noexcept { return state_->sums.reached().whole(); }
-  std::size_t partial_update_count() const noexcept { return state_->partial; }
+  double whole_weight() const noexcept { return state_->sums.reached().whole(); }  ///< The sum of their weights.
+  std::size_t partial_update_count() const noexcept { return state_->partial; }  ///< Updates of this round that were added in part and then stopped.
   /// What make() has allocated, the buffers not counted.
   std::size_t allocated_bytes() const noexcept { return state_->sums.allocated_bytes() + sizeof(detail::averaging); }
   const image_schema& schema() const noexcept { return state_->sums.schema(); }

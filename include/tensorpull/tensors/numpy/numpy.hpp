@@ -28,16 +28,20 @@ struct basic_numpy_array {
   std::string_view name;
   /// `dtype.str` ("<f4", ">i8", "|b1"); `dtype.name` for a type of ml_dtypes ("bfloat16"), whose str does not say what it is
   std::string_view descr;
+  /// extents, outermost first
   std::span<const std::uint64_t> shape;
   /// the element with index 0 in every dimension: `__array_interface__["data"][0]`
   Byte* data = nullptr;
   /// `strides`: bytes from one index to the next, may be 0 or negative; empty: contiguous, in this order
   std::span<const std::int64_t> strides_bytes = {};
+  /// used only if there are no strides
   numpy_order order = numpy_order::c;
   /// What the bits of unsigned integers or of void are, for the types that NumPy itself lacks: bf16 in "<u2" or "|V2", f8_* in "|u1"
   std::optional<dtype> bits_of = {};
 };
+/// An array to read.
 using numpy_array = basic_numpy_array<const std::byte>;
+/// An array to read and to write.
 using mutable_numpy_array = basic_numpy_array<std::byte>;
 
 /// The type of an array with bits_of. Error: unsupported_dtype.

@@ -27,11 +27,13 @@
 
 namespace tensorpull {
 
+/// How a numpy_file is opened.
 struct numpy_file_options {
   /// The tensor of an npy file; empty: the file's name without ".npy". The arrays of an npz file have names of their own.
   std::string_view name = {};
   /// Compare an npz file's arrays with its checksums when it is opened, as NumPy does when it reads them: reads the whole file once.
   bool check_crc32 = true;
+  /// An archive with more members is refused.
   std::size_t most_arrays = default_limits::tensors;
 };
 
@@ -61,6 +63,7 @@ class numpy_file {
     }
   }
 
+  /// The arrays as tensors. Valid while the file lives, also after a move.
   const dynamic_image& image() const noexcept { return *state_->image; }
 
  private:
@@ -179,8 +182,10 @@ struct numpy_files {
   using model_type = numpy_file;
   static constexpr bool is_static = false;
 
+  /// The schema of the file's arrays.
   static const image_schema& schema(const model_type& model) noexcept { return model.image().schema(); }
   static source_view source(const model_type& model) noexcept { return model.image().source(); }
+  /// Always false.
   static constexpr bool writable(const model_type&) noexcept { return false; }
 };
 

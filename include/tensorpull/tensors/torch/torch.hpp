@@ -45,7 +45,9 @@ class torch_model {
     return make_from(from, metadata, true);
   }
 
+  /// Valid while the model lives, also after a move.
   const image_schema& schema() const noexcept { return image_.schema(); }
+  /// Whether make_writable() made it.
   bool writable() const noexcept { return image_.writable(); }
   source_view source() const noexcept { return image_.source(); }
 
@@ -173,6 +175,7 @@ struct torch_tensors {
   using model_type = torch_model;
   static constexpr bool is_static = false;
 
+  /// The schema of this model.
   static const image_schema& schema(const model_type& model) noexcept { return model.schema(); }
   static source_view source(const model_type& model) noexcept { return model.source(); }
   static destination_view destination(model_type& model) noexcept { return model.destination(); }
