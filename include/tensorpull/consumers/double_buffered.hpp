@@ -11,7 +11,7 @@
 namespace tensorpull {
 
 /// Two models of one schema, borrowed. Each transfer lands in the back one; finish() makes it the front; anything else leaves the front
-/// as it was, to the byte. For one thread: who reads the front on another thread must be done with it before the next transfer begins,
+/// as it was, to the byte. For one thread: a reader of the front on another thread must finish before the next transfer begins,
 /// which lands where the front was before the last one.
 class double_buffered {
  public:

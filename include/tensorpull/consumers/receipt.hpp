@@ -26,7 +26,7 @@ struct receipt {
   std::uint64_t damaged = 0;      ///< chunks that came with wrong bytes and were fetched again
   std::uint64_t version = 0;      ///< of the image
   std::uint64_t fingerprint = 0;  ///< of the image's schema
-  std::uint64_t digest = 0;       ///< XXH3-64 of what was received; 0 where none was computed
+  std::uint64_t digest = 0;       ///< XXH3-64 of what was received; 0 if none was computed
 };
 
 /// What the recipient is told before data moves. Offsets that consumers see count from the image's first byte;

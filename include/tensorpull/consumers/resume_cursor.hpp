@@ -1,4 +1,4 @@
-// How far a transfer has come, in 48 bytes that a program can keep: enough to go on after it, or its machine, was restarted.
+// How far a transfer has come, in 48 bytes that a program can keep: enough to continue after the program or its machine was restarted.
 #pragma once
 
 #include <tensorpull/core/byte_order.hpp>

@@ -53,7 +53,7 @@ class header_reader {
     for (const pair& p : pairs_) metadata.push_back({text.substr(p.key, p.value - p.key), text.substr(p.value, p.end - p.value)});
   }
 
-  /// A place to go back to, where bytes that were taken turn out to be damaged: so nothing in the lists below is taken away or changed
+  /// A place to go back to if bytes that were taken turn out to be damaged. For that, nothing in the lists below is taken away or changed
   /// but the rank of the last row.
   struct mark {
     std::uint64_t at = 0;  ///< Bytes of the header taken so far.

@@ -88,7 +88,8 @@ inline bool parse_word(std::string_view text, std::uint64_t& out) noexcept {
 
 }  // namespace detail
 
-/// One line: `tensorpull:ID/VERSION/FINGERPRINT@ADDRESS,ADDRESS`, the numbers as hexadecimal digits. Without addresses it ends before the `@`.
+/// One line: `tensorpull:ID/VERSION/FINGERPRINT` with the numbers as hexadecimal digits. If there are addresses, an at sign and the
+/// addresses follow, separated by commas.
 inline locator_text to_text(const locator& l) noexcept {
   locator_text t;
   const auto put = [&t](std::string_view s) {

@@ -1,8 +1,8 @@
-// Federated averaging while the updates arrive: sum of weight * update, divided by the weight. No update is ever held (McMahan et al.,
+// Federated averaging while the updates arrive: sum of weight * update, divided by the weight. No update is held as a whole, except with `staged` (McMahan et al.,
 // "Communication-Efficient Learning of Deep Networks from Decentralized Data", arXiv 1602.05629, algorithm 1).
 //
-// Adding cannot be undone, so a chunk is added only when its own digest was right: the pipeline needs a check of each chunk. What an
-// update that stops half-way means is chosen here, when the program is compiled.
+// Adding cannot be undone, so without `staged` a chunk is added only when its own digest was right: the pipeline needs a check of each
+// chunk. What an update that stops half-way means is chosen when the program is compiled.
 #pragma once
 
 #include <tensorpull/consumers/average/detail/updates.hpp>
@@ -30,9 +30,9 @@ struct average_options {
   std::size_t max_partial_updates = 64;
 };
 
-/// The mean of models of one schema. Memory: 4 bytes for each float element (8 for F64 and integers), 8 for each tensor, 16 for each
+/// The mean of models of one schema. Memory: 4 bytes for each floating-point element (8 for F64, C64 and integers), 8 for each tensor, 16 for each
 /// partial update, all allocated by make(), none later; and the chunk buffers, shared by all updates. With `staged`: one model more.
-/// Sums are float32 for dtypes of at most 32 bits and C64, float64 for F64 and integers; the sum of weight * value has to fit: scale weights down
+/// Sums are float32 for floating-point dtypes of at most 32 bits and for C64, float64 for F64 and integers; the sum of weight * value has to fit: scale weights down
 /// if values are huge.
 /// Any number of updates may be under way, their calls interleaved in any way on one thread.
 template <partial_updates Partial = partial_updates::divide_by_reached>
@@ -65,7 +65,7 @@ class weighted_average {
   /// Writes the averages into the result's memory. May be called again after more updates.
   /// Errors, before anything is written: partial_update (error_on_partial, with the peer; or with no name, `at` updates have begun to be
   /// added and not ended), too_many_partial_updates, digest_mismatch (with the peer: its chunks were added, and together they were not
-  /// what it published), no_updates (with the first tensor that has an element which nothing reached).
+  /// what it published), no_updates (with the first tensor that has an element that nothing reached).
   result<void> finish() noexcept { return state_->finish(); }
 
   /// Begins the next round: everything is zero again. Updates that are still under way fail with `cancelled` at their next chunk.

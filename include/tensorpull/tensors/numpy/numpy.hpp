@@ -60,7 +60,7 @@ using mutable_numpy_array = basic_numpy_array<std::byte>;
 
 /// The tensor policy for arrays of NumPy's. Its model is an image over their memory, which outlives it.
 struct numpy_tensors : tensor_list {
-  /// To read from: any strides, either byte order; what does not lie as in the image is packed through the slice buffer as it is sent.
+  /// To read from: any strides, either byte order; what memory does not hold as the image has it is packed through the slice buffer as it is sent.
   /// Errors, with the array's index in `at` and its name: unsupported_dtype; those of dynamic_image::make.
   [[nodiscard]] static result<model_type> make(std::span<const numpy_array> arrays, std::span<const metadata_entry> metadata = {}) noexcept {
     std::size_t dimensions = 0;
@@ -83,7 +83,7 @@ struct numpy_tensors : tensor_list {
     return dynamic_image::make({views.get(), arrays.size()}, metadata);
   }
 
-  /// To read and to write: contiguous in C's order, in the machine's byte order. Besides: unsupported_layout.
+  /// To read and to write: contiguous in C's order, in the machine's byte order. Further errors: unsupported_layout.
   [[nodiscard]] static result<model_type> make(std::span<const mutable_numpy_array> arrays, std::span<const metadata_entry> metadata = {}) noexcept {
     const std::unique_ptr<mutable_tensor_view[]> views(new (std::nothrow) mutable_tensor_view[arrays.size()]);
     if (!views) return failure(errc::out_of_memory);

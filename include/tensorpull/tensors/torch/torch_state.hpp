@@ -41,13 +41,13 @@ class torch_allocator {
   std::vector<at::Tensor> tensors;  ///< in image order
 };
 
-/// The consumer. Limits say what an owner may make us allocate.
+/// The consumer. Limits say what an owner may make it allocate.
 class new_state_dict : public new_model<torch_allocator> {
  public:
   /// Allocates nothing before the header has arrived.
   explicit new_state_dict(const new_model_limits& limits) noexcept : new_model({}, limits) {}
 
-  /// After the transfer: the tensors under their names, tied ones under each of theirs. A pair of the metadata is a tie where its value is
+  /// After the transfer: the tensors under their names, tied ones under each of theirs. A pair of the metadata is a tie if its value is
   /// the name of a tensor and its key is none ("format", which savers put there, is none either). out_of_memory is the only error.
   result<std::map<std::string, at::Tensor>> state() const noexcept {
     try {
