@@ -376,7 +376,7 @@ class simulated_network {
     owner_.stop();
     queue_.after(1 + detail % 300'000, {event_kind::start_owner, 0, detail % 3 == 0 ? 1u : 0u});
   }
-  /// Chooses whether it pulls everything, or some of the tensors.
+  /// Starts a recipient's process, which pulls everything or some of the tensors.
   void start_process(std::uint32_t i) {
     std::uint32_t wanted = ~0u;
     // the digest of a part is computed when it is requested, so a source that was changed before that cannot be detected

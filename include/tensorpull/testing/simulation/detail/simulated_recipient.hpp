@@ -137,7 +137,7 @@ class simulated_recipient {
     }
     return *did;
   }
-  /// Whether a request's time is over; called by the timer.
+  /// Suspends the transfer if a request's time is over; called by the timer.
   void tick() noexcept {
     if (active() && clock_->now() - progress_at_ >= timeout_us_) suspend({errc::timed_out, 0, 0, {}});
   }
