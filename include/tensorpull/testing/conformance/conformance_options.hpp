@@ -15,8 +15,8 @@ namespace tensorpull::testing {
 template <byte_stream S>
 struct stream_pair {
   using stream = S;  ///< the stream that is checked
-  S left;            ///< one end
-  S right;           ///< the other end
+  S left,            ///< one end
+      right;         ///< the other end
 };
 
 /// Opens connections of the stream that is checked:

@@ -9,8 +9,8 @@ namespace tensorpull::testing {
 
 /// Which seeds to run: `count` of them from `first` on.
 struct seed_range {
-  std::uint64_t first = 0;  ///< the first seed
-  std::uint64_t count = 1;  ///< how many seeds
+  std::uint64_t first = 0,  ///< the first seed
+      count = 1;            ///< how many seeds
   bool trace = false;       ///< print every step of every run
 
   /// `count` seeds from 0, unless TENSORPULL_SIM_FIRST or TENSORPULL_SIM_SEEDS in the environment say otherwise. A single seed is traced.

@@ -79,8 +79,8 @@ static_assert(byte_stream<simulated_stream>);
 
 /// Two ends of one connection.
 struct simulated_pair {
-  simulated_stream left;   ///< side 0
-  simulated_stream right;  ///< side 1
+  simulated_stream left,  ///< side 0
+      right;              ///< side 1
 };
 /// Makes a new connection. Borrows the clock, which moves when one of the ends waits.
 inline simulated_pair connect_simulated(virtual_clock& clock, const wire_conditions& c, seeded_random random) {

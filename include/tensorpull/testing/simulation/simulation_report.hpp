@@ -12,12 +12,12 @@ namespace tensorpull::testing {
 
 /// The counts of a run, and its first failure. The counters of things that must not happen are 0 in a run that passed.
 struct simulation_report {
-  std::uint64_t seed = 0;                    ///< what the run was drawn from
-  std::uint64_t steps = 0;                   ///< of the trace
-  std::uint64_t trace_hash = 0;              ///< of the trace: equal for equal runs
-  std::uint64_t virtual_us = 0;              ///< how long it lasted, in microseconds of virtual time
-  std::uint64_t completed = 0;               ///< transfers that ended `completed`
-  std::uint64_t completed_unverified = 0;    ///< transfers that ended `completed_unverified`
+  std::uint64_t seed = 0,                    ///< what the run was drawn from
+      steps = 0,                             ///< of the trace
+      trace_hash = 0,                        ///< of the trace: equal for equal runs
+      virtual_us = 0;                        ///< how long it lasted, in microseconds of virtual time
+  std::uint64_t completed = 0,               ///< transfers that ended `completed`
+      completed_unverified = 0;              ///< transfers that ended `completed_unverified`
   std::array<std::uint64_t, 64> failed{};    ///< transfers by error code
   std::uint64_t went_on = 0;                 ///< times that a transfer continued after a lost connection, a time-out or `busy`
   std::uint64_t resumed = 0;                 ///< times that a new process continued from a cursor
