@@ -62,7 +62,7 @@ endforeach()
 # What people read: every README where the others' links expect it, the examples that they refer to, the licence.
 set(doc_folder "${CMAKE_INSTALL_DATADIR}/doc/tensorpull")
 file(GLOB_RECURSE pages CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}"
-  "${PROJECT_SOURCE_DIR}/include/README.md" "${PROJECT_SOURCE_DIR}/cmake/README.md" "${PROJECT_SOURCE_DIR}/examples/README.md"
+  "${PROJECT_SOURCE_DIR}/include/README.md" "${PROJECT_SOURCE_DIR}/include/EXTENDING.md" "${PROJECT_SOURCE_DIR}/cmake/README.md" "${PROJECT_SOURCE_DIR}/examples/README.md"
   "${PROJECT_SOURCE_DIR}/bench/README.md" "${PROJECT_SOURCE_DIR}/tests/README.md" "${PROJECT_SOURCE_DIR}/.github/*.md")
 file(GLOB examples CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/examples/*.cpp")
 foreach(file IN LISTS pages examples ITEMS README.md LICENSE)

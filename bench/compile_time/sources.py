@@ -4,10 +4,7 @@ FANOUT = 25  # members of a struct: BOOST_HANA_ADAPT_STRUCT takes at most 39
 TENSOR = "std::array<float, 8>"
 
 EMPTY = "int main() {}\n"
-HEADERS = """#include <tensorpull/pipeline.hpp>
-#include <tensorpull/tensors/structs/raw.hpp>
-#include <tensorpull/transports/loopback/loopback.hpp>
-"""
+HEADERS = "#include <tensorpull/tensorpull.hpp>\n"  # as users include it
 USE = "bool f{k}(net{k}::downloader& from, const tensorpull::reference& ref, {model}& to) {{ return net{k}::download_tensors(from, ref, to).has_value(); }}\n"
 
 
@@ -70,9 +67,8 @@ def roles(role):
     """The programs that people write around a pipeline of 400 tensors."""
     if role == "empty":
         return EMPTY
-    include = {"headers": "loopback/loopback.hpp", "loopback": "loopback/loopback.hpp", "tcp": "tcp/tcp.hpp",
-               "tcp, owner": "tcp/tcp.hpp>\n#include <tensorpull/transports/host/owner.hpp"}[role]
-    text = HEADERS.replace("loopback/loopback.hpp", include) + repeated_model(400)
+    owner = "#include <tensorpull/transports/host/owner.hpp>\n" if role == "tcp, owner" else ""
+    text = HEADERS + owner + repeated_model(400)
     if role == "loopback":
         return text + pipeline() + USE.format(k=0, model="model")
     if role == "tcp":

@@ -17,6 +17,7 @@
 
 #include <tensorpull/transports/concept.hpp>
 #include <tensorpull/transports/publisher.hpp>
+#include <tensorpull/transports/stream/session.hpp>
 #include <tensorpull/transports/stream/stream_transport.hpp>
 
 #include <tensorpull/transports/loopback/loopback.hpp>

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Which headers the compiler reads for a program: includes.py COMPILER CASE [INCLUDE FOLDER...]
 
-Cases: umbrella: tensorpull.hpp has no Cap'n Proto and no Boost.Asio in it. pull: a program that only pulls, over a stream, reads no header of an
+Cases: umbrella: tensorpull.hpp has no Cap'n Proto and no Boost.Asio in it. pull: a program that only pulls, over TCP, reads no header of an
 owner. The check fails too if what must be there is not, so a wrong command is no success."""
 import re
 import subprocess
@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PULL = """#include <tensorpull/consumers/land.hpp>
 #include <tensorpull/pipeline.hpp>
 #include <tensorpull/tensors/structs/raw.hpp>
-#include <tensorpull/transports/stream/pull.hpp>
+#include <tensorpull/transports/tcp/tcp.hpp>
 """
 # case: the program, what must not be read, what must be read
 CASES = {

@@ -26,7 +26,7 @@ int main() {
   auto listener = tcp_listener::open("127.0.0.1:0");
   must(listener.has_value());
   std::jthread other([&] {
-    auto stream = listener->accept();
+    auto stream = listener->accept(std::chrono::seconds(60));
     must(stream.has_value());
     auto session = net::session::over(std::move(*stream));
     must(session.has_value());
@@ -38,5 +38,5 @@ int main() {
 
   // SNIPPET 2-4
 
-  must(sent.has_value() && kind.has_value() && mine.b1[5] == 5);
+  must(sent.has_value() && kind.has_value() && done.has_value() && mine.b1[5] == 5);
 }

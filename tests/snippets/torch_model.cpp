@@ -14,5 +14,5 @@ int main() {
 
   // SNIPPET
 
-  must(done.has_value() && state.size() == 2);
+  must(done.has_value() && pulled.has_value() && state.has_value() && state->size() == 2);
 }

@@ -4,9 +4,11 @@
 #include <tensorpull/core/limits.hpp>
 #include <tensorpull/transports/concept.hpp>
 #include <tensorpull/transports/stream/pull.hpp>
-#include <tensorpull/transports/stream/session.hpp>
 
 namespace tensorpull {
+
+template <class Parts, byte_stream Stream>
+class session;  // transports/stream/session.hpp: a program that only pulls need not compile it, nor the owner in it
 
 /// The owner's side of a pipeline over streams, on an event loop. This is its stand-in for a program that has not included its header,
 /// transports/host/owner.hpp.
