@@ -1,6 +1,6 @@
-// Cross-site evaluation: every site's model is tried on every other site's digits. Sites submit their models to the coordinator, which never
-// pulls one: it sends each submission on as it is, and the others pull from the site itself. The last site is behind NAT (it listens
-// nowhere): for it the coordinator relays, over the connection that the site has opened, through one chunk buffer.
+// Cross-site evaluation: every site's model is tried on every other site's digits. Sites submit their models to the coordinator, which never pulls
+// one: it passes each submission on, and the other sites pull from the site itself. The last site is behind NAT and does not listen: the coordinator
+// relays its model over the connection that the site has opened, through one chunk buffer.
 #include "sites/network.hpp"
 
 #include <tensorpull/transports/stream/relay.hpp>
@@ -11,10 +11,10 @@ namespace sites {
 
 using model_set = tensorpull::tensors_of<perceptron>;
 
-/// Site to coordinator: this is my model. The biases travel in the letter, the weights are pulled by whoever needs them.
+/// Site to coordinator: this is my model. The biases travel in the message; the sites that need the weights pull them.
 struct submission {
   std::uint32_t images;
-  std::string address;  ///< where I can be reached; empty: nowhere
+  std::string address;  ///< where the site can be reached; empty: it does not listen
   model_set model;
 };
 /// Coordinator to site: try this model on your digits.
@@ -54,12 +54,12 @@ int run_site(const options& chosen, std::uint32_t site, std::uint16_t coordinato
   auto session = net::session::connect(at_port(coordinator), patience);
   if (!session) return complain("cannot connect", session.error()), 1;
   if (!say(*session, hello_kind, hello{site})) return 1;
-  // borrowed until the end; nobody knows how many will pull it, so it stays published until it is withdrawn
+  // The model is borrowed until the end. The number of its recipients is unknown, so it stays published until it is withdrawn.
   submission mine{static_cast<std::uint32_t>(own.size()), {}, model_set(*model)};
   std::optional<net::downloader> owner;
   std::jthread serving;
   if (behind_nat) {
-    const auto sent = letters::send(*session, submission_kind, mine, {}, patience);  // served by this session while it waits for letters
+    const auto sent = letters::send(*session, submission_kind, mine, {}, patience);  // the session serves it while it waits for messages
     if (!sent) return complain("cannot submit", sent.error()), 1;
   } else {
     auto opened = net::downloader::open();
@@ -73,7 +73,7 @@ int run_site(const options& chosen, std::uint32_t site, std::uint16_t coordinato
   }
 
   for (;;) {
-    const auto got = session->receive(patience);  // serves others' pulls of this site's model where it is behind NAT
+    const auto got = session->receive(patience);  // if the site is behind NAT, this serves the pulls of its model
     if (!got) return complain("cannot receive an assignment", got.error()), 1;
     if (got->kind == goodbye_kind) return 0;
     assignment next{};
@@ -95,7 +95,7 @@ bool relay_once(net::session& owner, tensorpull::tcp_listener& outside, const te
   return passed->completed == 1;
 }
 
-/// Whether all went well.
+/// Whether everything succeeded.
 bool coordinate(const options& chosen, tensorpull::tcp_listener& listener, processes& children) {
   const std::size_t n = chosen.sites;
   std::vector<std::optional<net::session>> all(n);
@@ -116,7 +116,7 @@ bool coordinate(const options& chosen, tensorpull::tcp_listener& listener, proce
     const std::string address = behind_nat ? at_port(outside->port()) : submitted[owner].address;
     if (const auto ok = task.model.owner_at(address); !ok) return complain("a site's address", ok.error());
     for (std::uint32_t at = 0; at < n; ++at) {
-      if (at == owner && behind_nat) continue;  // it would pull from itself, through us
+      if (at == owner && behind_nat) continue;  // it would pull from itself, through the relay
       if (!say(*all[at], assignment_kind, task)) return false;
       if (behind_nat && !relay_once(*all[owner], *outside, task.model.remote()->reference, chunk, relayed_bytes)) return false;
       score result{};
@@ -124,7 +124,7 @@ bool coordinate(const options& chosen, tensorpull::tcp_listener& listener, proce
       scores[owner][at] = result.accuracy;
     }
   }
-  for (auto& session : all)  // a site that has heard it hangs up at once
+  for (auto& session : all)  // a site hangs up as soon as it has the message, so errors are ignored
     (void)session->send(goodbye_kind, {}, {}, patience);
 
   std::printf("accuracy of each site's model (rows) on each site's digits (columns)\n\n          ");
@@ -138,7 +138,7 @@ bool coordinate(const options& chosen, tensorpull::tcp_listener& listener, proce
         continue;
       }
       std::printf("   %.3f", scores[owner][at]);
-      // a site knows only some of another's classes, so nobody does as well there as that site itself
+      // a site has learnt only some of another site's classes, so no other site does as well there as that site itself
       well = well && (owner == at ? scores[at][at] > 0.8 : scores[owner][at] < 0.85);
     }
   }

@@ -1,4 +1,4 @@
-// Tensors of a type that the library does not know: Eigen's matrices, as a policy that a pipeline takes like any other.
+// A tensor policy for a type that the library does not know: Eigen's matrices.
 #include <tensorpull/image/dynamic.hpp>
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/tensors/concept.hpp>
@@ -12,14 +12,14 @@
 #include <vector>
 
 using namespace tensorpull;
-using matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;  // by rows, as in an image: so it can be landed in
+using matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;  // row-major, as in an image, so bytes can land in it
 
 struct named_matrix {
   std::string_view name;
   matrix* values;
 };
 
-/// The policy. Its model is a table of names, shapes and addresses; the matrices stay the user's, and keep their sizes.
+/// The policy. Its model is a table of names, shapes and addresses. The matrices stay the user's, and must keep their sizes.
 struct eigen_tensors {
   using is_tensor_policy = void;
   using model_type = dynamic_image;

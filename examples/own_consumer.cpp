@@ -1,4 +1,4 @@
-// A consumer of your own: what is wrong with an update, and how long it is, while it streams by; the update itself is never held.
+// A consumer of your own: it looks for NaNs in an update and computes its norm while the bytes arrive, without holding the update.
 #include <tensorpull/consumers/concept.hpp>
 #include <tensorpull/tensorpull.hpp>
 
@@ -17,7 +17,7 @@ BOOST_HANA_ADAPT_STRUCT(Update, weight, bias);
 /// Takes updates of one schema whose tensors are all F32. Memory: the 1 KiB that the bytes pass through.
 class inspection {
  public:
-  static constexpr bool irrevocable = false;  // nothing is done with the numbers before finish()
+  static constexpr bool irrevocable = false;  // nothing outside this object changes before finish()
 
   explicit inspection(const image_schema& schema) noexcept : schema_(schema) {}
 
@@ -36,7 +36,7 @@ class inspection {
     out[0] = {room_, static_cast<std::size_t>(std::min<std::uint64_t>(length, sizeof room_))};
     return {1, out[0].size()};
   }
-  /// Any piece: it may begin with a rest of the header, and it may end within a number, which is kept until the rest of it comes.
+  /// Takes a piece of any length. It may begin in the header, and it may end within a number, which is kept until its last byte comes.
   result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
     for (const std::byte b : bytes) {
       if (offset++ < data_start_) continue;
@@ -46,7 +46,7 @@ class inspection {
     return {};
   }
   result<void> chunk(std::uint64_t, std::uint64_t) noexcept { return {}; }
-  /// An update with a NaN in it fails the transfer, so its owner hears that it was refused.
+  /// Fails the transfer if the update has a NaN, so that the owner is told that it was refused.
   result<void> finish(const receipt&) noexcept { return nans_ == 0 ? result<void>{} : failure(errc::value_out_of_range); }
   void abandon(const error&) noexcept {}
 

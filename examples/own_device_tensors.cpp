@@ -1,4 +1,4 @@
-// A tensor type of your own whose numbers lie on a device: no address leads to them, so they are staged both ways, 4 KiB at a time.
+// A tensor policy of your own for tensors on a device: the CPU cannot address them, so they are copied through memory in both directions, 4 KiB at a time.
 #include <tensorpull/image/dynamic.hpp>
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/tensors/concept.hpp>
@@ -10,7 +10,7 @@
 
 using namespace tensorpull;
 
-/// Stands for a device: buffers by number, reached by copies that may fail (here: where there is no such buffer).
+/// Takes the place of a device: numbered buffers that are reached by copies. A copy can fail (here: if there is no such buffer).
 struct device {
   std::vector<std::vector<float>> buffers;
   int copies = 0;
@@ -25,7 +25,7 @@ struct device {
   }
 };
 
-/// The policy. Its model is a table of names, shapes and tokens (here: numbers of buffers), with the two functions that stage.
+/// The policy. Its model is a table of names, shapes and tokens (here: numbers of buffers), with the two functions that copy.
 struct device_tensors {
   using is_tensor_policy = void;
   using model_type = dynamic_image;
@@ -39,7 +39,7 @@ struct device_tensors {
     if (static_cast<device*>(to)->copy_to(token, offset, bytes.data(), bytes.size())) return {};
     return failure(errc::io, offset);
   }
-  /// A model of all buffers, named "0", "1", ... `staging` is used by one download at a time.
+  /// A model of all buffers, named "0", "1", ... One download at a time may use `staging`.
   static result<model_type> make(device& on, std::span<std::byte> staging) {
     constexpr const char* names[] = {"0", "1", "2", "3"};
     std::array<std::uint64_t, 4> lengths{};

@@ -1,5 +1,5 @@
-// An integrity policy of your own: a check of each chunk in 20 lines of portable code, and the library's portable XXH3 for the whole, for a
-// device without xxHash and without ISA-L.
+// An integrity policy of your own, for a device without xxHash and ISA-L: a CRC32C of each chunk in 20 lines of portable code, and the library's
+// portable XXH3-64 for the whole image.
 #include <tensorpull/integrity/concept.hpp>
 #include <tensorpull/tensorpull.hpp>
 
@@ -13,7 +13,7 @@ struct Model {
 };
 BOOST_HANA_ADAPT_STRUCT(Model, weight);
 
-/// A hash of chunks: CRC32C by a table of 1 KiB. `kind` is what it is called on the wire, so the other end may compute it in its own way.
+/// A hash of chunks: CRC32C with a table of 1 KiB. `kind` is its number in frames; the other end may use another implementation.
 class portable_crc32c {
  public:
   static constexpr digest_kind kind = digest_kind::crc32c;
@@ -36,7 +36,7 @@ class portable_crc32c {
   std::uint32_t state_ = 0xffff'ffffu;
 };
 
-/// The policy: each chunk is checked before the consumer hears of it, and the whole against the published version, which is XXH3-64.
+/// The policy: each chunk is checked before the consumer's chunk() is called, and the whole image against the published version, which is its XXH3-64.
 struct portable_checks {
   using is_integrity_policy = void;
   using hash_type = xxh3_64;

@@ -1,5 +1,5 @@
-// A transport of your own: a class for one end of a connection, one that listens, and a policy that says how to connect. Pulls, sessions and an owner of many
-// connections come with it. Here: local sockets, whose addresses are paths.
+// A transport of your own: a class for one end of a connection, a listener, and a policy that connects and listens. These are enough for pulls,
+// sessions and an owner of many connections. Here: local sockets, whose addresses are paths.
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/transports/host/owner.hpp>
 
@@ -12,10 +12,10 @@
 
 using namespace tensorpull;
 
-/// The stream is any class that reads, writes and waits as links/byte_stream.hpp says; here, the library's for sockets.
+/// The stream is any class that reads, writes and waits as links/byte_stream.hpp requires. Here it is the library's own stream for sockets.
 using local_stream = posix_stream;
 
-/// What accepts, without waiting (stream_listener).
+/// The listener, which accepts without waiting (stream_listener).
 class local_listener {
  public:
   explicit local_listener(int fd) noexcept : socket_(fd) {}
@@ -30,7 +30,7 @@ class local_listener {
   local_stream socket_;
 };
 
-/// The policy for the transport slot: how to connect, and, for owners, how to listen.
+/// The policy for the transport slot: connects and, for owners, listens.
 struct local : stream_transport<local, local_stream> {
   static result<local_stream> connect(std::string_view path, std::chrono::milliseconds, const stop_token&) noexcept { return open<local_stream>(path, ::connect); }
   static result<local_listener> listen(std::string_view path) noexcept {

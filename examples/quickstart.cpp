@@ -1,4 +1,4 @@
-// A model moves from its owner to a recipient over TCP, in chunks, straight into the memory where it is used.
+// A recipient pulls a model from its owner over TCP, in chunks that land directly in the model's own memory.
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/transports/host/owner.hpp>
 

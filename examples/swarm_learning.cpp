@@ -1,5 +1,5 @@
-// Swarm learning: sites that each know a few digits train together without a server that holds a model. The coordinator hands out locators
-// alone; each site pulls the models of its two neighbours in a ring from these sites themselves, and averages them with its own.
+// Swarm learning: sites that each have only some digits train together without a server that holds a model. The coordinator only passes locators on;
+// each site pulls the models of its two neighbours in a ring from these sites, and averages them with its own.
 #include "sites/network.hpp"
 
 #include <algorithm>
@@ -7,14 +7,14 @@
 
 namespace sites {
 
-/// Site to coordinator: my model of this round is there.
+/// Site to coordinator: my model of this round is published.
 struct offer {
   std::uint32_t round;
   double shared;  ///< accuracy on all digits after the exchange of the round before
   double alone;   ///< the same after training on its own digits
   tensorpull::locator model;
 };
-/// Coordinator to site: your neighbours' models of this round are there.
+/// Coordinator to site: your neighbours' models of this round are published.
 struct neighbours {
   std::uint32_t round;
   tensorpull::locator left, right;
@@ -24,7 +24,7 @@ enum letter : std::uint32_t {
   neighbours_kind,
   finished_kind,
 };
-/// Both ways, at the end.
+/// In both directions, at the end.
 struct finished {
   double accuracy;
 };
@@ -64,7 +64,7 @@ int run_site(const options& chosen, std::uint32_t site, std::uint16_t coordinato
   for (std::uint32_t round = 1; round <= chosen.rounds; ++round) {
     const double shared = federated::accuracy(*model, digits.test());
     federated::train(*model, own, scratch, {.epochs = 2, .learning_rate = 0.1f, .seed = federated::derived_seed(chosen.seed, round, site)});
-    // handed over: it stays as it is, and is released when both neighbours have confirmed it
+    // handed over, so it does not change; it is released when both neighbours have confirmed it
     const auto ref = owner->add_tensors(std::make_unique<perceptron>(*model), {.recipients = 2});
     if (!ref) return complain("cannot publish", ref.error()), 1;
     offer mine{round, shared, federated::accuracy(*model, digits.test()), tensorpull::locator(*ref)};
@@ -80,7 +80,7 @@ int run_site(const options& chosen, std::uint32_t site, std::uint16_t coordinato
     }
     divide(*model, 3.0f);
   }
-  // others may still pull from here: leave together
+  // others may still pull from this site, so all leave together
   finished last{federated::accuracy(*model, digits.test())};
   return say(*session, finished_kind, last) && hear(*session, finished_kind, last) ? 0 : 1;
 }
@@ -92,7 +92,7 @@ void print_row(std::uint32_t round, const std::vector<offer>& offers) {
   std::fflush(stdout);
 }
 
-/// Whether all went well.
+/// Whether everything succeeded.
 bool coordinate(const options& chosen, tensorpull::tcp_listener& listener, processes& children) {
   const std::size_t n = chosen.sites;
   std::vector<std::optional<net::session>> all(n);
@@ -120,7 +120,7 @@ bool coordinate(const options& chosen, tensorpull::tcp_listener& listener, proce
   print_row(chosen.rounds, offers);
   const auto text = to_text(offers[0].model);
   std::printf("\nthe last locator of site 0: %.*s\n", static_cast<int>(text.bytes), text.characters.data());
-  for (auto& session : all)  // a site that has heard it hangs up at once, so how it left is told by its exit status alone
+  for (auto& session : all)  // a site hangs up as soon as it has the message, so only its exit status says whether it succeeded
     (void)letters::send(*session, finished_kind, last, {}, patience);
   const bool better = worst > alone;
   std::printf("%s: the worst site ends at %.3f; the best one was at %.3f after training alone; no model passed through the coordinator\n", better ? "passed" : "FAILED", worst,

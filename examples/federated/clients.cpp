@@ -1,5 +1,5 @@
-// The participants of the federated example, all in one process on one thread, each with its own model and its own connection:
-// it pulls the global model, trains it on its own images, publishes the result and lets the server pull it.
+// The participants of the federated example, all in one process on one thread. Each has its own model and its own connection: it pulls the global
+// model, trains it on its own images, publishes the result, and lets the server pull it.
 #include "cohort.hpp"
 #include "digits.hpp"
 #include "network.hpp"
@@ -44,7 +44,7 @@ class clients {
       (void)c.pull(m.references[0], {.per_request_timeout = std::chrono::seconds(60)}, *participants_[c.tag].model);
     }
   }
-  /// The global model is here: train it, publish it, and say so over the same connection.
+  /// The global model has landed: trains it, publishes the result, and tells the server over the same connection.
   void pulled(connection& c, const result<receipt>& outcome) {
     participant& p = participants_[c.tag];
     if (!outcome) {
@@ -99,7 +99,7 @@ class clients {
     }
   }
 
-  /// All of the round's connections are closed: tell the server what this process holds now.
+  /// All of the round's connections are closed: sends the server this process's figures.
   void end_round() {
     settle(io_);
     round_ = 0;

@@ -1,4 +1,4 @@
-// Who takes part in which round: the numbers of participants from a file, and the clients drawn for a round.
+// The participants of each round: how many there are, from a file, and which clients are drawn.
 #pragma once
 
 #include "random.hpp"

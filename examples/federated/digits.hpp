@@ -81,7 +81,7 @@ inline std::vector<digit> load_digits(const std::string& path) {
 /// Digits split into those that measure the accuracy and the clients' shares; both processes deal with the same seed.
 class dealt_digits {
  public:
-  /// Shuffles (the file is sorted by label), holds out 1,000, and deals the rest: shares differ by one image at most.
+  /// Shuffles, because the file is sorted by label; holds out 1,000 images; deals the rest in shares that differ by one image at most.
   dealt_digits(std::vector<digit> digits, std::size_t clients, std::uint64_t seed)
       : digits_{std::move(digits)}, clients_{clients} {
     if (clients_ == 0 || digits_.size() < held_out_digits + clients_)

@@ -1,5 +1,5 @@
-// A program's definitions of malloc and its family take the place of glibc's, for libraries too; these count, and
-// forward to glibc's own. They run before any constructor does, so the counters are constant-initialised.
+// A program's definitions of malloc and its family replace glibc's, for libraries too. These count, and then call glibc's own. They run before any
+// constructor, so the counters are constant-initialised.
 #include "heap_count.hpp"
 
 #include <atomic>
@@ -9,7 +9,7 @@
 
 #if !defined(__GLIBC__) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define FEDERATED_NO_HEAP_COUNT
-#elif defined(__has_feature)  // how clang tells of its sanitizers
+#elif defined(__has_feature)  // clang announces its sanitizers here
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
 #define FEDERATED_NO_HEAP_COUNT
 #endif
@@ -69,7 +69,7 @@ void* realloc(void* memory, std::size_t size) noexcept {
   if (memory == nullptr) return gained(__libc_realloc(nullptr, size));
   const std::uint64_t before = malloc_usable_size(memory);
   void* const moved = __libc_realloc(memory, size);
-  // One that fails leaves the old block alone; one to 0 bytes frees it and returns nothing.
+  // A realloc that fails keeps the old block; a realloc to 0 bytes frees it and returns nullptr.
   if (moved != nullptr || size == 0) lost(before);
   return gained(moved);
 }
@@ -88,7 +88,7 @@ void* aligned_alloc(std::size_t alignment, std::size_t size) noexcept {
 
 int posix_memalign(void** memory, std::size_t alignment, std::size_t size) noexcept {
   if (!is_power_of_two(alignment) || alignment % sizeof(void*) != 0) return EINVAL;
-  const int before = errno;  // POSIX: this one returns its error and leaves errno alone
+  const int before = errno;  // POSIX: posix_memalign returns its error and does not change errno
   void* const made = gained(__libc_memalign(alignment, size));
   errno = before;
   if (made == nullptr) return ENOMEM;

@@ -1,5 +1,5 @@
-// Counts this process's heap allocations, by standing in for malloc and its family: link heap_count.cpp to count. The tests have a counter of
-// their own (tests/support/allocation_counter.hpp), since an example must build without them and reports live bytes, not failures.
+// Counts this process's heap allocations by replacing malloc and its family: link heap_count.cpp to count. The tests have their own counter
+// (tests/support/allocation_counter.hpp): an example must build without the tests, and it reports live bytes, which they do not need.
 #pragma once
 
 #include <cstdint>
@@ -8,17 +8,17 @@ namespace federated {
 
 struct heap_figures {
   std::uint64_t live_allocations;
-  /// What the allocator set aside for the live ones (malloc_usable_size), at least what was asked for.
+  /// The sizes of the live blocks (malloc_usable_size), which are at least what was asked for.
   std::uint64_t live_bytes;
   /// Since the process started; a realloc that succeeds counts as one more.
   std::uint64_t total_allocations;
   std::uint64_t total_bytes;
 };
 
-/// Exact when no other thread allocates meanwhile. All zero where heap_is_counted() says no.
+/// Exact if no other thread allocates meanwhile. All zero if heap_is_counted() is false.
 heap_figures live_heap() noexcept;
 
-/// False under a sanitizer, which has an allocator of its own, and without glibc.
+/// False with a sanitizer, which has its own allocator, and without glibc.
 bool heap_is_counted() noexcept;
 
 }  // namespace federated

@@ -1,4 +1,4 @@
-// What the server and the clients say to each other: the pipeline that both use, and the few messages around it.
+// The pipeline that the server and the clients use, and the messages between them.
 #pragma once
 
 #include "options.hpp"
@@ -24,12 +24,12 @@ using tensorpull::receipt;
 using tensorpull::reference;
 using tensorpull::result;
 
-/// The clients of a round publish their updates at the same time, in one process here: one reference for each.
+/// The clients of a round publish their updates at the same time. Here they are one process, which needs one reference for each.
 struct room_for_participants : tensorpull::default_limits {
   static constexpr std::size_t references = 512;
 };
 
-/// Chunks of 64 KiB: the model of 0.4 MB takes seven. An average cannot undo, so each chunk has a digest of its own.
+/// Chunks of 64 KiB: the model of 0.4 MB is seven. An average cannot undo an addition, so each chunk has its own digest.
 inline constexpr std::uint64_t chunk_bytes = 64 * 1024;
 using net = tensorpull::pipeline<tensorpull::raw_tensors<perceptron>, tensorpull::fixed_bytes<chunk_bytes>, tensorpull::tcp, tensorpull::chunk_and_image_digest,
                                  room_for_participants>;
@@ -37,11 +37,11 @@ using net = tensorpull::pipeline<tensorpull::raw_tensors<perceptron>, tensorpull
 /// The kinds of application messages. One connection between the two processes stays open and carries `round` and `figures`;
 /// each participant has a connection of its own for `join`, `task` and `update`.
 enum letter : std::uint32_t {
-  round_begins = 1,  ///< server: so many participants shall join
-  join = 2,          ///< participant: I am client number ...
+  round_begins = 1,  ///< server: the number of participants that must join
+  join = 2,          ///< participant: its number
   task = 3,          ///< server: pull this model and train it
   update = 4,        ///< participant: pull my model, trained on so many images
-  figures = 5,       ///< clients: the round's connections are closed, and this is what the process holds
+  figures = 5,       ///< clients: the round's connections are closed; the process's figures
 };
 
 struct round_message {
@@ -83,7 +83,7 @@ inline std::string to_text(const address& a) {
   return (v6 ? "[" + a.host + "]" : a.host) + ":" + std::to_string(a.port);
 }
 
-/// Set by Ctrl-C and SIGTERM; both programs look at it several times a second.
+/// Set by Ctrl-C and SIGTERM. Both programs read it several times a second.
 inline volatile std::sig_atomic_t interrupted = 0;
 inline void stop_on_signals() {
   const auto handler = +[](int) { interrupted = 1; };
@@ -91,7 +91,7 @@ inline void stop_on_signals() {
   std::signal(SIGTERM, handler);
 }
 
-/// What the event loop still holds of closed connections goes with their last events.
+/// Runs pending events, which releases the memory of closed connections.
 inline void settle(boost::asio::io_context& io) {
   while (io.poll() > 0) {
   }

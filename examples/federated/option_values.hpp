@@ -1,4 +1,4 @@
-// Values on a command line, and what is wrong with them, in one sentence each.
+// Reads values of a command line; an error is one sentence.
 #pragma once
 
 #include <charconv>
@@ -39,7 +39,7 @@ inline double parse_rate(std::string_view name, std::string_view text) {
   return value;
 }
 
-/// HOST:PORT, or [HOST]:PORT where the host holds colons, as an IPv6 address does.
+/// HOST:PORT, or [HOST]:PORT if the host has colons, as an IPv6 address has.
 inline address parse_address(std::string_view name, std::string_view text, std::uint32_t least_port) {
   const std::size_t colon = text.rfind(':');
   std::string_view host = text.substr(0, colon == text.npos ? 0 : colon);

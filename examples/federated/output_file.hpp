@@ -1,4 +1,4 @@
-// Writes a small file so that a reader sees all of it or nothing: under another name first, then renamed.
+// Writes a small file so that a reader sees all of it or nothing: writes it under another name, then renames it.
 #pragma once
 
 #include <sys/stat.h>
@@ -13,7 +13,7 @@
 
 namespace federated {
 
-/// Throws std::runtime_error with the path and the system's reason. What is no regular file is written to directly.
+/// Throws std::runtime_error with the path and the system's reason. A path that is not a regular file is written to directly.
 inline void write_file(const std::string& path, std::string_view text) {
   struct stat found{};
   const bool special = ::stat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode);
@@ -31,7 +31,7 @@ inline void write_file(const std::string& path, std::string_view text) {
   if (!special && std::rename(unfinished.c_str(), path.c_str()) != 0) fail("write");
 }
 
-/// How a server that chose its port tells a script: the number and a line feed.
+/// Tells a script which port the server listens on: writes the number and a line feed.
 inline void write_port_file(const std::string& path, std::uint16_t port) {
   write_file(path, std::to_string(port) + "\n");
 }

@@ -19,7 +19,7 @@ using pixel_vector = std::array<float, digit_pixels>;
 using hidden_vector = std::array<float, hidden_units>;
 using class_vector = std::array<float, digit_classes>;
 
-/// 101,770 floats in 407,080 bytes: keep it off the stack.
+/// 101,770 floats in 407,080 bytes. Too large for the stack.
 struct perceptron {
   std::array<std::array<float, digit_pixels>, hidden_units> hidden_weight;
   std::array<float, hidden_units> hidden_bias;
@@ -71,7 +71,7 @@ inline void output_scores(const perceptron& model, const hidden_vector& hidden, 
 
 }  // namespace detail
 
-/// The share of `images` that the model names rightly, from 0 to 1. Allocates nothing.
+/// The share of `images` that the model classifies correctly, from 0 to 1. Allocates nothing.
 inline double accuracy(const perceptron& model, std::span<const digit> images) {
   pixel_vector input;
   hidden_vector hidden;

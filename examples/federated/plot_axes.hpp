@@ -73,7 +73,7 @@ inline std::string upright(double x, double y, const std::string& words) {
          "</text>\n";
 }
 
-/// Horizontal grid lines with the values of the left axis, the frame, the rounds below, and the axis's name.
+/// Draws the frame, grid lines with the values of the left axis, the rounds below, and the axis's name.
 inline std::string axes(const panel& on, const char* number_format, const std::string& name) {
   std::string drawn;
   for (int i = 0; i < on.vertical.ticks(); ++i) {
@@ -93,7 +93,7 @@ inline std::string axes(const panel& on, const char* number_format, const std::s
   return drawn + upright(on.left - 56, on.top + on.height / 2, name);
 }
 
-/// The values of a second axis on the right; `on` carries its scale.
+/// Draws the values of a second axis on the right; `on` has its scale.
 inline std::string right_axis(const panel& on, const std::string& name) {
   std::string drawn = line(on.right(), on.top, on.right(), on.bottom(), "#444444");
   for (int i = 0; i < on.vertical.ticks(); ++i) {

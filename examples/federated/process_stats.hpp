@@ -1,4 +1,4 @@
-// What Linux says of a process, this one or another: resident memory now and at its peak, threads, open descriptors.
+// The figures that Linux reports of a process: resident memory now and at its peak, threads, open descriptors.
 #pragma once
 
 #include <cctype>
@@ -44,7 +44,7 @@ inline bool read_proc(const char* path, proc_text& text) {
   return got >= 0 && size > 0;
 }
 
-/// The number after a line's name, as in "VmRSS:     1234 kB"; `key` includes the line feed before it.
+/// The number after the name of a line, as in "VmRSS:     1234 kB"; `key` includes the line feed before it.
 inline std::optional<std::uint64_t> proc_number(const char* text, const char* key) {
   const char* found = std::strstr(text, key);
   if (found == nullptr) return std::nullopt;
@@ -58,12 +58,12 @@ inline std::optional<std::uint64_t> count_descriptors(const char* folder, bool o
   while (const dirent* entry = ::readdir(entries))
     if (std::isdigit(static_cast<unsigned char>(entry->d_name[0]))) ++count;
   ::closedir(entries);
-  return own ? count - 1 : count;  // less the descriptor that reads the folder
+  return own ? count - 1 : count;  // without the descriptor that reads the folder
 }
 
 }  // namespace detail
 
-/// The figures of process `pid`, or nothing if it is gone or may not be read (another user's). Keeps nothing allocated.
+/// The figures of process `pid`; nothing if it has ended or must not be read (another user's). Frees all that it allocates.
 inline std::optional<process_stats> stats_of(pid_t pid) {
   char path[64];
   detail::proc_text text;

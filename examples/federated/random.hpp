@@ -10,14 +10,14 @@
 
 namespace federated {
 
-/// What training draws from.
+/// The generator of the training.
 class random_source {
  public:
   explicit constexpr random_source(std::uint64_t seed) : next_{seed} {}
 
   constexpr std::uint64_t next() { return next_(); }
 
-  /// Uniform in [0, bound); bound must not be 0. The lowest 2^64 mod bound values would bias it: drawn again.
+  /// Uniform in [0, bound); bound must not be 0. Values below 2^64 mod bound would bias it, so they are drawn again.
   constexpr std::uint64_t below(std::uint64_t bound) {
     const std::uint64_t biased = (0 - bound) % bound;
     for (;;)
@@ -31,7 +31,7 @@ class random_source {
   tensorpull::splitmix64 next_;
 };
 
-/// One seed for each purpose and number, so that no two of them draw the same sequence.
+/// A seed for each purpose and number, so that no two of them draw the same sequence.
 constexpr std::uint64_t derived_seed(std::uint64_t seed, std::uint64_t purpose, std::uint64_t number = 0) {
   random_source first{seed + purpose * 0xd1342543de82ef95u};
   return random_source{first.next() + number}.next();

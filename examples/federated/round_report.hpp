@@ -1,4 +1,4 @@
-// The figures of a run, round by round, for both processes: what is printed, plotted, written as JSON and judged.
+// The figures of a run, round by round, for both processes. They are printed, plotted, written as JSON and judged.
 #pragma once
 
 #include "heap_count.hpp"
@@ -13,7 +13,7 @@
 
 namespace federated {
 
-/// What one process holds after a round, its connections closed. Plain numbers, so that the clients can send them.
+/// The figures of one process after a round, when its connections are closed. Plain numbers, so that the clients can send them.
 struct process_figures {
   std::uint64_t resident_bytes = 0;
   std::uint64_t peak_resident_bytes = 0;
@@ -24,7 +24,7 @@ struct process_figures {
   std::uint64_t live_bytes = 0;
 };
 
-/// This process's figures now. Throws std::runtime_error where /proc cannot be read.
+/// This process's figures now. Throws std::runtime_error if /proc cannot be read.
 inline process_figures figures_of_self() {
   const heap_figures heap = live_heap();  // first: reading /proc allocates for a moment
   const std::optional<process_stats> stats = stats_of_self();
@@ -59,7 +59,7 @@ struct run_settings {
   std::uint64_t model_bytes = 0;
 };
 
-/// Makes room for every round at the start: a history that grew would itself show as allocations that are not flat.
+/// Makes room for all rounds at the start, because a history that grew would itself show as growing memory.
 struct run_report {
   explicit run_report(const run_settings& chosen) : settings{chosen} { rounds.reserve(chosen.rounds); }
 

@@ -50,7 +50,7 @@ inline void print_round(std::FILE* out, const round_figures& round) {
   std::fflush(out);
 }
 
-/// What the whole run came to, then one line for each check that failed or was not made, then PASSED or FAILED.
+/// Prints a summary of the run, one line for each check that failed or was not made, then PASSED or FAILED.
 inline void print_summary(std::FILE* out, const run_report& report, const verdict& judged) {
   if (!report.rounds.empty()) {
     std::uint64_t moved = 0;

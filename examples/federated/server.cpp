@@ -1,5 +1,5 @@
 // The server of the federated example: publishes the global model, and averages the participants' updates while they arrive.
-// One thread, whatever the number of participants; no update is ever held in memory.
+// One thread serves any number of participants; no whole update is ever in memory.
 #include "cohort.hpp"
 #include "digits.hpp"
 #include "json_report.hpp"
@@ -33,12 +33,12 @@ class server {
 
   std::uint16_t port() const { return port_; }
 
-  /// Until the clients' process has said that it is there. False: interrupted.
+  /// Waits until the clients' process has connected. False: interrupted.
   bool await_clients() {
     return run_until([&] { return figures_.has_value(); });
   }
 
-  /// One round. False: interrupted, or the clients' process has left.
+  /// Runs one round. False: interrupted, or the clients' process has left.
   bool run_round(round_figures& round, std::uint32_t rounds, progress_line& progress) {
     const auto start = std::chrono::steady_clock::now();
     figures_.reset();

@@ -1,4 +1,4 @@
-// One line on the terminal that is written over; silent where standard error is no terminal.
+// One line on the terminal that is overwritten. Prints nothing if standard error is not a terminal.
 #pragma once
 
 #include <algorithm>
@@ -29,11 +29,11 @@ class status_line {
     if (!on_terminal_) return;
     drawn_ = std::chrono::steady_clock::now();
     shown_ = true;
-    std::fprintf(stderr, "\r\033[K%.*s", columns() - 1, text.c_str());  // a line that wraps could not be written over
+    std::fprintf(stderr, "\r\033[K%.*s", columns() - 1, text.c_str());  // a line that wraps could not be overwritten
     std::fflush(stderr);
   }
 
-  /// Before anything else is printed.
+  /// Removes the line. Call it before anything else is printed.
   void clear() {
     if (!shown_) return;
     std::fputs("\r\033[K", stderr);
@@ -56,7 +56,7 @@ class status_line {
 inline std::string bar_text(std::size_t cells, std::uint64_t done, std::uint64_t of) {
   const double part = of == 0 ? 1.0 : static_cast<double>(done) / static_cast<double>(of);
   const std::size_t full = std::min(cells, static_cast<std::size_t>(static_cast<double>(cells) * part));
-  std::string bar(cells + 2, '.');  // in place: g++ 12 warns of copies that joined strings do not make
+  std::string bar(cells + 2, '.');  // filled in place, because g++ 12 warns wrongly about joined strings
   bar.front() = '[';
   bar.back() = ']';
   for (std::size_t i = 0; i < full; ++i) bar[1 + i] = '#';

@@ -7,7 +7,7 @@
 
 namespace federated {
 
-/// As printf; what goes beyond 400 bytes is cut off.
+/// Like printf; cut off after 400 bytes.
 template <typename... Values>
 std::string formatted(const char* format, Values... values) {
   char text[400];
@@ -17,7 +17,7 @@ std::string formatted(const char* format, Values... values) {
 
 inline double mebibytes(std::uint64_t bytes) { return static_cast<double>(bytes) / (1024.0 * 1024.0); }
 
-/// For %llu, whatever std::uint64_t is.
+/// For %llu, which std::uint64_t need not match.
 inline unsigned long long wide(std::uint64_t n) { return n; }
 
 }  // namespace federated

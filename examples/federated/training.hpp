@@ -45,7 +45,7 @@ inline void softmax_error(class_vector& scores, std::size_t label) {
   scores[label] -= 1.0f;
 }
 
-/// One step with the images that `order` names. All errors are found before a weight changes, so no gradient is stored.
+/// One step with the images that `order` names. All errors are computed before a weight changes, so no gradient is stored.
 inline void train_batch(perceptron& model, std::span<const digit> images, std::span<const std::uint32_t> order,
                         training_scratch& scratch, float learning_rate) {
   const std::size_t count = order.size();
@@ -70,7 +70,7 @@ inline void train_batch(perceptron& model, std::span<const digit> images, std::s
     }
   for (std::size_t j = 0; j < hidden_units; ++j)
     for (std::size_t b = 0; b < count; ++b) {
-      if (scratch.hidden[b][j] <= 0) continue;  // ReLU passes nothing back where it passed nothing on
+      if (scratch.hidden[b][j] <= 0) continue;  // ReLU's gradient is 0 if its output was 0
       add_scaled(model.hidden_weight[j], step * scratch.hidden_error[b][j], scratch.input[b]);
       model.hidden_bias[j] += step * scratch.hidden_error[b][j];
     }

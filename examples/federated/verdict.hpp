@@ -12,7 +12,7 @@
 
 namespace federated {
 
-/// Caches, pools and the allocator's arenas are warm after this round; from here on nothing may grow.
+/// Caches, pools and the allocator's arenas are filled after this round. From here on nothing may grow.
 inline constexpr std::size_t reference_round = 6;
 inline constexpr std::uint64_t resident_slack_bytes = 256 * 1024;
 inline constexpr double resident_slack_share = 0.01;

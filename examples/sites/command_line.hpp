@@ -27,7 +27,7 @@ inline constexpr const char* options_help =
     "  --help\n\n"
     "Status: 0 it went well, 1 something failed, 2 a wrong option.\n";
 
-/// Prints the help and leaves with 0, or what is wrong and leaves with 2.
+/// Reads the options. Prints the help and exits with 0, or an error and exits with 2.
 inline options parse_options_or_exit(int count, char** arguments, const char* purpose) {
   options chosen;
   const auto refuse = [&](std::string_view what) {

@@ -1,4 +1,4 @@
-// The pipeline of the examples with several sites, and the letters between a site and the coordinator.
+// The pipeline of the examples with several sites, and the messages between a site and the coordinator.
 #pragma once
 
 #include "processes.hpp"
@@ -22,11 +22,11 @@ namespace sites {
 using federated::perceptron;
 using namespace std::chrono_literals;
 
-/// A site trains on one thread and serves others on a second one.
+/// A site trains on one thread and serves other sites on a second one.
 using net = tensorpull::pipeline<tensorpull::raw_tensors<perceptron>, tensorpull::fixed_bytes<64 * 1024>, tensorpull::tcp_on_threads>;
 using letters = tensorpull::tensor_decomposer<net>;
 
-/// Nobody waits longer than this for anybody.
+/// The longest wait for another process.
 inline constexpr auto patience = 300s;
 
 inline bool complain(const char* what, const tensorpull::error& e) {
@@ -34,13 +34,13 @@ inline bool complain(const char* what, const tensorpull::error& e) {
   return false;
 }
 
-/// Sends a letter that publishes nothing.
+/// Sends a message that publishes nothing.
 template <class Letter>
 bool say(net::session& to, std::uint32_t kind, const Letter& letter) {
   const auto sent = letters::send(to, kind, letter, {}, patience);
   return sent ? true : complain("cannot send", sent.error());
 }
-/// The next letter, which has to be of this kind.
+/// Receives the next message, which has to be of this kind.
 template <class Letter>
 bool hear(net::session& from, std::uint32_t kind, Letter& letter) {
   const auto got = letters::receive(from, letter, {.timeout = patience});
@@ -52,7 +52,7 @@ bool hear(net::session& from, std::uint32_t kind, Letter& letter) {
 
 inline std::string at_port(std::uint16_t port) { return "127.0.0.1:" + std::to_string(port); }
 
-/// Who says it: the first letter of every site.
+/// The first message of every site: which site it is.
 struct hello {
   std::uint32_t site;
 };

@@ -12,7 +12,7 @@
 
 namespace sites {
 
-/// Ends its children when it is destroyed: none outlives the program. Start them before the first thread.
+/// The destructor ends the children, so that none outlives the program. Start them before the first thread.
 class processes {
  public:
   processes() = default;
@@ -22,7 +22,7 @@ class processes {
     (void)wait();
   }
 
-  /// Runs `work`, which gives an exit status, in a process of its own.
+  /// Runs `work`, which returns an exit status, in a process of its own.
   template <class Work>
   void start(Work work) {
     std::fflush(nullptr);
@@ -47,7 +47,7 @@ class processes {
       if (::waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid == child) return true;
     return false;
   }
-  /// Whether all of them, now ended, ended with 0.
+  /// Waits for all of them. Whether all ended with 0.
   bool wait() {
     bool well = true;
     for (const pid_t child : std::exchange(children_, {})) {

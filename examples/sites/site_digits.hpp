@@ -1,5 +1,5 @@
-// Digits for sites that have seen different ones. The classes are dealt into as many groups as there are sites; site k knows group k and, on
-// request, the next ones.
+// Digits for sites that have different classes of them. The classes are dealt into as many groups as there are sites; site k has group k and, if wanted,
+// the next ones.
 #pragma once
 
 #include "command_line.hpp"
@@ -10,7 +10,7 @@ namespace sites {
 
 using federated::digit;
 
-/// Ten random patterns, each image a noisy copy of one: the same for the same seed on every machine, and learnable.
+/// Images that are noisy copies of ten random patterns. The same seed gives the same images on every machine.
 inline std::vector<digit> made_up_digits(std::size_t count, std::uint64_t seed) {
   constexpr std::size_t pixels = federated::digit_pixels, classes = federated::digit_classes;
   federated::random_source random{federated::derived_seed(seed, 11)};
@@ -28,10 +28,10 @@ inline std::vector<digit> made_up_digits(std::size_t count, std::uint64_t seed) 
   return made;
 }
 
-/// What the processes share, dealt in the same way by each of them.
+/// The digits of all sites. Each process deals them in the same way.
 class digits_of_sites {
  public:
-  /// Throws std::runtime_error if the file is not what it should be. `groups`: that each site knows.
+  /// Throws std::runtime_error if the file is not as expected. `groups`: how many groups each site has.
   explicit digits_of_sites(const options& chosen, std::size_t groups = 1)
       : dealt_(chosen.data.empty() ? made_up_digits(chosen.images, chosen.seed) : federated::load_digits(chosen.data), 1, chosen.seed), sites_(chosen.sites), groups_(groups) {}
 
@@ -39,7 +39,7 @@ class digits_of_sites {
   std::vector<digit> training(std::size_t site) const { return those_of(site, dealt_.training()); }
   /// Held out, of the site's own classes.
   std::vector<digit> own_test(std::size_t site) const { return those_of(site, dealt_.held_out()); }
-  /// Held out, of all classes: a part, since every site tries it twice a round.
+  /// Held out, of all classes. Only a part, because every site classifies it twice a round.
   std::span<const digit> test() const { return dealt_.held_out().first(400); }
 
  private:

@@ -1,4 +1,4 @@
-// The command lines of the tools: getopt_long reads them, option_values.hpp their values, each tool says what they mean.
+// The command lines of the tools: getopt_long reads the options, option_values.hpp their values; each tool says what they mean.
 #pragma once
 
 #include "federated/option_values.hpp"
@@ -19,15 +19,15 @@ using federated::option_error;
 using federated::parse_number;
 using federated::parse_path;
 
-/// `--name` and, where `letter` is one, `-l`.
+/// `--name` and, if there is a `letter`, `-l`.
 struct option_form {
   const char* name;
   bool has_value;
   char letter = 0;
 };
 
-/// Gives `set` each option's name and value, in order, and returns what is no option. Prints the help and leaves with 0 for --help;
-/// prints what is wrong and leaves with 2 otherwise. `set` and `check(words)`, which is called at the end, may throw option_error.
+/// Calls `set` with each option's name and value, in order, and returns the words that are not options. For --help, prints the help and exits with 0. For
+/// an error, prints it and exits with 2. `set` and `check(words)`, which is called at the end, may throw option_error.
 template <class Set, class Check>
 std::vector<std::string> read_command_line(int count, char** arguments, const char* tool, const char* help, std::span<const option_form> forms, Set set,
                                            Check check) {
@@ -40,7 +40,7 @@ std::vector<std::string> read_command_line(int count, char** arguments, const ch
   rows.push_back({nullptr, 0, nullptr, 0});
   try {
     for (int row = 0, letter; (letter = ::getopt_long(count, arguments, letters.c_str(), rows.data(), &row)) != -1;) {
-      if (letter == '?') throw option_error("");  // getopt_long has said why
+      if (letter == '?') throw option_error("");  // getopt_long has printed the reason
       for (std::size_t i = 0; letter != 0 && letter != 'h' && i < forms.size(); ++i)
         if (forms[i].letter == letter) row = static_cast<int>(i) + 1;
       if (letter == 'h' || row == 0) std::exit(std::fputs(help, stdout) < 0 || std::fflush(stdout) != 0 ? 1 : 0);
@@ -57,7 +57,7 @@ std::vector<std::string> read_command_line(int count, char** arguments, const ch
   }
 }
 
-/// Seconds, with a fraction or without, as milliseconds; at most a year.
+/// Seconds, which may have a fraction, as milliseconds; at most a year.
 inline std::uint64_t parse_seconds(std::string_view name, std::string_view text) {
   double seconds = 0;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), seconds);
@@ -66,7 +66,7 @@ inline std::uint64_t parse_seconds(std::string_view name, std::string_view text)
   return static_cast<std::uint64_t>(seconds * 1000);
 }
 
-/// Bytes, or so many K, M, G (of 1024; KiB, MiB, GiB are the same).
+/// Bytes, or a number with K, M or G (powers of 1024; KiB, MiB, GiB are the same).
 inline std::uint64_t parse_size(std::string_view name, std::string_view text, std::uint64_t most) {
   std::uint64_t value = 0;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);

@@ -18,13 +18,13 @@ using tensorpull::code_name;
 using tensorpull::errc;
 using tensorpull::error;
 
-/// Why, without the place: the system's reason where there is one.
+/// The reason without the place: the system's, if there is one.
 inline std::string reason_text(const error& e) {
   if (e.code == errc::io && e.system == 0) return "it became shorter while it was read";
   return e.system != 0 ? std::strerror(e.system) : std::string(to_string(e.code));
 }
 
-/// What is wrong with the file that was read: whether it could not be read, or was, and is not what it should be.
+/// Whether a file could not be read, or was read and is not valid.
 inline bool is_unreadable(const error& e) { return e.code == errc::io || e.code == errc::out_of_memory || e.code == errc::invalid_argument; }
 inline std::string file_error_text(std::string_view path, const error& e) {
   if (is_unreadable(e)) return printable(path) + " cannot be read: " + (e.system == EINVAL ? "it is no regular file" : reason_text(e));
@@ -37,7 +37,7 @@ inline std::string file_error_text(std::string_view path, const error& e) {
   return text + std::string(to_string(e.code));
 }
 
-/// JSON in ASCII for anything: what is no UTF-8 becomes U+FFFD.
+/// JSON in ASCII for any value. Invalid UTF-8 becomes U+FFFD.
 inline std::string json_text(const nlohmann::ordered_json& value) { return value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace); }
 
 }  // namespace tools

@@ -1,4 +1,4 @@
-// inspect FILE...: what tensors are in a file, for people and for programs; or why it is rejected.
+// inspect FILE...: prints which tensors are in a file, for people or for programs, or why the file is rejected.
 #include "command_line.hpp"
 #include "error_text.hpp"
 #include "sha256.hpp"
@@ -46,7 +46,7 @@ std::vector<std::size_t> in_file_order(const tensor_file& file) {
 
 std::uint64_t elements_of(const tp::tensor_entry& entry) { return entry.size_bytes() * 8 / bits(entry.type); }
 
-/// So many characters of a terminal, if each takes one; by their first octets.
+/// The width of a text on a terminal if each character takes one column; counts the first octets of UTF-8.
 std::size_t width_of(const std::string& text) {
   return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
 }
@@ -62,7 +62,7 @@ void print_table(const std::string& path, const tensor_file& file) {
   for (const tp::metadata_entry& pair : schema.pairs()) std::printf("  %s = %s\n", printable(pair.key).c_str(), printable(pair.value).c_str());
   if (schema.tensor_count == 0) return;
 
-  constexpr std::size_t widest = 60;  // what is longer moves the rest of its line
+  constexpr std::size_t widest = 60;  // a longer name shifts the rest of its line
   std::size_t names = 4, shapes = 5;
   std::uint64_t elements = 0;
   for (const tp::tensor_entry& entry : schema.entries()) {
@@ -96,7 +96,7 @@ int report(const std::string& path, const error& why, bool json) {
 int print_json(const std::string& path, const tensor_file& file) {
   const tp::source_view source = file.source();
   const tp::image_schema& schema = *source.schema;
-  std::vector<tensor_hasher::digest> digests;  // all before a word is printed: an object is whole or not there
+  std::vector<tensor_hasher::digest> digests;  // all are computed before anything is printed, so that a file's object is complete or missing
   tensor_hasher hash;
   for (std::size_t i = 0; i < schema.tensor_count; ++i) {
     const auto digest = hash(source, i);

@@ -1,4 +1,4 @@
-// Ctrl-C and SIGTERM: the first asks the tool to end well, the second ends it.
+// Ctrl-C and SIGTERM: the first one asks the tool to finish cleanly, the second one ends it.
 #pragma once
 
 #include <csignal>
@@ -18,7 +18,7 @@ inline void hear_signals() {
   sigaction(SIGPIPE, &action, nullptr);
 }
 
-/// What shells show for it.
+/// The exit status that shells show for it.
 inline int interrupted_status() { return 128 + interrupted_by; }
 
 }  // namespace tools

@@ -1,4 +1,4 @@
-// recv ADDRESS REF -o FILE: pulls what send publishes into a safetensors file.
+// recv ADDRESS REF -o FILE: pulls what `send` publishes into a safetensors file.
 #include "command_line.hpp"
 #include "error_text.hpp"
 #include "interruption.hpp"
@@ -95,7 +95,7 @@ choices read_choices(int count, char** arguments) {
   return c;
 }
 
-/// The part, where safetensors_file has it.
+/// The path of the partial file, as safetensors_file names it.
 std::string part_of(const std::string& output) {
   const std::size_t slash = output.find_last_of('/') + 1;
   return output.substr(0, slash) + "." + output.substr(slash, 240) + ".part";
@@ -105,13 +105,13 @@ bool is_there(const std::string& path) {
   return ::lstat(path.c_str(), &about) == 0;
 }
 
-/// Whether what has the part's name is none: a link, a folder, somebody else's file.
+/// Whether what has that name is not a partial file of ours: a link, a folder, another user's file.
 bool is_foreign(const std::string& part) {
   struct stat about{};
   return ::lstat(part.c_str(), &about) == 0 && (!S_ISREG(about.st_mode) || about.st_nlink > 1 || about.st_uid != ::geteuid());
 }
 
-/// The command that goes on, as a shell takes it.
+/// The command that resumes, quoted for a shell.
 std::string again(const choices& c, const char* how) {
   std::string text = "recv " + shell_word(c.address) + " " + c.ref_text + " -o " + shell_word(c.output);
   if (c.force) text += " --force";
@@ -187,8 +187,8 @@ static_assert(tp::consumer<observed_file>);
 
 struct outcome {
   tp::result<tp::receipt> how = tp::failure(errc::cancelled);
-  std::uint64_t kept = 0;     ///< bytes that can be gone on with
-  bool foreign_part = false;  ///< the part is another version's, and was left alone
+  std::uint64_t kept = 0;     ///< bytes from which a resumed pull can continue
+  bool foreign_part = false;  ///< the partial file is of another version, and was not changed
 };
 
 outcome pull(const choices& c, transfer_line& line) {
@@ -199,7 +199,7 @@ outcome pull(const choices& c, transfer_line& line) {
     if (!made) return done.how = tp::failure(made.error()), done;
     observed_file file(std::move(*made), line);
     if (c.restart) where = {};
-    where.ref = where ? c.ref : tp::ref_id{};  // a sender that was started anew may have another reference; the version has to be the same
+    where.ref = where ? c.ref : tp::ref_id{};  // a sender that was restarted may have another reference, but the version must be the same
     const tp::resume_cursor found = where;
     if (where && !c.json) say("recv", "going on with " + bytes_text(where.offset) + " of " + printable(part_of(c.output)) + ", once they are checked");
 
@@ -214,7 +214,7 @@ outcome pull(const choices& c, transfer_line& line) {
     done.how = c.no_digest ? unchecked::pull(c.address, ref, file, options, cut) : checked::pull(c.address, ref, file, options, cut);
     line.clear();
     done.foreign_part = !done.how && done.how.error().code == errc::stale_version && found;
-    if (done.foreign_part) where = found;  // not ours to throw away
+    if (done.foreign_part) where = found;  // not ours to delete
   }
   if (!done.how && !done.foreign_part && is_there(part_of(c.output))) done.kept = where.offset;
   return done;

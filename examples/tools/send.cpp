@@ -1,4 +1,4 @@
-// send FILE...: publishes files of tensors until they have been pulled often enough, or Ctrl-C.
+// send FILE...: publishes files of tensors until they have been pulled often enough, or until Ctrl-C.
 #include "command_line.hpp"
 #include "error_text.hpp"
 #include "interruption.hpp"
@@ -99,7 +99,7 @@ choices read_choices(int count, char** arguments) {
   return c;
 }
 
-/// An address of this machine that others can reach, where it listens on all of them.
+/// An address of this machine that other machines can reach, for a sender that listens on all addresses.
 std::string an_own_address(bool v6) {
   std::string found;
   ifaddrs* list = nullptr;
@@ -113,7 +113,7 @@ std::string an_own_address(bool v6) {
   return found.empty() ? (v6 ? "[::1]" : "127.0.0.1") : found;
 }
 
-/// What recipients connect to.
+/// The address that recipients connect to.
 std::string reachable_address(const std::string& listen, std::uint16_t port) {
   std::string host = listen.substr(0, listen.rfind(':'));
   if (host.empty() || host == "0.0.0.0" || host == "*" || host == "[::]") host = an_own_address(host == "[::]");
@@ -125,7 +125,7 @@ std::string digits_of(const tp::ref_id& id) {
   return {digits.data(), digits.size()};
 }
 
-/// One sender: its files, and who has them.
+/// One sender: its files, and which recipients have them.
 class sender {
  public:
   explicit sender(const choices& c) : choices_(c) {
@@ -133,7 +133,7 @@ class sender {
   }
 
   int run() {
-    // every file is read before the first is told of: a wrong one ends it while nobody waits
+    // every file is read before any is announced, so that a bad file ends the sender before a recipient waits
     for (const std::string& path : choices_.files) {
       auto file = tensor_file::open(path);
       if (!file) return complain(file_error_text(path, file.error()), file.error().code);
@@ -177,7 +177,7 @@ class sender {
       else return all_have_them();
       return true;
     });
-    // the last words are still on their way: answers to recipients, and what they did in the last moment
+    // serves a little longer: the last answers, and the last messages of recipients, are still on their way
     const auto end = clock::now() + (status == failed ? std::chrono::seconds(10) : std::chrono::seconds(1));
     const auto least = clock::now() + std::chrono::milliseconds(250);
     owner.run([&](const auto& o) { return clock::now() > end || (clock::now() > least && (o.connections() == 0 || interrupted_by != 0)); });
@@ -203,7 +203,7 @@ class sender {
     }
     return true;
   }
-  /// Files that can no longer be read have been withdrawn; the others go on.
+  /// Reports files that were withdrawn because they can no longer be read; the others are served on.
   void look_for_lost_files(net::downloader& owner) {
     for (std::size_t i = 0; i < refs_.size(); ++i) {
       if (lost_.contains(i) || !owner.settled(refs_[i])) continue;
@@ -254,7 +254,7 @@ class sender {
     return static_cast<std::size_t>(std::find_if(refs_.begin(), refs_.end(), [&](const tp::reference& r) { return r.id == id; }) - refs_.begin());
   }
 
-  /// What has been heard since the last time.
+  /// Prints what recipients have done since the last call.
   void tell(net::downloader& owner) {
     for (const tp::progress_event& e : std::exchange(heard_, {})) {
       const std::size_t i = file_of(e.ref);

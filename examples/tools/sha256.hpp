@@ -1,4 +1,4 @@
-// SHA-256 of a tensor's bytes, through a buffer of 1 MiB however long it is. With OpenSSL's EVP.
+// SHA-256 of a tensor's bytes, through a buffer of 1 MiB whatever its length. Uses OpenSSL's EVP.
 #pragma once
 
 #include <tensorpull/image/view.hpp>
@@ -18,7 +18,7 @@ class tensor_hasher {
  public:
   using digest = std::array<unsigned char, 32>;
 
-  /// Of tensor i, which a reader gives, as the image has it. Errors: those of the reader; out_of_memory.
+  /// The digest of tensor i, read with its reader, in the form in which the image has it. Errors: those of the reader; out_of_memory.
   tensorpull::result<digest> operator()(const tensorpull::source_view& source, std::size_t i) {
     const std::uint64_t size = source.schema->tensors[i].size_bytes();
     digest out{};

@@ -1,4 +1,4 @@
-// A file of tensors of whatever format. Decides which it is: by its first bytes, since names lie.
+// A file of tensors in any supported format. Its first bytes decide which format it is, because a name may be wrong.
 #pragma once
 
 #include <tensorpull/tensors/numpy_files/numpy_file.hpp>
@@ -45,7 +45,7 @@ class tensor_file {
   }
   const tp::image_schema& schema() const { return *source().schema; }
 
-  /// Where tensor i begins: in the file's data as a safetensors header counts; of arrays: in that of the image.
+  /// Where tensor i begins: for safetensors in the file's data, as its header counts; for arrays in the image's data.
   std::uint64_t data_offset(std::size_t i) const {
     const auto* const image = std::get_if<tp::safetensors_image>(&content_);
     if (image == nullptr) return schema().tensors[i].begin;

@@ -1,4 +1,4 @@
-// What people read: sizes, times, and names that may hold anything.
+// Text for people: sizes, times, and names that may contain any bytes.
 #pragma once
 
 #include "federated/text.hpp"
@@ -36,10 +36,11 @@ inline std::string clock_text(double seconds) {
 /// "0.35 s", "12 s", "2:03"
 inline std::string seconds_text(double seconds) { return seconds < 99.5 ? formatted(seconds < 9.95 ? "%.2f s" : "%.0f s", seconds) : clock_text(seconds); }
 
-/// One, or many, of something.
+/// A count with the singular or plural of a noun.
 inline std::string count_text(std::uint64_t n, const char* of) { return std::to_string(n) + " " + of + (n == 1 ? "" : "s"); }
 
-/// Text that does nothing to a terminal: what controls it, turns the direction of writing or cannot be seen, and what is no UTF-8, as \x, \u.
+/// Text that is safe on a terminal: control characters, characters that change the direction of writing or are invisible, and invalid UTF-8 become \x or
+/// \u.
 inline std::string printable(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size();) {
@@ -69,7 +70,7 @@ inline std::string printable(std::string_view text) {
   return out;
 }
 
-/// A word for a shell, also where it holds anything.
+/// A word quoted for a shell, whatever it contains.
 inline std::string shell_word(std::string_view text) {
   constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%[]";
   if (!text.empty() && text.find_first_not_of(plain) == text.npos && text.find_first_of("[]") == text.npos) return std::string(text);
@@ -85,7 +86,7 @@ inline std::string shell_word(std::string_view text) {
   return "$'" + out + "'";
 }
 
-/// A line for people.
+/// Prints a line for people.
 inline void say(const char* tool, const std::string& text) { std::fprintf(stderr, "%s: %s\n", tool, text.c_str()); }
 
 /// "[128, 784]"

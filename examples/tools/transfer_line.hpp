@@ -1,4 +1,4 @@
-// How far a download is: a bar with rate and time left on a terminal, a line from time to time where there is none.
+// Shows how far a download is: on a terminal a bar with rate and time left, otherwise a line from time to time.
 #pragma once
 
 #include "federated/status_line.hpp"
@@ -16,12 +16,12 @@ class transfer_line {
   using clock = std::chrono::steady_clock;
 
  public:
-  /// `tool`, `name`: what the lines begin with, printable. `lines`: whether there are lines where there is no terminal.
+  /// `tool`, `name`: what the lines begin with, printable. `lines`: whether to print lines if there is no terminal.
   transfer_line(const char* tool, std::string name, bool lines) : tool_(tool), name_(std::move(name)), lines_(lines) {}
 
-  /// So much is there in all.
+  /// Sets the number of bytes in all.
   void expect(std::uint64_t total) { total_ = total; }
-  /// The first byte that comes is this one; what is before it was there. Later calls change nothing.
+  /// Sets where the download begins: the bytes before were there already. Later calls change nothing.
   void begin(std::uint64_t offset) {
     if (begun_) return;
     begun_ = true;
@@ -33,12 +33,12 @@ class transfer_line {
     bytes_ += bytes, unrated_ += bytes;
     const double passed = std::chrono::duration<double>(now - rated_).count();
     if (passed < 0.2) return;
-    // the mean of the last three seconds or so
+    // the mean of about the last three seconds
     const double rate = static_cast<double>(unrated_) / passed, weight = 1 - std::exp(-passed / 3);
     rate_ = rate_ == 0 ? rate : rate_ + weight * (rate - rate_);
     rated_ = now, unrated_ = 0;
   }
-  /// Whenever there is time.
+  /// Draws the line; may be called often.
   void tick() {
     if (line_.due()) return draw();
     const auto now = clock::now();
@@ -46,11 +46,11 @@ class transfer_line {
     told_ = now;
     say(tool_, figures());
   }
-  /// Before anything else is printed.
+  /// Removes the line. Call it before anything else is printed.
   void clear() { line_.clear(); }
 
   std::uint64_t total() const { return total_; }
-  /// Bytes that were there, and bytes that came.
+  /// Bytes that were there already, and bytes that have come.
   std::uint64_t first() const { return first_; }
   std::uint64_t received() const { return bytes_ - first_; }
   double seconds() const { return begun_ ? std::chrono::duration<double>(clock::now() - began_).count() : 0; }
@@ -68,7 +68,7 @@ class transfer_line {
   void draw() {
     if (!begun_) return line_.show(name_ + "  waiting for the owner");
     const std::string text = figures();
-    // the bar takes what the terminal has left, then the name is cut
+    // if the line is too long, first the bar becomes shorter, then the name
     const std::size_t columns = static_cast<std::size_t>(line_.columns()), taken = text.size() + 6;
     std::size_t room = columns > taken ? columns - taken : 0;
     const std::string name = name_.size() <= room ? name_ : std::string();

@@ -1,5 +1,5 @@
-// pipeline<policies...>: one specialised downloader (the owner's side) and one specialised consumer (the recipient's side), put together
-// by the compiler. With policy_slots.hpp the only place that uses Hana on policies.
+// pipeline<policies...>: the compiler puts together one specialised downloader (the owner's side) and one specialised consumer (the recipient's
+// side). Hana is applied to policies here and in policy_slots.hpp only.
 #pragma once
 
 #include <tensorpull/consumers/land.hpp>
@@ -17,13 +17,13 @@
 namespace tensorpull {
 
 template <hash Hash, class Limits, class Lock, hash ChunkHash>
-class owner;  // protocol/owner/owner.hpp: a program that only pulls does without
+class owner;  // protocol/owner/owner.hpp: a program that only pulls need not compile it
 struct publication;
 
 /// Policies in any order: one for tensors, one for chunking, one for the transport; framing, integrity and limits have defaults.
 template <class... Policies>
 struct pipeline {
-  // a policy's own requirements fail here, and not inside a requires-expression, which clang would take for "is no policy"
+  // sizeof makes a policy's own static_asserts fail here: inside a requires-expression clang would report that the type is no policy
   enum : std::size_t {
     policy_bytes = (std::size_t{0} + ... + sizeof(Policies))
   };
@@ -32,7 +32,7 @@ struct pipeline {
   using parts = typename decltype(detail::composition<Policies...>::resolved())::parts;
 
  private:
-  // one sentence for each mistake, and only for the first: here, since this is the closest that a header gets to the user's line
+  // One sentence for each mistake; only the first mistake is reported. They are here because no header is closer to the user's line.
   using fault = detail::fault;
   static constexpr fault first = decltype(detail::composition<Policies...>::resolved())::first;
 
@@ -88,30 +88,31 @@ struct pipeline {
   static_assert(first != fault::fault_chunk_too_long, "tensorpull: the chunk does not fit one message of this transport: choose a smaller chunk");
 
  public:
-  using limits = typename parts::limits;
-  using model_type = typename parts::tensors::model_type;
-  using chunking = typename parts::chunking;
+  using limits = typename parts::limits;                   ///< bounds of frames and tables
+  using model_type = typename parts::tensors::model_type;  ///< what is published and landed in
+  using chunking = typename parts::chunking;               ///< how an image is cut into chunks
 
   /// The owner's side: publishes, answers pulls, settles.
   using downloader = typename parts::transport::template downloader<parts>;
   /// Both sides over one connection, for a device that waits.
   using session = typename parts::transport::template session<parts>;
 
-  /// Many connections in both roles on one event loop, where the transport has such a driver. `Consumer`: what connections pull into.
+  /// Many connections in both roles on one event loop, if the transport has such a driver. `Consumer`: what connections pull into.
   template <class Handler, class Consumer, class Transport = typename parts::transport>
   using host = typename Transport::template host<parts, Handler, Consumer>;
 
   /// The recipient's side: lands in a model's own memory. Borrows the model.
   class consumer : public land {
    public:
+    /// Borrows the model, which must not move.
     explicit consumer(model_type& model) noexcept : land(parts::tensors::destination(model)) {}
   };
-  /// One pull into any consumer, for those who drive it themselves.
+  /// The state machine of one pull into any consumer, for a driver of the user's own.
   template <class Consumer>
   using transfer = tensorpull::transfer<Consumer, chunking, typename parts::integrity, limits>;
 
-  /// Connects to `where` (an address; for loopback the downloader itself), pulls what is published under `ref` into `model`, closes.
-  /// Allocates nothing. After an error the model is unspecified from its first landed byte on; the error's `at` says how many landed.
+  /// Connects to `where` (an address; for loopback the downloader itself), pulls what is published under `ref` into `model`, and closes. The library
+  /// allocates nothing; the system's resolver may (getaddrinfo). After an error the model is unspecified from its first landed byte on; the error's `at` says how many landed.
   template <class Where>
   static result<receipt> download_tensors(Where&& where, const reference& ref, model_type& model, const pull_options& options = {}, chunking cut = {}) noexcept {
     static_assert(can_pull<Where, consumer>,
@@ -124,11 +125,12 @@ struct pipeline {
       return done;
     } else return failure(errc::bad_address);  // refused above
   }
+  /// The same without a version: whatever is published under `id` now.
   template <class Where>
   static result<receipt> download_tensors(Where&& where, ref_id id, model_type& model, const pull_options& options = {}, chunking cut = {}) noexcept {
     return download_tensors(std::forward<Where>(where), reference{id, 0, 0}, model, options, cut);
   }
-  /// The same into any consumer (a file, a digest, an average). The last argument is for the compiler: it says what a consumer lacks.
+  /// The same into any consumer (a file, a digest, an average). Leave out the last argument: its type makes the compiler say what a consumer lacks.
   template <class Where, class Consumer>
   static result<receipt> pull(Where&& where, const reference& ref, Consumer& to, const pull_options& options = {}, chunking cut = {},
                               detail::consumer_checks<Consumer> = {}) noexcept {
@@ -143,7 +145,7 @@ struct pipeline {
     else return failure(errc::bad_address);  // refused above
   }
 
-  /// A model that is gone when the pull has ended.
+  /// Refuses a temporary model, which would be gone when the pull has ended.
   template <class Where, class Ref, class Model>
     requires(__is_same(Model, model_type))  // what is_same_v is made of: it is asked at each call of the others
   static result<receipt> download_tensors(Where&&, const Ref&, Model&&, const pull_options& = {}, chunking = {}) noexcept {
@@ -168,20 +170,21 @@ struct pipeline {
   };
 
  public:
-  /// What a pipeline takes beside the model itself, in bytes; for static_assert in a program that has to fit. What an owner takes can be asked for
-  /// if a header of an owner is included.
+  /// The memory in bytes that a pipeline needs besides the model itself: for a static_assert in a program whose memory is limited. The figures of an
+  /// owner need protocol/owner/owner.hpp.
   struct memory_bound {
-    /// landing in place: connection, transfer, digest, consumer, a page
+    /// A pull that lands in place: connection, transfer, digest, consumer, and a page.
     static constexpr std::size_t recipient =
         sizeof(endpoint<typename parts::framing, limits, no_owner, ignore_messages>) + sizeof(transfer<consumer>) + sizeof(consumer) + limits::page_bytes;
-    /// connection and what the transport adds to it
+    /// A connection, and what the transport adds to it.
     static constexpr std::size_t owner_per_recipient =
         sizeof(endpoint<typename parts::framing, limits, typename owner_side<parts>::type, ignore_messages>) + parts::transport::connection_bytes;
-    /// one slot; a static model has no table, a dynamic one has its own
+    /// One slot. A static model has no table; a dynamic model has its own, which is not counted here.
     static constexpr std::size_t owner_per_reference = sizeof(typename owner_side<parts>::slot);
-    /// for each thread of an owner
+    /// The buffer of each thread that runs an owner.
     static constexpr std::size_t slice = 64 * 1024;
   };
+  /// The bounds of this pipeline.
   static constexpr memory_bound memory{};
 };
 

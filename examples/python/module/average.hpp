@@ -1,4 +1,4 @@
-// Federated averaging for Python: each pull adds to the sums as its chunks arrive; no update is ever held.
+// Federated averaging for Python: each pull adds to the sums as its chunks arrive; no whole update is ever in memory.
 #pragma once
 
 #include "network.hpp"
@@ -8,7 +8,7 @@
 
 namespace tensorpull::python {
 
-/// Not for several threads at a time: Python's half has a lock. `keep` holds the result's tensors.
+/// One thread at a time: the Python half of the package has a lock. `keep` holds the result's tensors.
 template <partial_updates Partial>
 class average {
   using average_type = weighted_average<Partial>;

@@ -8,7 +8,7 @@
 
 namespace tensorpull::python {
 
-/// Lands in the tensors described. `subset`: they are a part of what is published.
+/// Lands in the tensors that are described. `subset`: they are only some of those that are published.
 inline py::tuple download_into(std::string_view address, std::string_view ref, const py::sequence& described, bool subset, const pull_settings& s) {
   const tensor_table table(described);
   auto image = table.to_write();
@@ -18,7 +18,7 @@ inline py::tuple download_into(std::string_view address, std::string_view ref, c
   return to_python(pull<net>(address, ref, to, s, stop, names));
 }
 
-/// `make(name, dtype, shape)` gives (address, bytes) of memory that stays until `clear()`.
+/// `make(name, dtype, shape)` returns (address, bytes) of memory that stays valid until `clear()`.
 class python_allocator {
  public:
   python_allocator(const py::object& make, const py::object& clear, interruption& stop) noexcept : make_(&make), clear_(&clear), stop_(&stop) {}
@@ -46,7 +46,7 @@ class python_allocator {
   interruption* stop_;
 };
 
-/// Gives the receipt and the metadata.
+/// Returns the receipt and the metadata.
 inline py::tuple download_new(std::string_view address, std::string_view ref, const py::object& make, const py::object& clear, std::uint64_t max_bytes,
                               std::uint64_t max_header_bytes, std::uint64_t max_tensors, const pull_settings& s) {
   interruption stop(s.abort);

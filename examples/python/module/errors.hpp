@@ -1,4 +1,4 @@
-// From the library's errors to the one exception that Python's callers see.
+// Turns the library's errors into tensorpull.Error, the exception that Python's callers see.
 #pragma once
 
 #include <tensorpull/core/error.hpp>
@@ -14,12 +14,12 @@ namespace tensorpull::python {
 
 namespace py = pybind11;
 
-/// Names may have been cut in the middle of a character.
+/// A name may be cut in the middle of a character, so invalid UTF-8 is replaced.
 inline py::str to_text(std::string_view utf8) {
   return py::reinterpret_steal<py::str>(PyUnicode_DecodeUTF8(utf8.data(), static_cast<py::ssize_t>(utf8.size()), "replace"));
 }
 
-/// Throws tensorpull.Error. `landed`: `at` counts bytes that have landed.
+/// Throws tensorpull.Error. `landed`: whether `at` counts bytes that have landed.
 [[noreturn]] inline void raise(const error& e, bool landed = false) {
   const py::object type = py::module_::import("tensorpull._errors").attr("Error");
   const py::object made = type(to_text(code_name(e.code)), to_text(to_string(e.code)), to_text(e.name.view()), landed ? e.at : 0, e.system, landed ? 0 : e.at);

@@ -1,4 +1,4 @@
-// What ends a call that has let go of the interpreter's lock: Ctrl-C, the caller's abort signal, an exception in a callback.
+// Ends a call that has released the interpreter's lock: on Ctrl-C, on the caller's abort signal, or on an exception in a callback.
 #pragma once
 
 #include "errors.hpp"
@@ -8,10 +8,10 @@
 
 namespace tensorpull::python {
 
-/// One call's. The lock is taken for a look 50 times a second at most, whatever the transfer does.
+/// The interruption of one call. It takes the lock at most 50 times a second, whatever the transfer does.
 class interruption {
  public:
-  /// `abort`: None, or a callable; true: stop.
+  /// `abort`: None, or a callable that returns true to stop.
   explicit interruption(py::object abort) : abort_(std::move(abort)) {}
   interruption(const interruption&) = delete;
   interruption& operator=(const interruption&) = delete;
@@ -29,7 +29,7 @@ class interruption {
     return stopped_;
   }
 
-  /// Calls f with the lock held by the caller; what it throws ends the transfer and is thrown again by rethrow().
+  /// Calls f; the caller holds the lock. An exception ends the transfer, and rethrow() throws it again.
   template <class F>
   bool guard(F f) noexcept {
     try {
@@ -43,7 +43,7 @@ class interruption {
     }
     return false;
   }
-  /// With the lock held.
+  /// The caller holds the lock.
   void rethrow() {
     if (thrown_) throw std::move(*thrown_);
   }

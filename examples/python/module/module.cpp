@@ -1,4 +1,4 @@
-// The half of the Python package that is compiled: bytes move here, without the interpreter's lock. What users call is in src/tensorpull.
+// The compiled half of the Python package, which moves bytes without the interpreter's lock. What users call is in src/tensorpull.
 #include "average.hpp"
 #include "download.hpp"
 #include "owner.hpp"
@@ -20,7 +20,7 @@ PYBIND11_MODULE(_native, m) {
   }();
   m.def("recipient_named", [](const std::string& name) { return tensorpull::recipient_named(name).value; });
 
-  // What a dtype's str or name is here, and the bytes of each number to swap; None for what cannot travel.
+  // Gives for a dtype's str or name the library's dtype, and how many bytes of each number to swap; None if it cannot be sent.
   m.def("numpy_format", [](const std::string& descr) -> std::optional<std::pair<std::string, int>> {
     const auto format = tensorpull::parse_numpy_descr(descr);
     if (!format) return std::nullopt;

@@ -1,4 +1,4 @@
-// The pipelines behind the module, and a pull's options as Python hands them over.
+// The pipelines of the module, and a pull's options as Python passes them.
 #pragma once
 
 #include "interruption.hpp"
@@ -16,12 +16,12 @@ struct module_limits : default_limits {
 };
 using chunks = bytes_up_to<max_payload_bytes>;
 
-/// What Python's threads share is locked, so that one may publish while another serves.
+/// With a lock, so that one Python thread can publish while another serves.
 using net = pipeline<tensor_list, chunks, tcp_on_threads, module_limits>;
-/// An average cannot take back what it has added, so each chunk has a digest of its own.
+/// An average cannot undo an addition, so each chunk has its own digest.
 using averaging_net = pipeline<tensor_list, chunks, tcp_on_threads, chunk_and_image_digest, module_limits>;
 
-/// Filled in by Python, one attribute after the other.
+/// The options; Python sets the attributes.
 struct pull_settings {
   std::int64_t per_request_timeout_ms = 600'000;
   std::uint64_t chunk_bytes = default_chunk_bytes;
@@ -50,7 +50,7 @@ inline ref_id id_or_raise(std::string_view digits) {
   return *id;
 }
 
-/// A consumer that wants the whole image in one chunk.
+/// Adapts a consumer to an image that has to come in one chunk.
 template <class Consumer>
 class in_one_chunk : public Consumer {
  public:
@@ -70,7 +70,8 @@ struct not_described {
   constexpr const image_schema* operator()() const noexcept { return nullptr; }
 };
 
-/// One pull with the interpreter's lock released. `described()`: the schema that came with it, when it has come. Throws tensorpull.Error, or what a callback or Ctrl-C has thrown.
+/// One pull with the interpreter's lock released. `described()`: the schema that has come with it. Throws tensorpull.Error, or what a callback or Ctrl-C has
+/// thrown.
 template <class Net, class Consumer, class Described = not_described>
 receipt pull(std::string_view address, std::string_view ref, Consumer& to, const pull_settings& s, interruption& stop,
              std::span<const std::string_view> subset = {}, Described described = {}) {

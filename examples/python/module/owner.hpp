@@ -1,4 +1,4 @@
-// The owner's side for Python: publishes dicts of tensors and serves them on whichever thread calls serve().
+// The owner's side for Python: publishes dicts of tensors, and serves them on the threads that call serve().
 #pragma once
 
 #include "network.hpp"
@@ -16,7 +16,7 @@ inline py::tuple to_python(const settlement& s) {
   return py::make_tuple(std::string(to_string(s.verdict)), s.references, s.expected, to_python(s.counts), s.lasted.count());
 }
 
-/// Filled in by Python.
+/// How something is published; Python sets the attributes.
 struct publish_settings {
   std::string id;                           ///< 32 digits, or empty
   std::uint32_t recipients = 0, least = 0;
@@ -25,8 +25,8 @@ struct publish_settings {
   py::object settled = py::none(), progress = py::none();
 };
 
-/// What a publication keeps until it is settled: its table, the tensors' owners, whom to tell. Let go on the thread that finds it
-/// settled, which need not hold the interpreter's lock.
+/// What a publication keeps until it has settled: its table, the Python objects of its tensors, its callbacks. Destroyed on the thread that delivers the
+/// settlement, which need not hold the interpreter's lock.
 struct published {
   published(dynamic_image made, py::object tensors, const publish_settings& s)
       : image(std::move(made)), keep(std::move(tensors)), settled(s.settled), progress(s.progress) {}
@@ -37,7 +37,7 @@ struct published {
     keep = settled = progress = py::object();
   }
 
-  /// Called by the library, which drops what it throws; so say it as Python says what nobody can catch.
+  /// Called by the library, which drops exceptions, so they are printed as Python prints exceptions that no code can catch.
   struct teller {
     const py::object& to;
     template <class Event>
@@ -46,7 +46,7 @@ struct published {
       try {
         to(to_python(e));
       } catch (py::error_already_set& thrown) {
-        if (thrown.matches(PyExc_KeyboardInterrupt)) PyErr_SetInterrupt();  // for serve(), which hears it next
+        if (thrown.matches(PyExc_KeyboardInterrupt)) PyErr_SetInterrupt();  // so that serve() raises it
         else thrown.discard_as_unraisable("a callback of tensorpull.Downloader");
       }
     }
@@ -89,7 +89,7 @@ class owner {
   std::uint16_t port() const noexcept { return port_; }
   std::size_t connections() const { return open()->connections(); }
 
-  /// Gives the reference's digits, version, fingerprint and the image's bytes.
+  /// Returns the reference's digits, the version, the fingerprint and the image's length in bytes.
   py::tuple add(const py::sequence& described, const std::vector<std::pair<std::string, std::string>>& metadata, py::object keep, const publish_settings& s) {
     const auto d = open();
     publish_options options;
@@ -135,8 +135,8 @@ class owner {
     return std::string(to_string(record.state));
   }
 
-  /// Serves until all of `refs` are settled (there are some), `until()` is true, or the time is over: then false. Looks at `until` and for
-  /// Ctrl-C every 0.05 s. `milliseconds` < 0: no end.
+  /// Serves until all of `refs` have settled (if there are any), or `until()` is true; false if the time is over first. Checks `until` and Ctrl-C every
+  /// 0.05 s. `milliseconds` < 0: no time limit.
   bool serve(const std::vector<std::string>& refs, const py::object& until, std::int64_t milliseconds) {
     const auto d = open();
     std::vector<reference> all;
@@ -160,7 +160,7 @@ class owner {
     }
   }
 
-  /// Ends all connections and lets go of what was published, at once or when the calls of other threads have returned.
+  /// Closes all connections and releases what was published, as soon as no call of another thread uses them.
   void close() {
     auto last = std::move(downloader_);
     downloader_ = nullptr;

@@ -1,4 +1,4 @@
-// Tensors as the Python half describes them, as views. Decides nothing about them: the image does.
+// Makes views of tensors that the Python half describes. Does not check them: the image does.
 #pragma once
 
 #include "errors.hpp"
@@ -39,7 +39,7 @@ class tensor_table {
     for (const auto& [key, value] : metadata) pairs.push_back({key, value});
     return value_or_raise(dynamic_image::make(views, pairs));
   }
-  /// For landing: contiguous tensors that do not share memory.
+  /// For landing: the tensors must be contiguous and must not share memory.
   dynamic_image to_write() const {
     std::vector<mutable_tensor_view> views;
     views.reserve(rows_.size());

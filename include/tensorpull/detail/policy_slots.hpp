@@ -1,5 +1,5 @@
 // Sorts policies into the slots of a pipeline, whatever their order, and finds the first thing that is wrong with them.
-// The sentences stand in pipeline.hpp, since a compiler shows each header between the user's line and the sentence.
+// The sentences are in pipeline.hpp, because a compiler lists each header between the user's line and its message.
 #pragma once
 
 #include <tensorpull/chunking/policies.hpp>
@@ -25,7 +25,7 @@
 
 namespace tensorpull {
 
-/// What a pipeline was resolved to. Drivers take it as `Parts`.
+/// The policies that a pipeline was resolved to, one for each slot. Drivers take it as `Parts`.
 template <class Tensors, class Chunking, class Transport, class Framing, class Integrity, class Limits>
 struct pipeline_parts {
   using tensors = Tensors;
@@ -34,8 +34,9 @@ struct pipeline_parts {
   using framing = Framing;
   using integrity = Integrity;
   using limits = Limits;
-  /// an owner answers requests for chunk digests whatever its own policy is
+  /// The hash of an owner. Never none: an owner answers requests for digests whatever its own policy is.
   using owner_hash = std::conditional_t<std::is_same_v<typename Integrity::hash_type, detail::no_hash>, xxhash_digest, typename Integrity::hash_type>;
+  /// The hash of an owner's chunks.
   using owner_chunk_hash = std::conditional_t<Integrity::per_chunk, chunk_hash_of<Integrity>, owner_hash>;
 };
 
@@ -50,14 +51,14 @@ enum slot : unsigned {
   in_limits = 32,
 };
 
-/// The slots that P names: one, for a policy.
+/// The slots that P names. A policy names one.
 template <class P>
 inline constexpr unsigned slots_of = (requires { typename P::is_tensor_policy; } ? in_tensors : 0u) | (requires { typename P::is_chunking_policy; } ? in_chunking : 0u) |
                                      (requires { typename P::is_transport_policy; } ? in_transport : 0u) | (requires { typename P::is_framing_policy; } ? in_framing : 0u) |
                                      (requires { typename P::is_integrity_policy; } ? in_integrity : 0u) | (requires { typename P::is_limits_policy; } ? in_limits : 0u);
 
 /// The policy for a slot, or `Fallback` if there is none.
-/// An index and at_c: hana::filter, for each of six slots, costs 700 instantiations a pipeline.
+/// By index and at_c, because hana::filter for each of six slots costs about 700 instantiations a pipeline.
 template <slot Slot, class Fallback, class... P>
 constexpr auto policy_of() {
   namespace hana = boost::hana;
@@ -72,7 +73,7 @@ constexpr auto policy_of() {
 template <slot Slot, class Fallback, class... P>
 using policy_t = typename decltype(policy_of<Slot, Fallback, P...>())::type;
 
-/// Stand-ins for policies that are missing or wrong: they keep one mistake from becoming many errors. They take whatever they are given.
+/// Stand-ins for policies that are missing or wrong. They accept any arguments, so that one mistake does not become many errors.
 struct missing_model {};
 template <class Model>
 struct missing_tensors {
@@ -106,20 +107,20 @@ constexpr auto model_of() noexcept {
   if constexpr (requires { typename T::model_type; }) return std::type_identity<typename T::model_type>{};
   else return std::type_identity<missing_model>{};
 }
-/// What a pipeline with a mistake is made of.
+/// The parts of a pipeline that has a mistake.
 template <class Tensors>
 using missing_parts = pipeline_parts<missing_tensors<typename decltype(model_of<Tensors>())::type>, missing_chunking, missing_transport, word_framing, unverified, default_limits>;
 
-/// The longest chunk that can occur; `whole` sends the image as one, whose length is known for a static model only.
+/// The longest chunk that can occur. `whole` sends the image as one chunk, whose length is known at compile time for a static model only.
 template <class Chunking, class Tensors>
 constexpr std::uint64_t longest_chunk() noexcept {
-  if constexpr (Chunking::max_chunk_bytes != 0) return std::min(Chunking::max_chunk_bytes, max_payload_bytes);  // more was refused already
+  if constexpr (Chunking::max_chunk_bytes != 0) return std::min(Chunking::max_chunk_bytes, max_payload_bytes);  // a longer one was refused already
   else if constexpr (Tensors::is_static) return Tensors::schema().image_bytes;
   else return max_payload_bytes;
 }
 
-/// What is wrong with a composition: the first thing only, and in pipeline.hpp a sentence for each. The number of a policy's requirement is added
-/// to the value of its slot.
+/// The first thing that is wrong with a composition; pipeline.hpp has a sentence for each. If a policy misses one of its requirements, the requirement's
+/// number is added to the value of the slot.
 enum fault : int {
   fault_none,
   fault_model_itself,
@@ -143,7 +144,7 @@ enum fault : int {
   fault_of_limits = 600,
 };
 
-/// What is wrong with the list of policies, whatever they are.
+/// What is wrong with the list of policies, before any policy is looked at.
 constexpr fault list_fault(const unsigned* slots, std::size_t count) noexcept {
   int n[6] = {};
   for (std::size_t i = 0; i < count; ++i) {
@@ -177,7 +178,7 @@ struct composition {
 
   static constexpr unsigned slots[] = {slots_of<P>..., 0};
 
-  /// The fault, and the parts or what stands in for them.
+  /// The fault, and the parts or their stand-ins.
   static constexpr auto resolved() noexcept {
     constexpr fault list = list_fault(slots, sizeof...(P));
     if constexpr (list == fault_no_policy) return found<(is_model<P>() || ...) ? fault_model_itself : list, missing_parts<tensors>>{};

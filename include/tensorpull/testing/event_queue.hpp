@@ -1,5 +1,5 @@
-// Virtual time: one clock that only the simulation moves, and the queue of what will happen. Events of the same time keep the order in which
-// they were made, so nothing depends on addresses or on the machine.
+// Virtual time: a clock that only the simulation moves, and a queue of events. Events of the same time keep the order in which they were added,
+// so nothing depends on addresses or on the machine.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace tensorpull::testing {
 
-/// The time of one simulation.
+/// The clock of one simulation.
 class virtual_clock {
  public:
   /// Microseconds since the simulation began.
@@ -21,21 +21,22 @@ class virtual_clock {
   std::uint64_t now_ = 0;
 };
 
-/// `Event` is a small value. Borrows the clock; allocates for the events that wait.
+/// A queue of events by time. `Event` is a small value. Borrows the clock; allocates for the events that it holds.
 template <class Event>
 class event_queue {
  public:
+  /// Borrows the clock.
   explicit event_queue(virtual_clock& clock) noexcept : clock_(clock) {}
 
-  /// `what` happens at `at_us`, or now if that is over.
+  /// Adds an event at `at_us`, or now if that time is past.
   void at(std::uint64_t at_us, const Event& what) {
     heap_.push_back({std::max(at_us, clock_.now()), order_++, what});
     std::push_heap(heap_.begin(), heap_.end(), later);
   }
-  /// `what` happens `delay_us` microseconds from now.
+  /// Adds an event `delay_us` microseconds from now.
   void after(std::uint64_t delay_us, const Event& what) { at(clock_.now() + delay_us, what); }
 
-  /// The next event, and moves the clock to its time; nothing if there is none.
+  /// Takes the next event and moves the clock to its time; nothing if there is none.
   std::optional<Event> pop() noexcept {
     if (heap_.empty()) return std::nullopt;
     std::pop_heap(heap_.begin(), heap_.end(), later);

@@ -1,12 +1,12 @@
-// Makes one heap allocation of this thread fail. The program's own `operator new` asks whether it should; this header replaces none, since a
-// header cannot know whether the program has one already.
+// Makes one heap allocation of this thread fail. The program's own `operator new` asks whether to fail; this header does not replace `operator new`,
+// because the program may have one already.
 #pragma once
 
 #include <cstdint>
 
 namespace tensorpull::testing {
 
-/// Counts while it lives; one at a time in a thread.
+/// Counts the thread's allocations during its lifetime; one object at a time in a thread. The program's operator new has to ask it:
 ///   void* operator new(std::size_t n, const std::nothrow_t&) noexcept { return failing_allocation::fails_now() ? nullptr : std::malloc(n); }
 class failing_allocation {
  public:
@@ -20,12 +20,12 @@ class failing_allocation {
   failing_allocation& operator=(const failing_allocation&) = delete;
   ~failing_allocation() { state() = {}; }
 
-  /// Allocations since it was made, the one that failed included.
+  /// How many allocations there were since it was made, the failed one included.
   std::uint64_t count() const noexcept { return state().count; }
-  /// Whether the allocation that had to fail was made.
+  /// Whether the allocation that had to fail has been tried.
   bool happened() const noexcept { return state().failed; }
 
-  /// For `operator new`: whether this allocation is the one.
+  /// For `operator new`: counts an allocation, and returns whether it has to fail.
   static bool fails_now() noexcept {
     counters& s = state();
     if (!s.counting) return false;

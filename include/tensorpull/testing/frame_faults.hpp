@@ -1,5 +1,5 @@
-// A middleman that knows where frames begin: it doubles, delays, drops, shortens or damages the ones it is told to. Everything else
-// passes at once, so that a chunk still arrives in parts.
+// Passes a stream of bytes on and knows where its frames begin: it doubles, delays, drops, shortens or damages the frames that it is told to.
+// Everything else passes at once, so that a chunk still arrives in parts.
 #pragma once
 
 #include <tensorpull/framing/detail/segment_table.hpp>
@@ -14,7 +14,7 @@
 
 namespace tensorpull::testing {
 
-/// `late`: other frames overtake it. `flip_head`, `flip_payload`: one bit of the frame's head or of its tensor bytes is another.
+/// What happens to a frame. `late`: other frames overtake it. `flip_head`, `flip_payload`: one bit of its head or of its tensor bytes is inverted.
 enum class frame_fault_kind : std::uint8_t {
   none,
   duplicate,
@@ -25,18 +25,19 @@ enum class frame_fault_kind : std::uint8_t {
   flip_payload,
 };
 
-/// What happens to one frame of a direction. Frames count from 0; for flip_payload only those count that carry tensor bytes.
+/// A fault of one frame of a direction.
 struct frame_fault {
-  frame_fault_kind kind = frame_fault_kind::none;
+  frame_fault_kind kind = frame_fault_kind::none;  ///< what happens to it
+  /// Which frame, from 0. For flip_payload only frames that carry tensor bytes are counted.
   std::uint64_t frame = 0;
-  /// late: how many frames overtake it (at least 1); truncate: bytes left of it; flips: which bit, reduced to the bits there are
+  /// late: how many frames overtake it (at least 1); truncate: bytes left of it; flips: which bit, modulo the number of bits.
   std::uint64_t detail = 0;
 };
 
 /// One direction of a connection. Allocates only for a frame that it has to hold back.
 class frame_faults {
  public:
-  static constexpr std::size_t capacity = 4;  ///< faults that one direction can have
+  static constexpr std::size_t capacity = 4;  ///< the most faults of one direction
 
   /// Adds a fault; false if there are `capacity` already.
   bool arm(const frame_fault& f) noexcept {
@@ -45,7 +46,7 @@ class frame_faults {
     return true;
   }
 
-  /// Takes the next bytes of the stream, cut anywhere; emit(span) gets what goes on, during the call.
+  /// Takes the next bytes of the stream, cut anywhere; calls emit(span) with the bytes to pass on.
   template <class Emit>
   void take(std::span<const std::byte> bytes, Emit&& emit) {
     if (count_ == 0 || lost_) return emit(bytes);
@@ -67,7 +68,7 @@ class frame_faults {
 
   /// Whether a late frame is being held back.
   bool holding() const noexcept { return !held_.empty(); }
-  /// Lets a late frame that nothing overtook go on.
+  /// Passes on a late frame that no other frame has overtaken.
   template <class Emit>
   void release(Emit&& emit) {
     if (left_ > 0 || held_.empty()) return;  // never into the middle of another frame
@@ -127,7 +128,7 @@ class frame_faults {
       case frame_fault_kind::late:
         if (!held_.empty()) return emit(whole);
         held_ = frame_;
-        overtaken_ = std::max<std::uint64_t>(now_.detail, 1) + 1;  // its own end counts as well
+        overtaken_ = std::max<std::uint64_t>(now_.detail, 1) + 1;  // one more, because its own end is counted as well
         break;
       case frame_fault_kind::drop: break;
       case frame_fault_kind::truncate: emit(whole.first(static_cast<std::size_t>(now_.detail % frame_.size()))); break;
@@ -144,14 +145,14 @@ class frame_faults {
     frame_[begin + static_cast<std::size_t>(bit / 8)] ^= static_cast<std::byte>(1u << (bit % 8));
   }
 
-  /// A frame has ended: the next one begins, and a late one comes nearer.
+  /// Called at the end of a frame: the next one begins, and a late one has been overtaken once more.
   template <class Emit>
   void passed(Emit& emit) {
     whole_ = 0;
     need_ = 8;
     if (!held_.empty() && --overtaken_ == 0) release(emit);
   }
-  /// These bytes are no frames: pass them on as they are.
+  /// Passes bytes that are not frames on as they are.
   template <class Emit>
   void give_up(Emit& emit) {
     lost_ = true;

@@ -1,4 +1,4 @@
-// Models for simulations: tensors of generated shapes in one block of memory, between guard bytes that nobody may touch.
+// Models for simulations: tensors of random shapes in one block of memory, between guard bytes that must not change.
 #pragma once
 
 #include <tensorpull/image/dynamic.hpp>
@@ -11,13 +11,13 @@
 
 namespace tensorpull::testing {
 
-/// A simulated model M stands for a user's model in a simulation:
+/// A simulated model M takes the place of a user's model in a simulation:
 ///  1. `typename M::shape`, made from a seeded_random&: what all models of one run have in common;
-///  2. `M(shape)`: a model whose memory, guard bytes included, has a fixed pattern; the shape outlives it; never moved;
+///  2. `M(shape)`: a model whose memory, guard bytes included, is filled with a fixed pattern; the shape outlives it; it is never moved;
 ///  3. `m.fill(random)`: gives the tensors values;
 ///  4. `m.source()`, `m.destination()`: its image;
-///  5. `m.guards_intact()`: nobody wrote around the tensors;
-///  6. optionally `M(shape, parts)` with bit i for tensor i, and `m.names()`: a model that has some of the tensors only, to pull a subset.
+///  5. `m.guards_intact()`: whether nothing was written around the tensors;
+///  6. optionally `M(shape, parts)` with bit i for tensor i, and `m.names()`: a model that has only some of the tensors, to pull a subset.
 template <class M>
 concept simulated_model = std::constructible_from<typename M::shape, seeded_random&> && std::constructible_from<M, const typename M::shape&> &&
                           requires(M m, const M& k, seeded_random& r) {
@@ -29,20 +29,21 @@ concept simulated_model = std::constructible_from<typename M::shape, seeded_rand
 
 /// The bytes around the tensors.
 struct guard {
-  static constexpr std::byte pattern{0xa5};
-  static constexpr std::size_t bytes = 32;
-  /// Whether nobody wrote there.
+  static constexpr std::byte pattern{0xa5};  ///< their value
+  static constexpr std::size_t bytes = 32;   ///< how many there are before and after a tensor
+  /// Whether nothing was written there.
   static bool intact(std::span<const std::byte> s) noexcept {
     return std::all_of(s.begin(), s.end(), [](std::byte b) { return b == pattern; });
   }
 };
 
-/// Up to 6 tensors, up to about 6,000 bytes (times `scale`): several dtypes, scalars, empty ones, addresses that are not aligned.
+/// Up to 6 tensors: several dtypes, scalars, empty ones, addresses that are not aligned. `scale` multiplies the first extent of each.
 class guarded_tensors {
  public:
   /// Dtypes, extents and places of the tensors.
   class shape {
    public:
+    /// Draws up to 6 tensors.
     explicit shape(seeded_random& random, std::uint64_t scale = 1) {
       constexpr std::array types{dtype::u8, dtype::f16, dtype::f32, dtype::f64, dtype::i64, dtype::boolean};
       count_ = 1 + static_cast<std::size_t>(random.below(tensors_.size()));
@@ -77,7 +78,7 @@ class guarded_tensors {
 
   /// Borrows the shape. `parts`: bit i for tensor i.
   explicit guarded_tensors(const shape& s, std::uint32_t parts = ~0u) : shape_(&s), parts_(parts), memory_(s.total_, guard::pattern) {
-    // the last one: so long that a request for it does not fit a connection's own few hundred bytes
+    // the last name is so long that a request with it does not fit the 512 bytes of a connection's own buffer
     static constexpr auto long_name = [] {
       std::array<char, 480> text{};
       text.fill('n');
@@ -106,7 +107,7 @@ class guarded_tensors {
   destination_view destination() noexcept { return image_->destination(); }
   /// The names of the tensors that it has.
   std::span<const std::string_view> names() const noexcept { return {names_.data(), count_}; }
-  /// Whether nobody wrote around the tensors.
+  /// Whether nothing was written around the tensors.
   bool guards_intact() const noexcept {
     std::size_t at = 0;
     for (std::size_t i = 0; i < shape_->count_; ++i) {
@@ -130,7 +131,7 @@ class guarded_tensors {
 
 static_assert(simulated_model<guarded_tensors>);
 
-/// One object of a pipeline's own model type (raw_tensors<Mlp>), between guard bytes. Trivially copyable models only.
+/// One object of a tensor policy's model type (raw_tensors<Mlp>), between guard bytes. Only for trivially copyable models.
 template <class Tensors>
 class guarded_object {
  public:
@@ -138,6 +139,7 @@ class guarded_object {
   static_assert(std::is_trivially_copyable_v<model_type>, "tensorpull: guarded_object writes the model's bytes: the model has to be trivially copyable");
   /// All objects of a type have the same shape.
   struct shape {
+    /// Draws nothing.
     explicit shape(seeded_random&) noexcept {}
   };
 
@@ -160,7 +162,7 @@ class guarded_object {
   source_view source() const noexcept { return Tensors::source(*model_); }
   /// The image to land in; valid as long as the object.
   destination_view destination() noexcept { return Tensors::destination(*model_); }
-  /// Whether nobody wrote around the object.
+  /// Whether nothing was written around the object.
   bool guards_intact() const noexcept {
     return guard::intact({memory_.data(), at_}) && guard::intact(std::span(memory_).subspan(at_ + sizeof(model_type)));
   }

@@ -1,4 +1,4 @@
-// Where every choice of a simulation comes from: a small generator whose values depend on its seed and on nothing else.
+// The random numbers of a simulation: a small generator whose values depend on its seed alone.
 #pragma once
 
 #include <tensorpull/core/splitmix64.hpp>
@@ -9,9 +9,10 @@
 
 namespace tensorpull::testing {
 
-/// splitmix64: the same seed gives the same values on every machine. Not for nonces or reference IDs of a real owner.
+/// splitmix64: the same seed gives the same values on every machine. Predictable, so not for the nonces or reference IDs of a real owner.
 class seeded_random {
  public:
+  /// Starts the sequence of this seed.
   constexpr explicit seeded_random(std::uint64_t seed) noexcept : next_{seed} {}
 
   /// 64 random bits.
@@ -20,9 +21,9 @@ class seeded_random {
   constexpr std::uint64_t below(std::uint64_t n) noexcept { return (*this)() % n; }
   /// A number in [low, high].
   constexpr std::uint64_t between(std::uint64_t low, std::uint64_t high) noexcept { return low + below(high - low + 1); }
-  /// True so many times of a thousand.
+  /// True with a probability in thousandths.
   constexpr bool chance(std::uint32_t per_thousand) noexcept { return below(1000) < per_thousand; }
-  /// A generator of its own for one part of a program: if that part draws more or less, the values of the others stay as they were.
+  /// A separate generator for one part of a program, so that the values of other parts do not depend on how many this part draws.
   constexpr seeded_random fork() noexcept { return seeded_random((*this)()); }
 
   /// Random bytes.

@@ -1,4 +1,4 @@
-// The transport slot of a pipeline: what a policy has to have, in full. For a policy over a byte stream, stream/stream_transport.hpp has nearly all of it.
+// The transport slot of a pipeline: everything that a policy must have. For a policy over a byte stream, stream/stream_transport.hpp has most of it.
 #pragma once
 
 #include <tensorpull/consumers/receipt.hpp>
@@ -30,7 +30,7 @@ concept transport = requires {
 ///  5. `T::session<Parts>` names the driver of one connection in both roles; a transport that has none says `no_session<T>`;
 ///  6. `T::pull<Parts>(where, ref, consumer, options, chunking)` connects, pulls, closes: see pulls_from;
 ///  7. optionally, `T::host<Parts, Handler, Consumer>` names the driver of many connections in both roles.
-/// It does not look into the drivers, so that a program that only pulls compiles no owner.
+/// The concept only names the drivers and does not instantiate them, so a program that only pulls compiles no owner.
 template <class T, class Parts>
 concept transport_for = transport<T> && requires {
   typename T::template downloader<Parts>;
@@ -49,15 +49,17 @@ template <class...>
 inline constexpr bool never = false;
 }  // namespace detail
 
-/// The session of a transport that has none. Nothing can be made of it.
+/// The session of a transport that has none. No object of it can be made.
 template <class Transport>
 struct no_session {
   no_session() = delete;
+  /// Refused when it compiles.
   template <class... Arguments>
   static result<no_session> connect(Arguments&&...) noexcept {
     static_assert(detail::never<Arguments...>, "tensorpull: this transport has no session: owner and recipient are in one place. Use its downloader and download_tensors");
     return failure(errc::invalid_argument);
   }
+  /// Refused when it compiles.
   template <class... Arguments>
   static result<no_session> over(Arguments&&...) noexcept {
     static_assert(detail::never<Arguments...>, "tensorpull: this transport has no session: owner and recipient are in one place. Use its downloader and download_tensors");

@@ -1,4 +1,4 @@
-// When a connection has had its time: silence, dribbling, or a transfer that does not move. Fed with byte counts by a clock tick.
+// Decides when a host ends a connection that is silent, too slow, or in a transfer that does not move. A timer feeds it byte counts.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,14 @@ namespace tensorpull {
 
 /// Budgets of a host's connections, on the monotonic clock.
 struct connection_budgets {
-  /// From accepting a connection to its first valid request.
+  /// Until the other end has sent its first bytes. The time starts with the host's first look at the connection, within 0.2 s of its start.
   std::chrono::milliseconds accept = std::chrono::seconds(10);
-  /// While one side owes bytes (an unfinished frame, answers not taken, a transfer under way): fewer than `least_bytes_per_second`
-  /// over this time ends the connection.
+  /// While one side owes bytes (an unfinished frame, answers not taken, a transfer under way): the connection ends if on average fewer than
+  /// `least_bytes_per_second` move over this time.
   std::chrono::milliseconds stall = std::chrono::seconds(60);
-  /// While nobody owes anything: silence of this length ends the connection.
+  /// While neither side owes bytes: silence of this length ends the connection.
   std::chrono::milliseconds idle = std::chrono::seconds(600);
-  std::uint64_t least_bytes_per_second = 64;
+  std::uint64_t least_bytes_per_second = 64;  ///< in both directions together; 0: any byte counts
 };
 
 namespace detail {
@@ -26,7 +26,7 @@ class budget_watch {
 
   explicit budget_watch(time_point now) noexcept : mark_(now) {}
 
-  /// `bytes`: moved so far in both directions; true: the time is over.
+  /// Whether the time is over. `bytes`: moved so far in both directions. `owing`: one side owes bytes. `greeted`: the other end has sent bytes.
   bool over(const connection_budgets& b, time_point now, std::uint64_t bytes, bool owing, bool greeted) noexcept {
     const std::uint64_t moved = bytes - bytes_;
     const auto limit = owing ? b.stall : b.idle;
@@ -49,7 +49,7 @@ class budget_watch {
     if (per_second != 0 && seconds >= ~std::uint64_t{0} / 2 / per_second) return ~std::uint64_t{0};
     return per_second * seconds + per_second * rest / 1000 + 1;
   }
-  /// In milliseconds: a limit in nanoseconds would wrap where it means "never".
+  /// Compares milliseconds: a limit that means "never" would wrap in nanoseconds.
   static bool passed(time_point::duration spent, std::chrono::milliseconds limit) noexcept {
     return std::chrono::duration_cast<std::chrono::milliseconds>(spent) >= limit;
   }

@@ -1,4 +1,4 @@
-// The owner role on a host: slots, kept sources and digests around the owner's state machine. Every driver that owns has one.
+// Publishes models: adds slots, kept models and digests to the owner's state machine. Every driver that owns (host, session, loopback) has one.
 #pragma once
 
 #include <tensorpull/protocol/owner/owner.hpp>
@@ -14,25 +14,28 @@
 
 namespace tensorpull {
 
-/// `Parts` are a pipeline's resolved policies (pipeline.hpp); `Lock` as the owner's; `Recipients`: records. Not movable: connections point to it.
+/// `Parts`: a pipeline's resolved policies (detail/policy_slots.hpp). `Lock`: the owner's. `Recipients`: how many recipients it remembers at a time.
+/// Not movable, because connections point to it.
 template <class Parts, class Lock = no_lock, std::size_t Recipients = 64>
 class publisher {
  public:
+  /// The state machine behind it.
   using owner_type = owner<typename Parts::owner_hash, typename Parts::limits, Lock, typename Parts::owner_chunk_hash>;
-  using tensors = typename Parts::tensors;
-  using model_type = typename tensors::model_type;
+  using tensors = typename Parts::tensors;          ///< the pipeline's tensor policy
+  using model_type = typename tensors::model_type;  ///< what is published
 
+  /// Allocates nothing.
   publisher() noexcept : owner_(memory_, system_entropy{}) {}
   publisher(const publisher&) = delete;
   publisher& operator=(const publisher&) = delete;
 
   /// Publishes a model that the caller keeps: it must not change until it is settled or withdrawn.
-  /// Cost: one pass over the bytes for the digest (none where the integrity policy has no digest of the whole), and about 6 KiB of stack
-  /// beyond the slice in which bytes that are not in memory are read (four times the limits' control_frame_bytes, at most 16 KiB).
+  /// Cost: one pass over the bytes for the digest (none if the integrity policy has no digest of the whole). Bytes that are not in memory are read
+  /// through a slice on the stack of four times the limits' control_frame_bytes, at most 16 KiB.
   /// Errors: table_full; what the tensor policy finds (unsupported_layout, ...).
   result<reference> add_tensors(const model_type& model, publish_options options = {}) noexcept { return publish(tensors::source(model), options, {}); }
   /// Publishes a model that is handed over (`add_tensors(std::move(model))`): it is kept, and released when the reference is settled or
-  /// withdrawn. Also out_of_memory.
+  /// withdrawn. One more error: out_of_memory.
   template <class Model>
     requires(std::is_same_v<Model, model_type>)
   result<reference> add_tensors(Model&& model, publish_options options = {}) {
@@ -50,7 +53,7 @@ class publisher {
     if (keep.keep(std::move(pointer)) == nullptr) return failure(errc::out_of_memory);
     return publish(tensors::source(model), options, std::move(keep));
   }
-  /// A constant temporary can be neither kept nor borrowed.
+  /// Refuses a constant temporary, which can be neither kept nor borrowed.
   template <class Model>
     requires(std::is_same_v<Model, const model_type>)
   result<reference> add_tensors(Model&&, publish_options = {}) noexcept {
@@ -59,44 +62,51 @@ class publisher {
                   "give the model a name, or drop the const");
     return failure(errc::withdrawn);
   }
-  /// Publishes any image; the memory behind the view is the caller's.
+  /// Publishes any image. The caller keeps the memory behind the view. Cost and errors: as add_tensors.
   result<reference> add_image(const source_view& image, publish_options options = {}) noexcept { return publish(image, options, {}); }
   /// The same, and `keep` (its table, its model, or both) is released when the reference is settled or withdrawn.
   result<reference> add_image(const source_view& image, publish_options options, unique_any keep) noexcept { return publish(image, options, std::move(keep)); }
 
-  /// References that settle together: publish each with `{.transaction = id}`, then seal it. table_full.
+  /// Opens a transaction for references that settle together: publish each with `{.transaction = id}`, then seal it. Error: table_full.
   result<transaction_id> open_transaction(const transaction_options& options) noexcept {
     catch_up();
     return owner_.open_transaction(options);
   }
+  /// No more references are added to the transaction, so it may settle.
   void seal(transaction_id id) noexcept { owner_.seal(id); }
 
-  /// After this returns nothing reads the model any more; recipients are told `withdrawn`.
+  /// Ends a publication: recipients are told `withdrawn`. Waits for other threads that are reading the model; when it returns, nothing reads it any
+  /// more. Errors: unknown_reference; busy: called from within the reading of this model.
   result<void> withdraw(const reference& ref) noexcept {
     const auto done = owner_.withdraw(ref.id);
     deliver();
     return done;
   }
 
+  /// How many of its recipients have it, have failed, and so on. Error: unknown_reference.
   result<publication_status> status_of(const reference& ref) const noexcept { return owner_.status_of(ref.id); }
+  /// Whether its transaction has settled and nothing reads the model any more; false for an unknown reference.
   bool settled(const reference& ref) const noexcept { return owner_.settled(ref.id); }
+  /// How its transaction ended; `open` while it has not. Error: unknown_reference.
   result<settlement> settlement_of(const reference& ref) noexcept { return owner_.settlement_of(ref.id); }
+  /// How one recipient stands. unknown_reference: nothing is remembered of it.
   result<recipient_record> recipient_of(const reference& ref, recipient_id who) noexcept { return owner_.recipient_of(ref.id, who); }
+  /// Copies the recipients of the reference's transaction into `out`, as many as fit; the number copied.
   std::size_t recipients_of(const reference& ref, std::span<recipient_record> out) noexcept { return owner_.recipients_of(ref.id, out); }
-  /// Callbacks of transactions that threw; what they threw is dropped.
+  /// How many callbacks of transactions have thrown. What they threw is dropped.
   std::uint64_t callback_failures() const noexcept {
     const lock_guard hold(lock_);
     return callback_failures_;
   }
 
-  /// Lets time pass for budgets, then deliver()s. Drivers call it every 0.2 s or so.
+  /// Reads the clock for the budgets and reports progress, then calls deliver(). Drivers call it several times a second.
   void tick() noexcept {
     catch_up();
     progress_event e;
     for (callback<const progress_event&> tell; owner_.next_event(e, tell);) contain(tell, e);
     deliver();
   }
-  /// Tells of what has settled and releases what was handed over for it, in this order. Drivers call it after each step.
+  /// Calls back for each transaction that has settled, then releases the models that were handed over for it. Drivers call it after each step.
   void deliver() noexcept {
     settlement s;
     for (callback<const settlement&> tell; owner_.next_settled(s, tell);) {
@@ -107,6 +117,7 @@ class publisher {
     }
   }
 
+  /// The state machine, for a driver's connections.
   owner_type& machine() noexcept { return owner_; }
 
  private:
@@ -115,7 +126,7 @@ class publisher {
     unique_any source;
   };
 
-  /// Budgets start when something is published, whenever a driver let time pass before.
+  /// A budget starts when something is published, even if no driver has called tick() for a while.
   void catch_up() noexcept {
     const auto now = std::chrono::steady_clock::now().time_since_epoch();
     owner_.advance(std::chrono::duration_cast<std::chrono::milliseconds>(now));
@@ -147,7 +158,7 @@ class publisher {
     while (!id) id = {random(), random()};
     const auto t = options.transaction ? result<transaction_id>(options.transaction) : open_transaction(options.alone());
     if (!t) return failure(t.error());
-    kept_model* const kept = keep ? put_away(*t, keep) : nullptr;  // before anybody can settle it
+    kept_model* const kept = keep ? put_away(*t, keep) : nullptr;  // before a recipient can settle it
     const auto done = keep ? result<ref_id>(failure(errc::table_full, kept_.size())) : owner_.publish(image, version, Parts::integrity::whole, id, *t);
     if (!done) {
       if (kept != nullptr) take_back(*kept, keep);
@@ -155,10 +166,10 @@ class publisher {
       return failure(done.error());
     }
     if (!options.transaction) owner_.seal(*t);
-    deliver();  // another version may have stood in this one's place
+    deliver();  // publishing may have replaced another version
     return reference{id, version, image.schema->fingerprint};
   }
-  /// nullptr, and `keep` as it was: no room.
+  /// Keeps a model. Without room: nullptr, and `keep` is unchanged.
   kept_model* put_away(transaction_id id, unique_any& keep) noexcept {
     const lock_guard hold(lock_);
     for (auto& k : kept_)
@@ -177,14 +188,14 @@ class publisher {
     }
   }
 
-  // a file is read in larger slices than the 4 KiB of a device, where the limits grant the stack
+  // larger than the 4 KiB of a device, because a file is read faster so; limits for small machines make it smaller
   static constexpr std::size_t digest_slice = Parts::limits::control_frame_bytes < 4096 ? 4 * Parts::limits::control_frame_bytes : 16 * 1024;
 
   owner_storage<Parts::limits::references, Recipients> memory_;
-  std::array<kept_model, 2 * Parts::limits::references> kept_{};  // a version and the one before, which goes when it has been told of
+  std::array<kept_model, 2 * Parts::limits::references> kept_{};  // a version and the one before, which is kept until its settlement is delivered
   owner_type owner_;
   std::uint64_t callback_failures_ = 0;
-  [[no_unique_address]] mutable Lock lock_{};  // of kept_ and the count
+  [[no_unique_address]] mutable Lock lock_{};  // guards kept_ and the count
 };
 
 }  // namespace tensorpull

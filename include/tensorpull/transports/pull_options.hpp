@@ -1,4 +1,4 @@
-// How a recipient pulls: patience, persistence, and whom to tell.
+// How a recipient pulls: time limits, retries, callbacks.
 #pragma once
 
 #include <tensorpull/consumers/resume_cursor.hpp>
@@ -13,28 +13,30 @@
 
 namespace tensorpull {
 
-/// Everything borrowed lives until the pull has returned.
+/// How one pull is done. What it points to must live until the pull has ended.
 struct pull_options {
-  /// Progress keeps a transfer alive: the time starts anew with each answer and each 1/64 of a chunk.
+  /// How long a request may take without progress: the time starts anew with each answer and with each 1/64 of a chunk that has landed.
   std::chrono::milliseconds per_request_timeout = std::chrono::seconds(600);
-  /// 0: whatever is published now
+  /// The version to pull; 0: that of the reference, or what is published now if it has none.
   std::uint64_t version = 0;
   /// Names of the tensors to pull: all tensors of the destination, which are a part of what is published. Empty: the whole image.
   std::span<const std::string_view> tensors{};
   /// Requests in flight; the owner may allow fewer.
   std::uint32_t window = 4;
-  /// Heard within 0.1 s wherever the transfer waits, in back-off too.
+  /// Ends the transfer; noticed within 0.1 s wherever it waits, in back-off too. The system's resolver cannot be interrupted.
   stop_token stop{};
-  /// A number of the application's own that the owner hears when `stop` ends the transfer; read at that moment.
+  /// A number chosen by the application, which the owner is told if `stop` ends the transfer. It is read at that moment.
   const std::uint32_t* stop_reason = nullptr;
-  /// After a time-out, a lost connection or a busy owner; what has landed stays.
+  /// How often to try again after a time-out, a lost connection or a busy owner. What has landed stays.
   retry_policy retry{};
-  /// Who asks, so that the owner counts one recipient however often it reconnects; none: a random one for this pull.
+  /// The recipient that asks: the owner counts it once, however often it reconnects. None: a random number for this pull, or that of the session.
   recipient_id recipient{};
-  /// Where this transfer stands: resumed from where it is not empty and fits, kept up to date with each chunk. Needs a digest of the whole
-  /// and a consumer whose memory can be read back (land); otherwise, or where the bytes are not those of the cursor, it starts at 0.
+  /// Where this transfer stands; updated with each chunk. If it is not empty and fits what is published, the transfer resumes from it. Resuming needs a
+  /// digest of the whole and a consumer whose memory can be read back (land). Without them, or if the bytes do not match the cursor, it starts at 0.
   resume_cursor* cursor = nullptr;
+  /// Called on the pulling thread; what it throws is dropped.
   callback<const progress_event&> progress{};
+  /// At most one progress event in this time, besides the first and the last.
   std::chrono::milliseconds progress_interval = std::chrono::seconds(30);
 };
 

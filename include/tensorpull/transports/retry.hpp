@@ -1,4 +1,4 @@
-// When to try again, and how long to wait before: exponential back-off with jitter. It has no clock and no random source of its own.
+// Whether to try again, and how long to wait first: exponential back-off with jitter. The caller supplies time and random numbers.
 #pragma once
 
 #include <tensorpull/core/error.hpp>
@@ -10,25 +10,25 @@
 
 namespace tensorpull {
 
-/// How often a pull tries again, and how long it waits before: doubled after each failure, up to the longest delay.
+/// How often a pull tries again, and how long it waits first. The delay is doubled after each failure, up to the longest one.
 struct retry_policy {
   std::uint32_t retries = 3;  ///< in a row without progress; 0: none
-  std::chrono::milliseconds first_delay{250};
-  std::chrono::milliseconds longest_delay{60'000};
+  std::chrono::milliseconds first_delay{250};       ///< after the first failure; jitter takes off up to half
+  std::chrono::milliseconds longest_delay{60'000};  ///< no delay of ours is longer; a busy owner may ask for a longer one
 };
 
-/// What another try may get past. A connection that could never be made is not among them.
+/// Whether another try may succeed after this error. Not after connection_failed: a first connection that cannot be made is not tried again.
 constexpr bool is_passing(errc code) noexcept { return code == errc::timed_out || code == errc::connection_lost || code == errc::busy; }
 
-/// What one pull knows of its tries, over all its connections. Tries are counted from the last byte of progress. A busy owner is not a failure,
-/// but has only so much of our time.
+/// The tries of one pull, over all its connections. Tries are counted from the last progress. A busy owner is not a failure, but the time that
+/// it may put us off is limited.
 class retry_state {
  public:
-  /// `landed`: bytes that were there at the start. `busy_budget`: how long a busy owner may put us off without progress.
+  /// `landed`: bytes that had landed before it began. `busy_budget`: how long a busy owner may put us off without progress.
   constexpr explicit retry_state(const retry_policy& policy, std::chrono::milliseconds busy_budget = {}, std::uint64_t landed = 0) noexcept
       : policy_(policy), busy_left_(at_least_none(busy_budget)), busy_budget_(busy_left_), landed_(landed) {}
 
-  /// How long to wait before another try; nothing: this was the last. `asked`: the delay that the owner's `busy` asks for.
+  /// How long to wait before another try; nothing if this was the last. `asked`: the delay that the owner's `busy` asks for.
   constexpr optional<std::chrono::milliseconds> after(errc why, std::uint64_t landed, std::chrono::milliseconds asked, std::uint64_t random) noexcept {
     if (landed > landed_) succeeded(), busy_left_ = busy_budget_, landed_ = landed;  // a chunk that is fetched again is no progress
     if (!is_passing(why) || (why != errc::busy && !failed())) return {};
@@ -39,18 +39,18 @@ class retry_state {
     return wait;
   }
 
-  /// Something went well: the next failure is the first again.
+  /// There was progress: the next failure counts as the first.
   constexpr void succeeded() noexcept { failures_ = 0; }
-  /// Another failure. False: no more tries.
+  /// Counts a failure. False: no tries are left.
   constexpr bool failed() noexcept { return ++failures_ <= policy_.retries; }
-  /// How long to wait after the failures so far, spread over the upper half by a random number, so that recipients that were cut off together do not
-  /// come back together.
+  /// How long to wait after the failures so far. The random number spreads it over the upper half of the delay, so that recipients that were cut off
+  /// together do not come back together.
   constexpr std::chrono::milliseconds delay(std::uint64_t random) const noexcept {
     const auto longest = at_least_none(policy_.longest_delay);
     auto whole = std::min(at_least_none(policy_.first_delay), longest);
     const std::uint32_t doublings = failures_ > 0 ? std::min<std::uint32_t>(failures_ - 1, 62) : 0;
     for (std::uint32_t i = 0; i < doublings && whole < longest; ++i) whole = whole > longest / 2 ? longest : whole * 2;
-    // in parts of 2^24, each of which fits: a delay may be as long as the type holds
+    // half * part / 2^24, in two steps that cannot overflow even for the longest delay
     const auto half = static_cast<std::uint64_t>(whole.count()) / 2, part = random >> 40;
     const std::uint64_t less = half / (1u << 24) * part + half % (1u << 24) * part / (1u << 24);
     return whole - std::chrono::milliseconds(static_cast<std::int64_t>(less));

@@ -1,4 +1,4 @@
-// For serve() and run(): how long to serve.
+// Conditions for serve() and run(), which say how long to serve.
 #pragma once
 
 #include <tensorpull/core/ids.hpp>
@@ -24,14 +24,14 @@ struct all_settled {
   }
 };
 
-/// Something that was sent, and that knows what it published.
+/// A message that was sent, and that knows what was published for it.
 template <class M>
 concept sent_message = requires(const M& m) {
   m.references();
   m.body();
 };
 
-/// The argument of serve() and run(): asked after each step whether to stop.
+/// Checks the argument of serve() and run(), which is asked after each step whether to stop.
 template <class Until, class Owner>
 constexpr void check_until() noexcept {
   static_assert(!std::is_convertible_v<Until, reference>, "tensorpull: serve(until_settled(ref)) or run(until_settled(ref)), not serve(ref) or run(ref)");
@@ -41,12 +41,12 @@ constexpr void check_until() noexcept {
 
 }  // namespace detail
 
-/// Until every expected recipient of each of the references has confirmed or given up.
+/// Until each of the references has settled: every expected recipient is final (confirmed, failed, or out of time), or the owner's budgets are over.
 template <std::same_as<reference>... More>
 auto until_settled(const reference& first, const More&... more) noexcept {
   return detail::all_settled<1 + sizeof...(More)>{{first, more...}};
 }
-/// The same of a list, which is borrowed.
+/// The same for a list, which is borrowed.
 inline auto until_settled(std::span<const reference> all) noexcept {
   return [all](const auto& owner) noexcept {
     for (const reference& r : all)
@@ -54,11 +54,12 @@ inline auto until_settled(std::span<const reference> all) noexcept {
     return true;
   };
 }
-/// Until what a message published is settled. Borrows the message (tensor_decomposer's send() and decompose() give it).
+/// Until everything that was published for a message has settled. Borrows the message, which tensor_decomposer's send() and decompose() return.
 template <detail::sent_message Message>
 auto until_settled(const Message& m) noexcept {
   return [&m](const auto& owner) noexcept { return m.settled(owner); };
 }
+/// Refuses a temporary message, which would be gone.
 template <detail::sent_message Message>
   requires(!std::is_lvalue_reference_v<Message>)
 void until_settled(Message&&) = delete;

@@ -1,4 +1,4 @@
-// What a conformance check is given: a way to connect two ends of the stream, how long it may wait, and what it may count.
+// The arguments of a conformance check: how to connect two ends of the stream, how long to wait, and what to count.
 #pragma once
 
 #include <tensorpull/core/result.hpp>
@@ -14,14 +14,15 @@ namespace tensorpull::testing {
 /// Two connected ends: what is written to one is read from the other.
 template <byte_stream S>
 struct stream_pair {
-  using stream = S;
-  S left, right;
+  using stream = S;  ///< the stream that is checked
+  S left,            ///< one end
+      right;         ///< the other end
 };
 
 /// Opens connections of the stream that is checked:
 ///  1. `connect()` gives a result<stream_pair<S>>, a new connection each time;
-///  2. optionally, `connect.now_us()`: the time in which its streams wait, in microseconds since any fixed moment, never going back. A stream
-///     that waits in virtual time needs it; without it the time is that of std::chrono::steady_clock.
+///  2. optionally, `connect.now_us()`: the clock by which its streams wait, in microseconds since a fixed moment, which never goes back. A stream
+///     that waits in virtual time needs it; otherwise the clock is std::chrono::steady_clock.
 template <class F>
 concept stream_factory = requires(F& connect) {
   typename std::remove_cvref_t<decltype(connect())>::value_type::stream;
@@ -29,12 +30,13 @@ concept stream_factory = requires(F& connect) {
                         result<stream_pair<typename std::remove_cvref_t<decltype(connect())>::value_type::stream>>>;
 };
 
+/// How patient a check is, and what it counts.
 struct conformance_options {
-  /// How long bytes may be on their way; a stream that is slower fails.
+  /// The longest time that bytes may take to arrive. A slower stream fails.
   std::chrono::milliseconds patience = std::chrono::seconds(5);
-  /// A call that never waits returns within this time, at least once in five times.
+  /// A call that must not wait passes if the shortest of five runs is within this time.
   std::chrono::milliseconds prompt{40};
-  /// The heap allocations of the process so far, if the program counts them (operator new replaced); nullptr: requirement 6.2 is skipped.
+  /// Returns the heap allocations of the process so far, if the program counts them (with its own operator new). nullptr: requirement 6.2 is skipped.
   std::uint64_t (*allocations)() noexcept = nullptr;
 };
 

@@ -1,5 +1,5 @@
-// Any byte stream, made worse: small steps, calls that come back empty, an end in the middle of a frame, frames that are meddled with. What
-// goes through it must still be right, or be an error.
+// Adds faults to any byte stream: short reads and writes, calls that would block, an end in the middle of a frame, damaged frames. A transfer
+// through it must still be right, or end with an error.
 #pragma once
 
 #include <tensorpull/links/byte_stream.hpp>
@@ -12,21 +12,22 @@
 
 namespace tensorpull::testing {
 
-/// What goes wrong. By default nothing does.
+/// The faults of a stream. By default there are none.
 struct stream_faults {
   std::size_t most_per_read = ~std::size_t{0};       ///< bytes that one read moves at most
   std::size_t most_per_write = ~std::size_t{0};      ///< bytes that one write moves at most
-  std::uint32_t blocked_calls = 0;                   ///< calls that answer would_block before each one that works; reads and writes count apart
-  std::uint64_t read_ends_after = ~std::uint64_t{0}; ///< bytes read after which both directions answer `closed`
-  std::uint64_t stall_after = ~std::uint64_t{0};     ///< bytes read after which `stalled_calls` reads answer would_block
-  std::uint32_t stalled_calls = 0;
-  std::array<frame_fault, 2> sent{};                 ///< what happens to frames that are written
+  std::uint32_t blocked_calls = 0;                   ///< calls that return would_block before each one that moves bytes; reads and writes are counted separately
+  std::uint64_t read_ends_after = ~std::uint64_t{0}; ///< bytes read after which both directions return `closed`
+  std::uint64_t stall_after = ~std::uint64_t{0};     ///< bytes read after which `stalled_calls` reads return would_block
+  std::uint32_t stalled_calls = 0;                   ///< see stall_after
+  std::array<frame_fault, 2> sent{};                 ///< faults of frames that are written
 };
 
-/// A byte_stream over one that it owns. Allocates for what meddling holds back.
+/// A byte_stream over another one, which it owns. Allocates for frames that a fault holds back.
 template <byte_stream S>
 class faulty_stream {
  public:
+  /// Takes over `inner`.
   faulty_stream(S inner, const stream_faults& f) : inner_(std::move(inner)), f_(f) {
     for (const frame_fault& x : f.sent)
       if (x.kind != frame_fault_kind::none) frames_.arm(x), meddles_ = true;
@@ -61,7 +62,7 @@ class faulty_stream {
     if (meddles_) (void)flush();
     return inner_.wait(read, write || !waiting_.empty(), timeout);
   }
-  /// Lets a late frame go: nothing is left to overtake it.
+  /// Sends a late frame that no other frame is left to overtake.
   void release() noexcept {
     frames_.release([this](std::span<const std::byte> b) { waiting_.insert(waiting_.end(), b.begin(), b.end()); });
     (void)flush();

@@ -1,5 +1,5 @@
-// Is a stream of your own a byte stream as this library needs it? Each numbered requirement of links/byte_stream.hpp is checked, then whole
-// transfers through it with what networks do wrong.
+// Checks whether a user's stream is a byte stream: first each numbered requirement of links/byte_stream.hpp, then whole transfers through it,
+// with the faults of networks.
 #pragma once
 
 #include <tensorpull/testing/conformance/conformance_options.hpp>
@@ -9,8 +9,8 @@
 
 namespace tensorpull::testing {
 
-/// `connect` is called about 200 times. Takes one thread and a few seconds; a call that waits for ever hangs the check, which is an answer as
-/// well. Never throws by itself. Print the report, or look up one number.
+/// Runs all checks on the caller's thread. `connect` is called for each of them, some hundred times. A call of the stream that never returns hangs the
+/// check. Throws only what the stream, `connect` or the heap throws. Print the report, or look up one number.
 template <stream_factory Connect>
 conformance_report check_byte_stream(Connect connect, const conformance_options& options = {}) {
   conformance_report report;

@@ -1,5 +1,5 @@
-// The oracle: copies of everything that was ever published, taken tensor by tensor and not through the library's own gathering, framing
-// or hashing, and what a destination has to equal.
+// The oracle of bytes: copies of everything that was ever published, to compare destinations with. They are taken tensor by tensor, without the
+// library's gathering, framing or hashing.
 #pragma once
 
 #include <tensorpull/image/view.hpp>
@@ -11,7 +11,7 @@
 
 namespace tensorpull::testing::detail {
 
-/// Allocates a copy of everything that is added.
+/// Keeps a copy of each version that is added, on the heap.
 class published_versions {
  public:
   void add(std::uint64_t version, const source_view& image) {
@@ -21,14 +21,14 @@ class published_versions {
       entries_.back().tensors.push_back({std::string(image.schema->tensors[i].name), {bytes.begin(), bytes.end()}});
     }
   }
-  /// Whether each tensor of `destination` is, byte for byte, that of the version, and none is missing unless it is a `part`; false for a
-  /// version that was never published.
+  /// Whether each tensor of `destination` equals that of the version byte for byte, and none is missing unless the destination is a `part`. False for
+  /// a version that was never published.
   bool equal(std::uint64_t version, const source_view& destination, bool part = false) const {
     for (const entry& e : entries_)
       if (e.version == version && same(e, destination, part)) return true;
     return false;
   }
-  /// Any of them, to ask for a version that may be gone.
+  /// The i-th version that was added, which may no longer be published.
   std::uint64_t version(std::size_t i) const noexcept { return entries_[i].version; }
   std::size_t size() const noexcept { return entries_.size(); }
 

@@ -1,4 +1,4 @@
-// Many runs, one seed each; a failure is printed with its seed and run again with every step.
+// Many runs, one for each seed. A run that fails is printed with its seed, and run again to print every step.
 #pragma once
 
 #include <tensorpull/testing/simulation/simulated_network.hpp>
@@ -9,8 +9,9 @@ namespace tensorpull::testing {
 
 /// Which seeds to run: `count` of them from `first` on.
 struct seed_range {
-  std::uint64_t first = 0, count = 1;
-  bool trace = false;  ///< print every step of every run
+  std::uint64_t first = 0,  ///< the first seed
+      count = 1;            ///< how many seeds
+  bool trace = false;       ///< print every step of every run
 
   /// `count` seeds from 0, unless TENSORPULL_SIM_FIRST or TENSORPULL_SIM_SEEDS in the environment say otherwise. A single seed is traced.
   static seed_range from_environment(std::uint64_t count) noexcept {
@@ -24,8 +25,8 @@ struct seed_range {
   }
 };
 
-/// Runs each seed and sums up. Stops after `most_failures` runs that did not pass. `out`: the file to which failures are printed, if it is not
-/// nullptr. `Net`, `Consumer`, `Model`: as simulated_network says. About a millisecond for each seed.
+/// Runs each seed and adds the reports up. Stops after `most_failures` runs that failed. `out`: the file to which failures are printed; nullptr: none.
+/// `Net`, `Consumer`, `Model`: those of simulated_network.
 template <class Net, consumer Consumer = land, simulated_model Model = guarded_tensors>
 simulation_report run_seeds(const seed_range& seeds, simulation_options options = {}, std::FILE* out = stderr, std::uint64_t most_failures = 3) {
   simulation_report sum;

@@ -1,5 +1,5 @@
-// One owner and up to 64 recipients in virtual time, and everything that can go wrong between them, drawn from one seed. The same seed gives
-// the same run, on every machine: nothing depends on the wall clock, on threads or on addresses.
+// One owner and up to 64 recipients in virtual time, with faults that are drawn from a seed. The same seed gives the same run on every machine: nothing
+// depends on the wall clock, on threads or on addresses.
 #pragma once
 
 #include <tensorpull/consumers/land.hpp>
@@ -19,10 +19,10 @@
 
 namespace tensorpull::testing {
 
-/// The transport of a pipeline that is simulated.
+/// A policy for the transport slot of a pipeline that is simulated.
 struct simulated {
   using is_transport_policy = void;
-  using stream = simulated_stream;
+  using stream = simulated_stream;  ///< one end of a connection
   static constexpr std::uint64_t max_payload_bytes = tensorpull::max_payload_bytes;
   static constexpr std::size_t connection_bytes = 0;
   template <class Parts>
@@ -31,12 +31,12 @@ struct simulated {
   using session = tensorpull::session<Parts, simulated_stream>;
 };
 
-/// `Net`: a pipeline; its chunking, integrity, framing and limits are used. `Consumer`: constructed from a destination_view.
-/// `Model`: what is published and landed in (guarded_tensors, guarded_object<raw_tensors<Mlp>>, or the user's own).
+/// One simulated run. `Net`: a pipeline, of which chunking, integrity, framing and limits are used. `Consumer`: constructed from a destination_view.
+/// `Model`: what is published and landed in (guarded_tensors, guarded_object<raw_tensors<Mlp>>, or a simulated_model of the user).
 template <class Net, consumer Consumer = land, simulated_model Model = guarded_tensors>
 class simulated_network {
  public:
-  /// Draws from the seed what will go wrong. Borrows `options.trace`.
+  /// Draws the faults from the seed. Borrows `options.trace`.
   simulated_network(std::uint64_t seed, const simulation_options& options)
       : random_(seed), shape_(random_), plan_(options, random_.fork()), queue_(clock_), trace_(options.trace), owner_(shape_, random_.fork(), oracle_) {
     report_.seed = seed;
@@ -50,14 +50,14 @@ class simulated_network {
       const std::uint64_t how = random_.below(10);
       s.stable = how < 7;
       s.named = how < 9;
-      s.number = random_() | 1;  // far apart: a single bit that is flipped makes nobody somebody else
+      s.number = random_() | 1;  // random, so that a flipped bit does not turn one recipient's number into another's
     }
     waiting_ = plan_.recipients;
   }
   simulated_network(const simulated_network&) = delete;
   simulated_network& operator=(const simulated_network&) = delete;
 
-  /// Runs to the end, once.
+  /// Runs to the end and reports. Call it once.
   simulation_report run() {
     start_owner(false);
     for (std::uint32_t i = 0; i < plan_.recipients; ++i) queue_.at(random_.below(20'000), {event_kind::begin, i});
@@ -106,10 +106,10 @@ class simulated_network {
 
   struct recipient_process {
     bool done = false;
-    bool stable = true;         ///< it has the same number in all its pulls
-    bool named = true;          ///< it says which recipient it is
-    std::uint64_t number = 0;   ///< of the current pull
-    std::uint32_t tries = 0;    ///< tells the delays apart that belong to transfers that have ended since
+    bool stable = true;         ///< it uses the same number for all its pulls
+    bool named = true;          ///< it sends its number
+    std::uint64_t number = 0;   ///< its number in the current pull
+    std::uint32_t tries = 0;    ///< recognises delays of transfers that have ended meanwhile
   };
   /// Side 0 is the owner's.
   struct connection {
@@ -136,10 +136,10 @@ class simulated_network {
     }
   }
 
-  /// The last fault has happened, and what it broke works again.
+  /// Whether the last fault has happened, and what it broke works again.
   bool healed() const noexcept { return clock_.now() >= plan_.healed_us; }
 
-  // What is written down.
+  // The trace and the report.
   void note(std::string_view what, std::uint64_t who, std::uint64_t a = 0, std::uint64_t b = 0) noexcept { trace_.note(clock_.now(), what, who, a, b); }
   void fail(std::uint64_t& counter, const char* what) noexcept {
     ++counter;
@@ -147,7 +147,7 @@ class simulated_network {
     if (report_.first_failure == nullptr) report_.first_failure = what;
   }
 
-  // Who is woken when.
+  // Waking the ends.
   void wake_at(std::uint32_t id, std::size_t side, std::uint64_t at) {
     if (at >= connections_[id].wake_at[side]) return;
     connections_[id].wake_at[side] = at;
@@ -225,7 +225,7 @@ class simulated_network {
     if (r.resumed()) ++report_.resumed;
     wake_at(r.connection_id(), 1, clock_.now());
   }
-  /// Whether there is a connection now. If there was none and the owner is up, there is a new one.
+  /// Makes a connection if there is none and the owner is up. Returns whether there is one.
   bool connected(std::uint32_t i) {
     recipient_type& r = recipients_[i];
     if (r.connected()) return true;
@@ -239,13 +239,13 @@ class simulated_network {
     return true;
   }
 
-  /// The transfer waits, and continues later on the same connection or on another one; or it has had its tries.
+  /// Lets the transfer wait until it continues, on the same connection or on another one; ends it if no tries are left.
   void retry_later(std::uint32_t i, const error& why) {
     recipient_type& r = recipients_[i];
     note("hindered", i, static_cast<std::uint64_t>(why.code), r.current().landed_bytes());
     if (const auto delay = r.try_again(why, random_())) queue_.after(*delay * 1000 + 1, {event_kind::go_on, i, ++states_[i].tries});
     else return;
-    // a network that swallows everything looks like a slow owner
+    // a network that loses everything looks like a slow owner
     if (why.code == errc::timed_out && r.connected() && random_.chance(700)) drop(r);
   }
   void go_on(std::uint32_t i, std::uint32_t number) {
@@ -281,13 +281,13 @@ class simulated_network {
     r.end();
     const bool enough = done && (done->outcome == outcome::completed || !parts::integrity::whole) && (healed() || random_.chance(600));
     if (enough) return void((states_[i].done = true, --waiting_));
-    // on the same connection, on which late answers may still come, or on another one
+    // either on the same connection, where late answers may still come, or on another one
     if (r.connected() && random_.chance(500)) drop(r);
     queue_.after(1'000 + random_.below(30'000), {event_kind::begin, i});
   }
 
-  // Time passes.
-  /// Looks at budgets only. An end that has something to do is woken by what gave it to do, so that a missing wake-up is seen.
+  // The timer.
+  /// Looks at budgets only. An end that has something to do must be woken by its cause, so that a missing wake-up is found.
   void tick() {
     if (owner_.up()) {
       owner_.advance(clock_.now());
@@ -311,7 +311,7 @@ class simulated_network {
     after(id, 0, {}, true);
   }
 
-  // What goes wrong.
+  // The faults.
   void give_buffers() {
     if (!owner_.up()) return;
     owner_.take_buffers(false);
@@ -348,7 +348,7 @@ class simulated_network {
     wake_at(id, 1, clock_.now() + 1);
   }
 
-  /// `detail` odd: the machine loses its power, and the peers are not told.
+  /// `detail` odd: as if the machine lost its power: the peers are not told.
   void crash_recipient(std::uint32_t i, std::uint64_t detail) {
     recipient_type& r = recipients_[i];
     if (!r.up()) return;
@@ -376,17 +376,17 @@ class simulated_network {
     owner_.stop();
     queue_.after(1 + detail % 300'000, {event_kind::start_owner, 0, detail % 3 == 0 ? 1u : 0u});
   }
-  /// It pulls everything, or some of the tensors.
+  /// Starts a recipient's process, which pulls everything or some of the tensors.
   void start_process(std::uint32_t i) {
     std::uint32_t wanted = ~0u;
-    // the digest of a part is computed when it is asked for: a source that was changed before cannot be told from one that was not
+    // the digest of a part is computed when it is requested, so a source that was changed before that cannot be detected
     if constexpr (requires { shape_.tensors(); })
       if (!plan_.mutates && random_.chance(250)) wanted = static_cast<std::uint32_t>(1 + random_.below((std::uint64_t{1} << shape_.tensors()) - 1));
     recipients_[i].start(wanted);
   }
 
-  // What is published, and for whom.
-  /// `again`: what it published before is lost, and it has something newer.
+  // Publishing.
+  /// `again`: after a crash: the owner has lost what it published, and publishes something newer.
   void start_owner(bool again) {
     small_table_ = plan_.options.transactions && random_.chance(100);
     owner_.start(clock_.now(), small_table_ ? static_cast<std::size_t>(2 + random_.below(6)) : ~std::size_t{0});
@@ -402,11 +402,11 @@ class simulated_network {
     note("owner publishes", e.named.empty() ? e.counted : e.named.size(), version, e.least);
     tell_settlements();
   }
-  /// For whom something is published. After the last fault, the budgets are such that every recipient can keep them.
+  /// Draws the recipients of a publication. After the last fault, the budgets are long enough for every recipient.
   detail::expectation draw_expectation() {
     detail::expectation e;
     e.forgetful = small_table_;
-    // a table that is too small for the expected recipients keeps others waiting until these have come
+    // if the table is too small for more than the expected recipients, others wait until these are final
     if (!plan_.options.transactions || (small_table_ && healed())) return e;
     const std::uint64_t how = random_.below(10);
     if (how < 3) e.counted = static_cast<std::uint32_t>(1 + random_.below(recipients_.size()));
@@ -424,8 +424,8 @@ class simulated_network {
     return e;
   }
 
-  // What the oracles say.
-  /// What a receipt claims about a destination. `finishing`: asked by the consumer's finish(), before the owner is told.
+  // The oracles.
+  /// Checks a receipt against its destination. `finishing`: called from the consumer's finish(), before the owner is told.
   void judge(std::uint32_t who, const receipt& r, const source_view& where, bool finishing) {
     const bool equal = oracle_.equal(r.version, where, recipients_[who].part()), certain = r.outcome == outcome::completed;
     if (certain && !equal) fail(report_.false_completions, "completed, and the bytes are others");
@@ -433,11 +433,11 @@ class simulated_network {
     if (finishing && certain && equal) settlements_.holds(r.version, states_[who].number);
   }
 
-  /// The owner has not counted more than there was, and what has settled is not served.
+  /// Checks that the owner has not counted too many completions, and does not serve what has settled.
   void audit() {
     if (const char* const wrong = settlements_.audit(owner_.status())) fail(report_.false_counts, wrong);
   }
-  /// After each step of the owner.
+  /// Called after each step of the owner.
   void tell_settlements() {
     owner_.tell_settlements([this](const settlement& s, bool ended) {
       note("settles", s.id.number, static_cast<std::uint64_t>(s.verdict), s.counts.completed);
@@ -447,11 +447,11 @@ class simulated_network {
     });
   }
 
-  // How it ends.
-  /// From now on nothing goes wrong any more, so everybody has to complete.
+  // The end of the run.
+  /// From now on there are no faults, so every recipient must complete.
   void heal() {
     note("healed", 0);
-    if (!owner_.up()) return;  // it starts within the longest outage, with what it has
+    if (!owner_.up()) return;  // it will start again, and publish then
     give_buffers();
     if (!owner_.published() || owner_.mutated() || small_table_) publish_again();
   }

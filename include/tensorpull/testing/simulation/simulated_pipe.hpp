@@ -1,4 +1,4 @@
-// One direction of a simulated connection: bytes on their way in virtual time, and what can happen to them there.
+// One direction of a simulated connection: carries bytes in virtual time, and has the faults of a network.
 #pragma once
 
 #include <tensorpull/links/byte_stream.hpp>
@@ -15,18 +15,19 @@
 
 namespace tensorpull::testing {
 
-/// How a connection behaves when nothing goes wrong. By default it delays nothing and never splits a write.
+/// How a connection behaves without faults. By default it delays nothing and never splits a write.
 struct wire_conditions {
-  std::chrono::microseconds latency{0};
+  std::chrono::microseconds latency{0};           ///< from write to read
   std::chrono::microseconds jitter{0};            ///< added to the latency of each write, at random; bytes never overtake
   std::size_t capacity_bytes = 64 * 1024;         ///< bytes that one direction holds before its writer has to wait
   std::size_t most_per_read = ~std::size_t{0};    ///< a call moves from 1 to this many bytes, at random
-  std::size_t most_per_write = ~std::size_t{0};
+  std::size_t most_per_write = ~std::size_t{0};   ///< the same for writes
 };
 
-/// One writer, one reader. Borrows the clock. Allocates when made, and later only for frames that a fault doubles or holds back.
+/// A pipe with one writer and one reader. Allocates when made, and later only for frames that a fault doubles or holds back.
 class simulated_pipe {
  public:
+  /// Borrows the clock. `random` decides jitter and splits.
   simulated_pipe(virtual_clock& clock, const wire_conditions& c, seeded_random random) : clock_(clock), c_(c), random_(random) {
     bytes_.reserve(2 * c.capacity_bytes);
     arrivals_.reserve(2 * max_arrivals);
@@ -62,14 +63,14 @@ class simulated_pipe {
     return {at_end() ? io_status::closed : io_status::would_block, 0, 0};
   }
 
-  /// A call of read() would not answer would_block.
+  /// Whether a call of read() would not return would_block.
   bool readable() {
     release_late();
     return broken_ != 0 || arrived() > 0 || at_end();
   }
-  /// As readable(), for the writer.
+  /// Whether a call of write() would not return would_block.
   bool writable() const noexcept { return broken_ != 0 || no_reader_ || waiting() < c_.capacity_bytes; }
-  /// The time in microseconds at which the reader should look again; nothing: only after the writer did something.
+  /// When the reader should look again, in microseconds; nothing: only after the writer has done something.
   std::optional<std::uint64_t> next_arrival() const noexcept {
     if (broken_ != 0) return clock_.now();
     if (lost_) return std::nullopt;
@@ -83,28 +84,28 @@ class simulated_pipe {
   /// Bytes that were written since it was made.
   std::uint64_t carried() const noexcept { return carried_; }
 
-  // What can go wrong.
-  /// What is written from now on arrives this much later.
+  // The faults.
+  /// Delays what is written from now on.
   void stall(std::chrono::microseconds time) noexcept { last_at_ = std::max(last_at_, clock_.now()) + static_cast<std::uint64_t>(time.count()); }
-  /// After so many more bytes the connection is gone, in the middle of whatever they are.
+  /// Ends the connection after so many more bytes, even in the middle of a frame.
   void cut_after(std::uint64_t bytes) noexcept { cut_at_ = std::min(cut_at_, carried_ + bytes); }
-  /// Both sides get an error now; what is on its way is lost.
+  /// Gives both sides an error now. What is on its way is lost.
   void reset() noexcept { broken_ = ECONNRESET; }
-  /// The network swallows what is and will be on its way, and tells nobody.
+  /// Loses what is on its way and what is written later. Neither side is told.
   void lose() noexcept { lost_ = true; }
 
-  // What the two sides do.
-  /// The reader gets what was written, and then the end.
+  // The ends.
+  /// The writer has closed: the reader gets what was written, then the end.
   void writer_closed() noexcept {
     faults.release([this](std::span<const std::byte> b) { put(b); });
     held_since_ = 0;
     ended_ = true;
     end_at_ = arrival();
   }
-  /// Writing answers `closed` from now on.
+  /// The reader has closed: writes return `closed` from now on.
   void reader_closed() noexcept { no_reader_ = !lost_; }
 
-  frame_faults faults;  ///< arm them before the first byte
+  frame_faults faults;  ///< faults of frames; arm them before the first byte
 
  private:
   static constexpr std::size_t max_arrivals = 64;

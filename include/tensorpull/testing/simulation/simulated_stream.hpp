@@ -1,4 +1,4 @@
-// A byte stream that exists in virtual time only. Two ends share a wire; waiting moves the clock. Wire: both directions of one connection.
+// A byte stream in virtual time. Two ends share a wire, which is both directions of one connection. Waiting moves the clock.
 #pragma once
 
 #include <tensorpull/testing/simulation/simulated_pipe.hpp>
@@ -16,18 +16,18 @@ class simulated_wire {
   simulated_wire(virtual_clock& clock, const wire_conditions& c, seeded_random random)
       : clock_(clock), pipes_{simulated_pipe(clock, c, random.fork()), simulated_pipe(clock, c, random.fork())} {}
 
-  /// The time in which the bytes travel.
+  /// The clock of the wire.
   virtual_clock& clock() noexcept { return clock_; }
-  /// What `side` (0 or 1) writes.
+  /// The pipe that `side` (0 or 1) writes to.
   simulated_pipe& from(std::size_t side) noexcept { return pipes_[side]; }
-  /// What `side` (0 or 1) reads.
+  /// The pipe that `side` (0 or 1) reads from.
   simulated_pipe& to(std::size_t side) noexcept { return pipes_[1 - side]; }
 
-  /// Both ends get an error now.
+  /// Gives both ends an error now.
   void reset() noexcept { pipes_[0].reset(), pipes_[1].reset(); }
-  /// Nothing gets through any more, in both directions, and nobody is told.
+  /// Loses everything in both directions from now on. Neither end is told.
   void lose() noexcept { pipes_[0].lose(), pipes_[1].lose(); }
-  /// The end `side` is gone, and the other one hears of it.
+  /// Closes the end `side`; the other end gets what was written, then the end.
   void close(std::size_t side) noexcept { from(side).writer_closed(), to(side).reader_closed(); }
 
  private:
@@ -35,9 +35,10 @@ class simulated_wire {
   std::array<simulated_pipe, 2> pipes_;
 };
 
-/// One end: a byte_stream. Shares the wire with the other end; its destructor closes it.
+/// One end of a wire, a byte_stream. Shares the wire with the other end; the destructor closes this end.
 class simulated_stream {
  public:
+  /// The end `side` (0 or 1) of a wire.
   simulated_stream(std::shared_ptr<simulated_wire> wire, std::size_t side) noexcept : wire_(std::move(wire)), side_(side) {}
   simulated_stream(simulated_stream&&) noexcept = default;
   simulated_stream& operator=(simulated_stream&& other) noexcept {
@@ -54,7 +55,7 @@ class simulated_stream {
   /// Writes what there is room for.
   io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept { return wire_->from(side_).write(spans); }
 
-  /// Moves the clock to the first moment at which a direction is ready, or by `timeout`. Nothing else happens meanwhile.
+  /// Moves the clock until a direction is ready, or by `timeout`. Nothing else happens meanwhile.
   io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
     virtual_clock& clock = wire_->clock();
     const std::uint64_t until = clock.now() + static_cast<std::uint64_t>(std::max<std::chrono::milliseconds::rep>(timeout.count(), 0)) * 1000;
@@ -66,7 +67,7 @@ class simulated_stream {
     }
   }
 
-  /// To make things go wrong.
+  /// The wire, to add faults to it.
   simulated_wire& wire() noexcept { return *wire_; }
 
  private:
@@ -78,9 +79,10 @@ static_assert(byte_stream<simulated_stream>);
 
 /// Two ends of one connection.
 struct simulated_pair {
-  simulated_stream left, right;
+  simulated_stream left,  ///< side 0
+      right;              ///< side 1
 };
-/// A new connection. Borrows the clock, which moves when one of the ends waits.
+/// Makes a new connection. Borrows the clock, which moves when one of the ends waits.
 inline simulated_pair connect_simulated(virtual_clock& clock, const wire_conditions& c, seeded_random random) {
   auto wire = std::make_shared<simulated_wire>(clock, c, random);
   return {simulated_stream(wire, 0), simulated_stream(wire, 1)};

@@ -1,4 +1,4 @@
-// What may go wrong in a simulated run, and how much is simulated.
+// The options of a simulated run: which faults it has, and how large it is.
 #pragma once
 
 #include <tensorpull/std/chrono.hpp>
@@ -11,7 +11,7 @@
 
 namespace tensorpull::testing {
 
-/// What can go wrong between frames; what can go wrong with one frame is a frame_fault.
+/// A fault of a process or a connection. Faults of single frames are frame_faults.
 enum class fault : std::uint8_t {
   reset,
   stall,
@@ -24,20 +24,20 @@ enum class fault : std::uint8_t {
   mutate,
   take_buffers,
 };
-/// As a trace prints them.
+/// The names of the faults, as a trace prints them.
 inline constexpr std::array<std::string_view, 10> fault_names{"reset", "stall", "cut", "lose", "crash recipient", "crash owner", "publish again", "withdraw", "mutate", "take buffers"};
 
-/// What may go wrong at all, and how much is simulated.
+/// Which faults a run may have, and how large it is.
 struct simulation_options {
-  std::size_t most_recipients = 64;
-  std::size_t most_faults = 8;
+  std::size_t most_recipients = 64;   ///< a run draws at most this many
+  std::size_t most_faults = 8;        ///< likewise, for faults of processes and connections
   std::uint32_t fault_mask = 0x3ff;   ///< bit i allows fault i
   bool frame_faults = true;           ///< doubled, late, dropped and shortened frames
-  bool flips = true;                  ///< single bits, in control frames, prefixes and payload
-  bool slow_consumers = true;
+  bool flips = true;                  ///< inverted bits, in control frames, prefixes and payload
+  bool slow_consumers = true;         ///< consumers that have no memory now and then
   bool transactions = true;           ///< expected recipients, quorums and budgets; false: every publication is for an unknown number
-  bool forged = false;                ///< confirmations of recipients that said nothing: the oracle has to notice
-  std::chrono::microseconds request_timeout = std::chrono::milliseconds(400);
+  bool forged = false;                ///< forges confirmations of recipients that sent none: the oracle has to notice
+  std::chrono::microseconds request_timeout = std::chrono::milliseconds(400);  ///< of the recipients, in virtual time
   std::chrono::microseconds give_up = std::chrono::seconds(60);  ///< virtual time after the last fault in which every recipient has to have completed
   std::FILE* trace = nullptr;         ///< where every step is printed; nullptr: nowhere
 };

@@ -1,4 +1,4 @@
-// What one simulated run, or many, ended with.
+// The result of one simulated run, or the sum of many.
 #pragma once
 
 #include <tensorpull/core/error.hpp>
@@ -10,32 +10,36 @@
 
 namespace tensorpull::testing {
 
-/// What was counted, and the first thing that must not happen. Counters that must not happen are 0 in a run that passed.
+/// The counts of a run, and its first failure. The counters of things that must not happen are 0 in a run that passed.
 struct simulation_report {
-  std::uint64_t seed = 0, steps = 0, trace_hash = 0, virtual_us = 0;
-  std::uint64_t completed = 0, completed_unverified = 0;
+  std::uint64_t seed = 0,                    ///< what the run was drawn from
+      steps = 0,                             ///< of the trace
+      trace_hash = 0,                        ///< of the trace: equal for equal runs
+      virtual_us = 0;                        ///< how long it lasted, in microseconds of virtual time
+  std::uint64_t completed = 0,               ///< transfers that ended `completed`
+      completed_unverified = 0;              ///< transfers that ended `completed_unverified`
   std::array<std::uint64_t, 64> failed{};    ///< transfers by error code
-  std::uint64_t went_on = 0;                 ///< times that a transfer went on after a lost connection, a time-out or `busy`
-  std::uint64_t resumed = 0;                 ///< times that a new process went on from a cursor
+  std::uint64_t went_on = 0;                 ///< times that a transfer continued after a lost connection, a time-out or `busy`
+  std::uint64_t resumed = 0;                 ///< times that a new process continued from a cursor
   std::array<std::uint64_t, 7> settled{};    ///< transactions by verdict
   std::uint64_t frame_faults = 0;            ///< frames that were doubled, delayed, dropped, shortened or damaged
 
   // must not happen, whatever the policies
-  std::uint64_t false_completions = 0;       ///< `completed`, and the bytes are not those of the version in the receipt
+  std::uint64_t false_completions = 0;       ///< transfers that ended `completed` without the bytes of the version in the receipt
   std::uint64_t guard_violations = 0;        ///< bytes written around a destination
-  std::uint64_t contract_violations = 0;     ///< the library broke the consumer's contract
-  std::uint64_t false_counts = 0;            ///< the owner counts more completions than there were
-  std::uint64_t false_settlements = 0;       ///< a transaction's outcome is not what happened, was told twice or not at all, or was served on
-  std::uint64_t leaks = 0;                   ///< buffers or pins that the owner did not get back
-  std::uint64_t stuck = 0;                   ///< somebody had not completed long after the last fault
+  std::uint64_t contract_violations = 0;     ///< breaches of the consumer's contract by the library
+  std::uint64_t false_counts = 0;            ///< times that the owner counted more completions than there were
+  std::uint64_t false_settlements = 0;       ///< transactions whose outcome is wrong, or was delivered twice or not at all, or that were served after it
+  std::uint64_t leaks = 0;                   ///< owners that did not get a buffer or a pin back
+  std::uint64_t stuck = 0;                   ///< runs in which a recipient had not completed long after the last fault
   // must not happen if the integrity policy checks the whole
   std::uint64_t unverified_wrong = 0;        ///< `completed_unverified` with wrong bytes
 
   const char* first_failure = nullptr;       ///< in words; nullptr: none
 
-  /// Nothing happened that must not. unverified_wrong is judged by the caller, who knows the integrity policy.
+  /// Whether nothing happened that must not. unverified_wrong is left to the caller, which knows the integrity policy.
   bool passed() const noexcept { return false_completions + guard_violations + contract_violations + false_counts + false_settlements + leaks + stuck == 0; }
-  /// All transfers that ended with an error.
+  /// How many transfers ended with an error.
   std::uint64_t failed_transfers() const noexcept {
     std::uint64_t sum = 0;
     for (const std::uint64_t n : failed) sum += n;

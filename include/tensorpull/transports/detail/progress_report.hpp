@@ -1,4 +1,4 @@
-// A recipient's progress events, from what a transfer says of itself.
+// A recipient's progress events, made from the state of its transfer.
 #pragma once
 
 #include <tensorpull/consumers/receipt.hpp>
@@ -31,7 +31,7 @@ class progress_report {
  private:
   template <class Transfer>
   void tell(const Transfer& t, progress_phase phase, std::uint64_t bytes, errc code) noexcept {
-    bytes_ = std::max(bytes_, bytes);  // a chunk that is fetched again does not go back
+    bytes_ = std::max(bytes_, bytes);  // the count does not go back if a chunk is fetched again
     progress_event e;
     e.sequence = ++sequence_;
     e.phase = phase;
@@ -47,7 +47,7 @@ class progress_report {
 #if defined(__cpp_exceptions)
     try {
       options_.progress(e);
-    } catch (...) {  // who watches does not stop what is watched
+    } catch (...) {  // an observer's exception must not end the transfer
     }
 #else
     options_.progress(e);

@@ -1,4 +1,4 @@
-// Which of its requirements a transport misses: see `transport` in the concept's header, and pipeline.hpp for the sentences.
+// Finds which requirement a transport misses. The requirements are in transports/concept.hpp, the sentences in pipeline.hpp.
 #pragma once
 
 #include <concepts>
@@ -7,7 +7,7 @@
 
 namespace tensorpull::detail {
 
-/// The number of the first requirement that T misses, or 0. Requirement 6, `pull`, depends on the kind of its address: it is checked where it is called.
+/// The number of the first requirement that T misses, or 0. Requirement 6, `pull`, depends on the type of its address, so it is checked at the call.
 template <class T, class Parts>
 constexpr int missed_of_transport() noexcept {
   if constexpr (!requires { typename T::is_transport_policy; }) return 1;

@@ -1,4 +1,4 @@
-// One connection of an event-driven host: an endpoint, a stream, and the waits between them. Made by host.hpp alone.
+// One connection of an event-driven host: a stream, an endpoint, and the waits for them. Only host.hpp makes them.
 #pragma once
 
 #include <tensorpull/links/pump.hpp>
@@ -24,7 +24,7 @@
 
 namespace tensorpull {
 
-/// The recipient role of connections that only own.
+/// Stands for the consumer on a host whose connections do not pull.
 struct no_consumer {};
 
 namespace detail {
@@ -38,8 +38,8 @@ struct transfer_for<Parts, no_consumer> {
 };
 }  // namespace detail
 
-/// What a handler sees of a connection. Valid until the handler's closed() has returned; use it from within the handler's calls.
-/// Waiting handlers share its ownership, since their memory lies in it; the host holds one share while the connection is open.
+/// A connection as the host's handler sees it. Valid until the handler's closed() has returned; use it only from within the handler's calls.
+/// The event loop's pending operations share its ownership, because their memory is inside it; the host holds one share while it is open.
 template <class Host>
 class connection : public std::enable_shared_from_this<connection<Host>> {
   using parts = typename Host::parts;
@@ -51,23 +51,24 @@ class connection : public std::enable_shared_from_this<connection<Host>> {
   static constexpr bool pulls = !std::is_same_v<consumer_type, no_consumer>;
 
  public:
-  /// Takes the stream over only if nothing was thrown. `connecting`: we have begun the connection, so closed() may come without connected().
+  /// Takes the stream over, unless it throws. `connecting`: this end has begun the connection, so closed() may come without connected().
   connection(Host& host, executor on, stream_type& stream, bool connecting)
       : host_(host), events_(on, stream.native_handle()), stream_(std::move(stream)), end_(host.machine(), host.pool(), *this), connecting_(connecting) {}
   ~connection() { (void)events_.release(); }
 
-  /// The application's own mark: whatever it wants to find again.
+  /// For the application: a number by which it recognises the connection. Not sent.
   std::uint64_t tag = 0;
 
-  /// Sends an application message. busy: the one before has not left yet; does_not_fit.
+  /// Starts to send an application message, which is copied. Errors: busy: the message before it has not left yet; does_not_fit: above the limits.
   result<void> send(std::uint32_t kind, std::span<const reference> references, std::span<const std::byte> body) noexcept {
     const auto ok = end_.send_message(kind, references, body);
     if (ok) again();
     return ok;
   }
 
-  /// Starts to pull into a consumer made from `arguments` inside the connection; the handler's pulled() tells how it ended.
-  /// busy: a transfer is under way.
+  /// Starts to pull into a consumer that is made from `arguments` inside the connection; the handler's pulled() is told how it ended.
+  /// Only `version`, `tensors`, `window` and `recipient` of the options are used; the host's budgets take the place of the time-outs.
+  /// Error: busy: a transfer is under way, or the connection is closed.
   template <class... Arguments>
   result<void> pull(const reference& ref, const pull_options& options, Arguments&&... arguments) noexcept
     requires pulls
@@ -84,7 +85,9 @@ class connection : public std::enable_shared_from_this<connection<Host>> {
   /// Closes; closed() is called from the event loop.
   void close() noexcept { again(error{errc::cancelled, 0, 0, {}}); }
 
+  /// For the endpoint: a message can be taken at any time.
   bool ready() const noexcept { return true; }
+  /// For the endpoint: gives a message to the handler.
   void on_message(const frame& f) noexcept { host_.handler().message(*this, detail::message_of(f)); }
 
  private:
@@ -92,10 +95,10 @@ class connection : public std::enable_shared_from_this<connection<Host>> {
 
   static constexpr std::uint32_t woken = 1, readable = 2, writable = 4;
 
-  /// Streams that may have to write before they can read, and the other way round.
+  /// Whether the stream may have to write before it can read, or the other way round (TLS).
   static constexpr bool mixes_directions = requires(const stream_type& s) { s.interest(io_ready{}); };
 
-  /// Asks the event loop to look at this connection, from any thread. `end` only from within its own callbacks.
+  /// Makes the event loop look at this connection. May be called on any thread, but with `end` only from within the connection's own callbacks.
   void again(std::optional<error> end = {}) noexcept {
     if (end) ending_ = end;
     if (posted_.exchange(true)) return;
@@ -104,12 +107,12 @@ class connection : public std::enable_shared_from_this<connection<Host>> {
                         self->happened(woken);
                       }));
   }
-  /// The same from any thread: the connection ends with `why`.
+  /// Ends the connection with `why`. May be called on any thread.
   void end_later(errc why) noexcept {
     told_to_end_ = why;
     again();
   }
-  /// Called on whichever thread the event loop runs; one at a time goes on.
+  /// Called on any thread that runs the event loop; one thread at a time handles the events.
   void happened(std::uint32_t what) noexcept {
     gate_.pass(what, [this](std::uint32_t events) noexcept {
       if (events & readable) read_waits_ = false, readable_ = true;
@@ -137,13 +140,13 @@ class connection : public std::enable_shared_from_this<connection<Host>> {
                        }));
   }
 
-  /// Moves what can be moved now, a bounded amount, then waits for what is missing.
+  /// Moves bytes in a bounded number of rounds, then waits until the stream or memory is ready.
   void move_bytes() noexcept {
     if (closed_) return;
     if (!established_ && !(connecting_ && ending_) && !establish()) return;
     if (ending_) return shut(*ending_);
     pumped did;
-    // A turn's first answer goes alone: the other end works while the rest is collected, instead of both sleeping in turn (bench/README.md).
+    // The first answer is sent on its own, so that the other end works while the rest is collected. Otherwise both would sleep in turn (bench/README.md).
     std::size_t most = 1;
     bool done = false;
     for (int round = 0; round < 16 && !done; ++round) {
@@ -154,13 +157,13 @@ class connection : public std::enable_shared_from_this<connection<Host>> {
       if (did.received > 0) greeted_.store(true, std::memory_order_relaxed);
       bytes_.fetch_add(did.received + did.sent, std::memory_order_relaxed);
       if (!transfer_ended()) return;
-      // what was read may have made something to write, so only a round without a read can be the last
+      // only a round without a read can be the last: what was read may need an answer
       done = did.received == 0 && (did.sent == 0 || (!readable_ && (did.write_blocked || end_.output_idle())));
     }
     host_.published().deliver();
     owing_.store(end_.mid_frame() || !end_.output_idle() || transfer_.has_value(), std::memory_order_relaxed);
-    if (!done) return again();  // others first; what was read last may have something to say, and nothing more may come to be read
-    if (!did.wants_read || end_.stalled()) host_.await_memory(*this);  // there is none for what comes next
+    if (!done) return again();  // other connections first; not a wait, because what was read last may need an answer and no more bytes may come
+    if (!did.wants_read || end_.stalled()) host_.await_memory(*this);  // no buffer is free for the next frame
     wait_for({did.wants_read, !end_.output_idle()});
   }
 
@@ -175,7 +178,7 @@ class connection : public std::enable_shared_from_this<connection<Host>> {
     pumped did;
     if (const auto ok = detail::pump_write(end_, t, stream_, detail::thread_scratch(), did, most); !ok) return failure(ok.error());
     did.wants_read = true;
-    if (!readable_) {  // the wait for it is under way; memory may have become free meanwhile
+    if (!readable_) {  // the wait is under way; a buffer may have become free meanwhile
       if (const auto ok = end_.parse(t); !ok) return failure(ok.error());
       return did;
     }
@@ -184,7 +187,7 @@ class connection : public std::enable_shared_from_this<connection<Host>> {
     return did;
   }
 
-  /// Tells the handler of a transfer that ended. False: the connection was closed meanwhile.
+  /// Tells the handler if the transfer has ended. False: the connection was closed meanwhile.
   bool transfer_ended() noexcept {
     if constexpr (pulls) {
       if (transfer_ && transfer_->pause_ms() > 0) transfer_->fail({errc::busy, 0, 0, {}});  // the handler may ask again
@@ -202,7 +205,7 @@ class connection : public std::enable_shared_from_this<connection<Host>> {
     return !closed_;
   }
 
-  /// Ends the connect or the handshake, and tells the handler. False: it goes on, or the connection was closed.
+  /// Continues the connect or the handshake; tells the handler when it is done. False: it is not done yet, or the connection was closed.
   bool establish() noexcept {
     if constexpr (requires { stream_.establish(); }) {
       const establishment now = stream_.establish();
@@ -240,13 +243,13 @@ class connection : public std::enable_shared_from_this<connection<Host>> {
     host_.release(*this);
   }
 
-  /// Nobody waits for the descriptor any more, and the stream closes it.
+  /// Ends the waits for the descriptor, then lets the stream close it.
   void close_stream() noexcept {
     (void)events_.release();
     const stream_type gone(std::move(stream_));
   }
 
-  /// The host goes away: nothing may refer to it afterwards. Handlers that still wait find the connection closed.
+  /// The host is being destroyed: nothing may refer to it afterwards. Operations that are still pending find the connection closed.
   void abandon() noexcept {
     closed_ = true;
     transfer_.reset();

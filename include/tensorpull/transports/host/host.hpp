@@ -1,4 +1,5 @@
-// Many connections on an io_context, over any pollable stream: accepts, connects, serves and pulls on the thread (or threads) that run it. Starts none.
+// Many connections on an io_context, over any pollable stream: accepts, connects, serves and pulls on the threads that run the io_context. It starts
+// no thread.
 #pragma once
 
 #include <tensorpull/transports/host/connection.hpp>
@@ -19,13 +20,13 @@
 
 namespace tensorpull {
 
-/// How a host treats its connections.
+/// The limits of a host.
 struct host_options {
-  std::size_t max_connections = 4096;   ///< further ones wait in the system's queue
-  std::size_t message_buffers = 8;      ///< for frames above 512 bytes, shared by all connections
-  /// Connections whose bookkeeping in the event loop is made at start, so that later ones, up to this number, add nothing to keep.
+  std::size_t max_connections = 4096;   ///< no more are accepted: others wait in the system's queue. connect() and adopt() are not limited
+  std::size_t message_buffers = 8;      ///< for frames above 512 bytes; shared by all connections
+  /// For how many connections the event loop's records are allocated at start. Up to this number, later connections leave no more records behind.
   std::size_t reserved_connections = 0;
-  connection_budgets budgets{};
+  connection_budgets budgets{};         ///< when a connection is ended
 };
 
 namespace detail {
@@ -38,9 +39,9 @@ struct silent_handler {
 };
 }  // namespace detail
 
-/// `Handler`: connected(connection&), message(connection&, const message&), pulled(connection&, const result<receipt>&),
-/// closed(connection&, const error&). What it throws is caught and dropped. `Consumer`: what connections pull into, or no_consumer.
-/// If the transport says `threads`, several threads may run the io_context; a connection's callbacks never overlap.
+/// `Handler` has connected(connection&), message(connection&, const message&), pulled(connection&, const result<receipt>&) and
+/// closed(connection&, const error&). What they throw is caught and dropped. `Consumer`: what connections pull into, or no_consumer.
+/// If the transport's `threads` is true, several threads may run the io_context; the callbacks of one connection never overlap.
 template <class Parts, class Handler, class Consumer>
   requires listening_transport<typename Parts::transport>
 class host<Parts, Handler, Consumer> {
@@ -48,17 +49,17 @@ class host<Parts, Handler, Consumer> {
   using listener_type = std::remove_cvref_t<decltype(*transport::listen(std::string_view{}))>;
 
  public:
-  using parts = Parts;
-  using consumer_type = Consumer;
-  using stream_type = typename transport::stream;
-  using executor = boost::asio::io_context::executor_type;
-  static constexpr bool threads = transport::threads;
-  using lock_type = std::conditional_t<threads, detail::thread_lock, no_lock>;
-  using publisher_type = publisher<Parts, lock_type, Parts::limits::recipients>;
-  using owner_type = typename publisher_type::owner_type;
-  using connection = tensorpull::connection<host>;
+  using parts = Parts;                                                            ///< the pipeline's policies
+  using consumer_type = Consumer;                                                 ///< what connections pull into
+  using stream_type = typename transport::stream;                                 ///< the transport's stream
+  using executor = boost::asio::io_context::executor_type;                        ///< where callbacks run
+  static constexpr bool threads = transport::threads;                             ///< whether several threads may run the io_context
+  using lock_type = std::conditional_t<threads, detail::thread_lock, no_lock>;    ///< no lock for one thread
+  using publisher_type = publisher<Parts, lock_type, Parts::limits::recipients>;  ///< what publishes
+  using owner_type = typename publisher_type::owner_type;                         ///< the owner's state machine
+  using connection = tensorpull::connection<host>;                                ///< what handlers are given
 
-  /// Borrows both; allocates the message buffers. Throws std::bad_alloc if it cannot (it is made at start).
+  /// Borrows the io_context and the handler; allocates the message buffers. Throws std::bad_alloc, or boost::system::system_error from the event loop.
   host(boost::asio::io_context& io, Handler& handler, const host_options& options = {})
       : io_(io), handler_(handler), options_(options), memory_(options.message_buffers * frame_bytes / 64 + 1),
         pool_({reinterpret_cast<std::byte*>(memory_.data()), options.message_buffers * frame_bytes}, frame_bytes), acceptor_(io), timer_(io) {
@@ -69,7 +70,7 @@ class host<Parts, Handler, Consumer> {
     reserve(options.reserved_connections);
     start_timer();
   }
-  /// Nobody may run the io_context meanwhile; it may run on afterwards.
+  /// No thread may run the io_context meanwhile; it may run again afterwards. Connections are closed without a call of closed().
   ~host() {
     anchor_->to = nullptr;
     (void)acceptor_.release();
@@ -79,10 +80,11 @@ class host<Parts, Handler, Consumer> {
     }
   }
 
+  /// What publishes: add_tensors(), withdraw() and the rest.
   publisher_type& published() noexcept { return published_; }
 
-  /// Listens; gives the port (useful with port 0), 0 if the transport has none. Errors: those of the transport's listen(); io: it listens already;
-  /// out_of_memory.
+  /// Starts to listen. Returns the port, which the system has chosen if it was 0; 0 if the transport has no ports. Errors: those of the transport's
+  /// listen(); io: the event loop cannot watch the listener, or there is one already; out_of_memory.
   result<std::uint16_t> listen(std::string_view address) noexcept {
     auto listener = transport::listen(address);
     if (!listener) return failure(listener.error());
@@ -99,7 +101,8 @@ class host<Parts, Handler, Consumer> {
     else return std::uint16_t{0};
   }
 
-  /// Starts to connect; the handler's connected() or closed() tells. The connection may be marked with `tag`.
+  /// Starts to connect; the handler's connected() or closed() says how it ended. `tag`: the connection's. Errors: those of the transport's
+  /// start_connect(); out_of_memory.
   result<connection*> connect(std::string_view address, std::uint64_t tag = 0) noexcept
     requires requires { transport::start_connect(address); }
   {
@@ -107,13 +110,13 @@ class host<Parts, Handler, Consumer> {
     if (!stream) return failure(stream.error());
     return begin(*stream, true, tag);
   }
-  /// Takes over a connection that the program has made, like one that was accepted. out_of_memory: the stream is still the caller's.
+  /// Takes over a connection that the program has made, and treats it as one that was accepted. Error: out_of_memory: the stream is still the caller's.
   result<connection*> adopt(stream_type&& stream, std::uint64_t tag = 0) noexcept { return begin(stream, false, tag); }
 
-  /// Connections that exist.
+  /// How many connections there are, those that are still connecting included.
   std::size_t connections() const noexcept { return count_; }
 
-  /// Stops listening and closes all connections, from the event loop, which then runs out of work. May be called on any thread.
+  /// Stops listening and closes all connections, on the event loop, which then has no more work. May be called on any thread.
   void stop() noexcept {
     if (stop_posted_.exchange(true)) return;
     boost::asio::post(io_, detail::in_memory(anchor_->stop_memory, [a = anchor_] {
@@ -125,7 +128,7 @@ class host<Parts, Handler, Consumer> {
   friend connection;
   static constexpr std::size_t frame_bytes = (message_frame_bytes<typename Parts::limits> + 63) / 64 * 64;
   static constexpr std::chrono::milliseconds timer_interval{200};
-  /// What the handlers of the listener and the timer hold: their memory, and whether the host is still there.
+  /// Shared by the pending operations of the listener and the timer: their memory, and whether the host still exists.
   struct anchor {
     explicit anchor(host* h) noexcept : to(h) {}
     host* to;
@@ -135,14 +138,14 @@ class host<Parts, Handler, Consumer> {
     std::byte bytes[64];
   };
 
-  /// A handler whose exceptions end here.
+  /// The handler; catches its exceptions.
   struct guarded {
     Handler& handler;
     template <class C> void connected(C& c) noexcept {
       contain([&] { handler.connected(c); });
     }
     template <class C> void message(C& c, const tensorpull::message& m) noexcept {
-      if constexpr (requires { handler.message(c, m); }) contain([&] { handler.message(c, m); });  // otherwise it was refused by the constructor
+      if constexpr (requires { handler.message(c, m); }) contain([&] { handler.message(c, m); });  // if not, the constructor's static_assert has refused the handler
     }
     template <class C> void pulled(C& c, const result<receipt>& r) noexcept {
       contain([&] { handler.pulled(c, r); });
@@ -162,14 +165,14 @@ class host<Parts, Handler, Consumer> {
   owner_type& machine() noexcept { return published_.machine(); }
   buffer_pool<lock_type>& pool() noexcept { return pool_; }
 
-  /// Makes a connection and lets the event loop look at it, where another thread may tell the handler at once.
+  /// Makes a connection and makes the event loop look at it. Another thread may call the handler before this returns.
   result<connection*> begin(stream_type& stream, bool connecting, std::uint64_t tag) noexcept {
     connection* const c = make(stream, connecting, tag);
     if (c == nullptr) return failure(errc::out_of_memory);
     c->again();
     return c;
   }
-  /// nullptr: there is no memory, and the stream is still the caller's.
+  /// nullptr: out of memory, and the stream is still the caller's.
   connection* make(stream_type& stream, bool connecting, std::uint64_t tag) noexcept {
     try {
       const auto shared = std::make_shared<connection>(*this, io_.get_executor(), stream, connecting);
@@ -207,21 +210,21 @@ class host<Parts, Handler, Consumer> {
     if (was_full && anchor_->to != nullptr) accept_event(recheck);
   }
 
-  /// The event loop keeps a record of each descriptor that it has ever watched at the same time, and uses it again. Made here, from
-  /// copies of one descriptor, that high-water mark does not move with the number of participants.
+  /// The event loop keeps one record for each descriptor that it has watched at the same time, and reuses the records. They are made here with copies of
+  /// one descriptor, so that memory does not depend on how many participants come later.
   void reserve(std::size_t count) {
-    std::deque<boost::asio::posix::basic_stream_descriptor<executor>> watched;  // of a type that Asio 1.74 cannot move
+    std::deque<boost::asio::posix::basic_stream_descriptor<executor>> watched;  // a deque, because descriptors with this executor cannot be moved in Asio 1.74
     if (count == 0) return;
     const boost::asio::posix::basic_stream_descriptor<executor> original(io_.get_executor(), ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     for (std::size_t i = 0; i < count; ++i) {
       const int copy = ::fcntl(const_cast<boost::asio::posix::basic_stream_descriptor<executor>&>(original).native_handle(), F_DUPFD_CLOEXEC, 0);
-      if (copy < 0) return;  // fewer descriptors than asked for: then there will not be as many connections either
+      if (copy < 0) return;  // out of descriptors: there will be no more connections than this either
       watched.emplace_back(io_.get_executor(), copy);
     }
   }
 
   static constexpr std::uint32_t connections_wait = 1, recheck = 2, interval_over = 4, stopped = 8;
-  /// Something about the listener: connections wait at it, or whether to accept is to be decided again.
+  /// An event of the listener: connections are waiting, or it has to be decided again whether to accept.
   void accept_event(std::uint32_t what) noexcept {
     accept_gate_.pass(what, [this](std::uint32_t events) noexcept {
       if (events & connections_wait) accept_waits_ = false;
@@ -240,7 +243,7 @@ class host<Parts, Handler, Consumer> {
                            if (a->to != nullptr) a->to->accept_event(connections_wait);
                          }));
   }
-  /// False: there is nothing for another connection now; the timer tries again, so nothing spins.
+  /// False: no memory or descriptor is left for another connection. The timer tries again, so that the loop does not spin.
   bool accept_more() noexcept {
     for (int i = 0; i < 64 && count_ < options_.max_connections; ++i) {
       auto stream = listener_->accept();
@@ -250,13 +253,13 @@ class host<Parts, Handler, Consumer> {
     return true;
   }
 
-  void start_timer() {  // throws if the event loop has no memory for its first timer, so only from the constructor
+  void start_timer() {  // can throw only in the constructor: the event loop allocates for its first timer
     timer_.expires_after(timer_interval);
     timer_.async_wait(detail::in_memory(anchor_->timer_memory, [a = anchor_](const boost::system::error_code&) {
       if (a->to != nullptr) a->to->timer_event(interval_over);
     }));
   }
-  /// An interval has passed, or there is nothing to wait for any more.
+  /// An event of the timer: an interval has passed, or the host stops.
   void timer_event(std::uint32_t what) noexcept {
     timer_gate_.pass(what, [this](std::uint32_t events) noexcept {
       if (stopping_) timer_.cancel();
@@ -284,7 +287,7 @@ class host<Parts, Handler, Consumer> {
     for (connection* c = first_; c != nullptr; c = c->next_) c->end_later(errc::cancelled);
   }
 
-  /// The connection goes on when memory becomes free.
+  /// Queues the connection, which continues when a buffer becomes free.
   void await_memory(connection& c) noexcept {
     const lock_guard hold(lock_);
     if (c.awaits_memory_) return;
@@ -293,7 +296,7 @@ class host<Parts, Handler, Consumer> {
     (last_awaiting_memory_ != nullptr ? last_awaiting_memory_->next_awaiting_memory_ : first_awaiting_memory_) = &c;
     last_awaiting_memory_ = &c;
   }
-  /// Memory became free: the connection that has waited longest may try again.
+  /// A buffer may have become free: the connection that has waited longest tries again.
   void retry_one() noexcept {
     const lock_guard hold(lock_);
     connection* const c = first_awaiting_memory_;

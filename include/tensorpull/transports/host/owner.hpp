@@ -1,4 +1,4 @@
-// The owner's side of every transport over streams: publishes, and serves any number of recipients on the caller's thread. Needs Boost.Asio.
+// The owner's side of every transport over streams: publishes, and serves many recipients on the caller's threads. Needs Boost.Asio.
 #pragma once
 
 #include <tensorpull/transports/host/host.hpp>
@@ -10,20 +10,20 @@ namespace tensorpull {
 
 /// Where and how an owner listens.
 struct owner_options {
-  std::string_view listen{};  ///< none: the transport's any_address (tcp: a free port of 127.0.0.1); not at all if it has none, for streams that are adopted
-  host_options host{};
+  std::string_view listen{};  ///< the address. None: the transport's any_address (tcp: a free port of 127.0.0.1); without an any_address it does not listen, and serves adopted streams
+  host_options host{};        ///< limits and budgets of its connections
 };
 
-/// A pipeline's `downloader` over streams. Movable; everything is allocated by open().
+/// A pipeline's `downloader` over streams. Movable. open() allocates the buffers; each connection is one more allocation.
 template <class Parts>
   requires listening_transport<typename Parts::transport>
 class stream_owner<Parts> {
   using transport = typename Parts::transport;
 
  public:
-  using model_type = typename Parts::tensors::model_type;
+  using model_type = typename Parts::tensors::model_type;  ///< what is published
 
-  /// Errors: bad_address, connection_failed (the address is in use, ...), io (no descriptors), out_of_memory.
+  /// Starts to listen. Errors: bad_address, connection_failed (with errno: the address is in use, ...), io (the event loop has no descriptors), out_of_memory.
   static result<stream_owner> open(const owner_options& options = {}) noexcept {
     try {
       std::unique_ptr<state> s(new state(options.host));
@@ -43,38 +43,48 @@ class stream_owner<Parts> {
     }
   }
 
-  /// The port that it listens on; 0 if the transport's addresses have none.
+  /// The port that it listens on; 0 if the transport has no ports, or if it does not listen.
   std::uint16_t port() const noexcept { return s_->port; }
 
-  /// Serves a connection that the program has made itself. out_of_memory: the stream is still the caller's.
+  /// Serves a connection that the program has made itself. Error: out_of_memory: the stream is still the caller's.
   result<void> adopt(typename transport::stream&& stream) noexcept {
     const auto c = s_->connections.adopt(std::move(stream));
     return c ? result<void>{} : result<void>(failure(c.error()));
   }
 
-  /// An lvalue is borrowed: it must not change until it is settled or withdrawn. An rvalue or shared_ptr is kept and released.
+  /// Publishes a model. An lvalue is borrowed: it must not change until it is settled or withdrawn. An rvalue or a pointer that owns a model is kept, and
+  /// released then. Cost and errors: as publisher::add_tensors.
   template <class Model>
   result<reference> add_tensors(Model&& model, const publish_options& options = {}) {
     return s_->connections.published().add_tensors(std::forward<Model>(model), options);
   }
-  /// The memory behind the view is the caller's, or what `keep` holds.
+  /// Publishes any image. The memory behind the view is the caller's, or that of `keep`, which is released when the reference is settled or withdrawn.
   result<reference> add_image(const source_view& image, const publish_options& options = {}, unique_any keep = {}) noexcept {
     return s_->connections.published().add_image(image, options, std::move(keep));
   }
+  /// As publisher::withdraw.
   result<void> withdraw(const reference& ref) noexcept { return s_->connections.published().withdraw(ref); }
+  /// As publisher::status_of.
   result<publication_status> status_of(const reference& ref) const noexcept { return s_->connections.published().status_of(ref); }
+  /// As publisher::settled.
   bool settled(const reference& ref) const noexcept { return s_->connections.published().settled(ref); }
-  /// References that settle together: publish each with `{.transaction = id}`, then seal it. table_full.
+  /// Opens a transaction for references that settle together: publish each with `{.transaction = id}`, then seal it. Error: table_full.
   result<transaction_id> open_transaction(const transaction_options& options) noexcept { return s_->connections.published().open_transaction(options); }
+  /// No more references are added to the transaction, so it may settle.
   void seal(transaction_id id) noexcept { s_->connections.published().seal(id); }
+  /// As publisher::settlement_of.
   result<settlement> settlement_of(const reference& ref) noexcept { return s_->connections.published().settlement_of(ref); }
+  /// As publisher::recipient_of.
   result<recipient_record> recipient_of(const reference& ref, recipient_id who) noexcept { return s_->connections.published().recipient_of(ref, who); }
+  /// As publisher::recipients_of.
   std::size_t recipients_of(const reference& ref, std::span<recipient_record> out) noexcept { return s_->connections.published().recipients_of(ref, out); }
+  /// How many callbacks of transactions have thrown. What they threw is dropped.
   std::uint64_t callback_failures() const noexcept { return s_->connections.published().callback_failures(); }
+  /// How many connections there are.
   std::size_t connections() const noexcept { return s_->connections.connections(); }
 
-  /// Serves on this thread until `until(owner)` is true (until_settled(ref), or a lambda) or `stop` is requested, which is noticed within 0.1 s. True:
-  /// `until` held. If the transport allows threads, several threads may call it at a time.
+  /// Serves on this thread until `until(owner)` is true (until_settled(ref), or a lambda) or `stop` is requested, which is noticed within 0.1 s. True if
+  /// `until` held. If the transport's `threads` is true, several threads may call it at the same time. What `until` throws is passed on.
   template <class Until>
     requires(!std::is_convertible_v<Until, stop_token>)
   bool run(Until until, const stop_token& stop = {}) {

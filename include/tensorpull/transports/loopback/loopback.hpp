@@ -1,5 +1,5 @@
 // Owner and recipient in one process, on one thread, without sockets: payloads are copied once, from tensor to tensor.
-// The embedded default, and the fastest way to test a model's schema.
+// For small machines, and for tests of a model's schema.
 #pragma once
 
 #include <tensorpull/protocol/recipient/transfer.hpp>
@@ -16,7 +16,7 @@ namespace tensorpull {
 
 namespace detail {
 
-/// Copies from one list of spans to another; the number of bytes copied.
+/// Copies from one list of spans to another, and returns the number of bytes copied.
 inline std::size_t copy_spans(std::span<const std::span<const std::byte>> from, std::span<const std::span<std::byte>> to) noexcept {
   std::size_t total = 0, i = 0, k = 0, i_at = 0, k_at = 0;
   while (i < from.size() && k < to.size()) {
@@ -29,7 +29,7 @@ inline std::size_t copy_spans(std::span<const std::span<const std::byte>> from, 
   return total;
 }
 
-/// One direction of a loopback connection: what `from` has to say goes to `to`. The bytes moved.
+/// One direction of a loopback connection: moves the frames of `from` to `to`, and returns the number of bytes moved.
 template <class From, class FromTransfer, class To, class ToTransfer>
 result<std::size_t> move_frames(From& from, FromTransfer& from_transfer, To& to, ToTransfer& to_transfer, std::span<std::byte> scratch, std::size_t piece) noexcept {
   write_plan plan;
@@ -39,7 +39,7 @@ result<std::size_t> move_frames(From& from, FromTransfer& from_transfer, To& to,
   while (done < plan.bytes) {
     std::span<std::byte> room[32];
     const std::size_t n = to.plan_read(to_transfer, room, piece);
-    // what is left of the plan, without copying the list more than its head
+    // the rest of the plan: only its first span is cut, so that the list need not be copied
     std::size_t skip = done, first = 0;
     while (skip >= plan.spans[first].size()) skip -= plan.spans[first++].size();
     const auto head = std::exchange(plan.spans[first], plan.spans[first].subspan(skip));
@@ -57,10 +57,11 @@ result<std::size_t> move_frames(From& from, FromTransfer& from_transfer, To& to,
 
 }  // namespace detail
 
-/// A pipeline's `downloader` without a network. Serves whoever is given it as the address of download_tensors.
+/// A pipeline's `downloader` without a network. Give it to download_tensors as the address.
 template <class Parts>
 class loopback_owner : public publisher<Parts> {
  public:
+  /// The buffer for bytes to be sent that are not in memory as they are.
   std::span<std::byte> scratch() noexcept { return scratch_; }
 
  private:
@@ -75,12 +76,11 @@ struct loopback {
 
   template <class Parts>
   using downloader = loopback_owner<Parts>;
-  /// Both ends are in one place: there is no connection to hold.
+  /// None: both ends are in one process, so there is no connection.
   template <class Parts>
   using session = no_session<loopback>;
 
-  /// Runs both ends until the transfer has ended. All state is on the stack: 32 KiB with the default limits, 19 KiB where they
-  /// have control_frame_bytes of 1,024.
+  /// Runs both ends until the transfer has ended. All state is on the stack; smaller limits (control_frame_bytes) make it smaller.
   template <class Parts, class Owner, consumer Consumer>
   static result<receipt> pull(Owner& from, const reference& ref, Consumer& to, const pull_options& options, typename Parts::chunking chunking) noexcept {
     ignore_messages handler;
@@ -88,7 +88,7 @@ struct loopback {
     no_transfer nothing;
     alignas(64) std::byte memory[2 * limits::control_frame_bytes];
     buffer_pool<> pool(memory, limits::control_frame_bytes);
-    // the recipient's end could have no owner; with this one both ends are one class for the compiler, and nobody asks it for anything
+    // the recipient's end needs no owner, but with one both ends are the same class, which saves code; it is never asked for anything
     using end_type = endpoint<typename Parts::framing, limits, typename Owner::owner_type, ignore_messages>;
     end_type owner_end(from.machine(), pool, handler), end(from.machine(), pool, handler);
     detail::running_pull<Parts, Consumer> all(ref, to, options, chunking, 1);
@@ -101,7 +101,7 @@ struct loopback {
       all.note();
       if (!answered) t.fail(answered.error());
       else if (t.pause_ms() > 0) t.fail({errc::busy, 0, 0, {}});
-      else if (*asked + *answered == 0) t.fail({errc::busy, 0, 0, {}});  // the consumer has no memory and nobody else can free any
+      else if (*asked + *answered == 0) t.fail({errc::busy, 0, 0, {}});  // the consumer has no memory, and nothing else in this thread can free any
     }
     if (const auto bye = t.farewell(); bye && end.send_control(*bye)) (void)detail::move_frames(end, t, owner_end, nothing, from.scratch(), piece);
     from.deliver();

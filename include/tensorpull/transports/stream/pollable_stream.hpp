@@ -1,5 +1,5 @@
-// What an event loop asks of a byte stream, of a listener, and of the transport that has both: with these a transport gets an owner of many
-// connections from transports/host.
+// What an event loop requires of a byte stream, of a listener, and of the transport that has both. A transport that meets these requirements gets
+// an owner of many connections from transports/host.
 #pragma once
 
 #include <tensorpull/core/result.hpp>
@@ -10,19 +10,19 @@
 
 namespace tensorpull {
 
-/// What a stream still has to do before bytes can move: finish a connect, shake hands. `ok`: nothing; `would_block`: call establish() again when
-/// the descriptor is ready for one of `waits_for`; `closed` or `failed`: it came to nothing, because of `system` (errno).
+/// Whether a stream is ready for the first byte, or still has to finish a connect or a handshake.
 struct establishment {
+  /// `ok`: ready; `would_block`: call establish() again when the descriptor is ready for one of `waits_for`; `closed`, `failed`: it failed.
   io_status status = io_status::ok;
-  std::int32_t system = 0;
-  io_ready waits_for{};
+  std::int32_t system = 0;  ///< errno of a failure; 0: none
+  io_ready waits_for{};     ///< directions of the descriptor to wait for
 };
 
 /// A pollable stream S, which an event loop waits for:
 ///  1. it is a byte_stream; the loop never calls its wait();
-///  2. `s.native_handle()` is one descriptor that stays the same, belongs to the stream, and becomes ready when the stream can go on;
-///  3. after a read_some() that gave fewer bytes than it was asked for, the stream holds nothing that the descriptor would not announce
-///     (a stream that decrypts goes on until its own buffer is empty);
+///  2. `s.native_handle()` is a descriptor that stays the same, belongs to the stream, and becomes ready when the stream can continue;
+///  3. after a read_some() that read fewer bytes than there was room for, the stream holds no bytes that the descriptor would not announce
+///     (a stream that decrypts reads on until its own buffer is empty);
 ///  4. optionally, `s.establish() -> establishment`: called until it says `ok`, before the first byte, on accepted streams too;
 ///  5. optionally, `s.interest(wanted) -> io_ready`: the directions of the descriptor to wait for, so that the stream can read or write as
 ///     `wanted` says. A TLS stream may have to write before it can read. Without it they are the wanted ones.
@@ -33,10 +33,10 @@ concept pollable_stream = byte_stream<S> && requires(const S s) {
 
 /// A listener L for streams S:
 ///  1. `l.accept() -> result<S>`: the next connection; never waits. Errors: timed_out: none is waiting; out_of_memory: no descriptors or memory for it
-///     now, so that it is worth while to try again a little later; any other: nothing more for now;
+///     now, and the host tries again a little later; any other: the host waits for the descriptor;
 ///  2. `l.native_handle()`: a descriptor that becomes readable when a connection waits;
 ///  3. movable; its destructor stops listening;
-///  4. optionally, `l.port()`: the number that it listens on.
+///  4. optionally, `l.port()`: the port that it listens on.
 template <class L, class S>
 concept stream_listener = std::movable<L> && requires(L l) {
   { l.accept() } noexcept -> std::same_as<result<S>>;
@@ -48,8 +48,8 @@ concept stream_listener = std::movable<L> && requires(L l) {
 ///  2. `T::listen(address) -> result<L>` with a stream_listener L;
 ///  3. `T::threads`: whether several threads may run the connections of one owner;
 ///  4. optionally, `T::start_connect(address) -> result<stream>`: begins to connect and does not wait for the other end;
-///  5. optionally, `T::connected(stream&)`: called once, when a connection that was begun stands;
-///  6. optionally, `T::any_address`: what an owner listens on that was told nothing.
+///  5. optionally, `T::connected(stream&)`: called once, when a connection that start_connect() began is established;
+///  6. optionally, `T::any_address`: what an owner listens on if its options name no address.
 template <class T>
 concept listening_transport = pollable_stream<typename T::stream> && requires(std::string_view address) {
   requires stream_listener<std::remove_cvref_t<decltype(*T::listen(address))>, typename T::stream>;

@@ -19,7 +19,7 @@ namespace tensorpull {
 
 namespace detail {
 
-/// Spans as the kernel wants them; what does not fit the array is left for the next call.
+/// Spans as the kernel takes them. Those that do not fit the array are left for the next call.
 class io_vector {
  public:
   template <class Byte>
@@ -44,7 +44,7 @@ inline io_result io_outcome(ssize_t n, bool zero_is_end) noexcept {
   if (n == 0) return {zero_is_end ? io_status::closed : io_status::would_block, 0, 0};
   const int e = errno;
   if (e == EAGAIN || e == EWOULDBLOCK || e == EINTR) return {io_status::would_block, 0, 0};
-  // what this end did to itself: memory that may not be written or read, too little of it, a descriptor that is none
+  // a fault of this end: bad memory, too little memory, a bad descriptor; anything else means that the connection is lost
   const bool ours = e == EFAULT || e == EINVAL || e == EBADF || e == ENOTSOCK || e == ENOMEM || e == ENOBUFS;
   return {ours ? io_status::failed : io_status::closed, e, 0};
 }
@@ -58,7 +58,7 @@ inline io_result send_some(int fd, std::span<const std::span<const std::byte>> s
   return io_outcome(::sendmsg(fd, v.header(), MSG_DONTWAIT | MSG_NOSIGNAL), false);
 }
 
-/// What has become of a connect that was begun: 0, EINPROGRESS while it is under way, or why it failed. Does not wait.
+/// How a connect stands: 0: connected; EINPROGRESS: under way; otherwise why it failed. Does not wait.
 inline int connect_outcome(int fd) noexcept {
   pollfd p{fd, POLLOUT, 0};
   if (::poll(&p, 1, 0) == 0) return EINPROGRESS;
@@ -69,11 +69,12 @@ inline int connect_outcome(int fd) noexcept {
 
 }  // namespace detail
 
-/// Owns the descriptor. Thread-compatible: one thread at a time.
+/// Owns a connected socket. One thread at a time.
 class posix_stream {
  public:
+  /// No socket.
   posix_stream() noexcept = default;
-  /// `connecting`: a connect is under way, and establish() says how it ends.
+  /// Takes the descriptor over. `connecting`: a connect is under way, and establish() says how it ends.
   explicit posix_stream(int fd, bool connecting = false) noexcept : fd_(fd), connecting_(connecting) {}
   posix_stream(posix_stream&& other) noexcept
       : fd_(std::exchange(other.fd_, -1)), connecting_(other.connecting_), receive_timeout_(other.receive_timeout_) {}
@@ -87,15 +88,17 @@ class posix_stream {
     if (fd_ >= 0) ::close(fd_);
   }
 
+  /// The descriptor; -1: none.
   int native_handle() const noexcept { return fd_; }
+  /// Gives up the descriptor, which is the caller's then.
   int release() noexcept { return std::exchange(fd_, -1); }
 
   io_result read_some(std::span<const std::span<std::byte>> spans) noexcept { return detail::receive_some(fd_, spans); }
   io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept { return detail::send_some(fd_, spans); }
 
-  /// One system call where wait() and read_some() are two. The socket's own receive time-out ends the wait.
+  /// Waits and reads in one system call instead of two. The socket's own receive time-out ends the wait; it is rounded up to 1 ms.
   io_result read_or_wait(std::span<const std::span<std::byte>> spans, std::chrono::milliseconds timeout) noexcept {
-    timeout = std::max(timeout, std::chrono::milliseconds(1));  // 0 would mean for ever
+    timeout = std::max(timeout, std::chrono::milliseconds(1));  // 0 would mean no time-out
     if (timeout != receive_timeout_) {
       const int flags = ::fcntl(fd_, F_GETFL);
       if (flags < 0 || ((flags & O_NONBLOCK) != 0 && ::fcntl(fd_, F_SETFL, flags & ~O_NONBLOCK) != 0)) return read_some(spans);
@@ -108,6 +111,7 @@ class posix_stream {
     return detail::io_outcome(::recvmsg(fd_, v.header(), 0), true);
   }
 
+  /// How the connect stands; does not wait.
   establishment establish() noexcept {
     if (!connecting_) return {};
     const int failed = detail::connect_outcome(fd_);
@@ -120,7 +124,7 @@ class posix_stream {
     pollfd p{fd_, static_cast<short>((read ? POLLIN : 0) | (write ? POLLOUT : 0)), 0};
     const int ms = static_cast<int>(std::max<std::int64_t>(0, std::min<std::int64_t>(timeout.count(), 1 << 30)));
     if (::poll(&p, 1, ms) <= 0) return {};
-    const bool broken = (p.revents & (POLLERR | POLLHUP | POLLNVAL)) != 0;  // the next read or write says what it is
+    const bool broken = (p.revents & (POLLERR | POLLHUP | POLLNVAL)) != 0;  // the next read or write reports it
     return {(p.revents & POLLIN) != 0 || (broken && read), (p.revents & POLLOUT) != 0 || (broken && write)};
   }
 

@@ -1,4 +1,4 @@
-// One pull over one or more connections: it notices the abort signal, keeps the time-out of each request, tries again, reports, keeps the cursor.
+// One pull over one or more connections: watches the stop token and the time-out of each request, retries, reports progress, updates the cursor.
 #pragma once
 
 #include <tensorpull/consumers/receipt.hpp>
@@ -19,7 +19,7 @@ namespace tensorpull {
 
 namespace detail {
 
-/// A deadline that real progress moves: at least 1/64 of a chunk, or an answer to a request.
+/// A deadline that only progress moves: at least 1/64 of a chunk, or an answer to a request.
 class progress_deadline {
  public:
   using clock = std::chrono::steady_clock;
@@ -33,7 +33,7 @@ class progress_deadline {
     start_ = clock::now();
   }
   bool over() const noexcept { return left() <= std::chrono::milliseconds::zero(); }
-  /// Time left; computed by subtraction, so that the largest budget does not wrap.
+  /// The time left. Computed by subtraction, so that even the largest budget does not overflow.
   std::chrono::milliseconds left() const noexcept {
     const auto spent = std::chrono::duration_cast<std::chrono::milliseconds>(clock::now() - start_);
     return spent >= budget_ ? std::chrono::milliseconds::zero() : budget_ - spent;
@@ -46,7 +46,7 @@ class progress_deadline {
   clock::time_point start_;
 };
 
-/// The length that progress is measured against.
+/// The chunk length that progress is measured against.
 template <class Chunking>
 constexpr std::uint64_t chunk_length_of(const Chunking& c) noexcept {
   if constexpr (requires { c.chunk_bytes; }) return c.chunk_bytes;
@@ -57,7 +57,7 @@ struct nothing_else {
   constexpr void operator()() const noexcept {}
 };
 
-/// One pull into a consumer: the transfer, and what is kept over all its connections: tries, patience with a busy owner, reports, the cursor.
+/// One pull into a consumer: the transfer, and what outlives each of its connections (tries, the time given to a busy owner, progress, the cursor).
 /// Borrows the consumer and the options.
 template <class Parts, class Consumer>
 class running_pull {
@@ -65,7 +65,7 @@ class running_pull {
   using chunking_type = typename Parts::chunking;
   using transfer_type = tensorpull::transfer<Consumer, chunking_type, typename Parts::integrity, typename Parts::limits>;
 
-  /// `first_id`: the connection's next_id(), 1 for a new one. `me`: who asks if the options do not say.
+  /// `first_id`: the connection's next_id(), 1 for a new connection. `me`: the recipient, if the options name none.
   running_pull(const reference& ref, Consumer& to, const pull_options& options, const chunking_type& chunking, std::uint32_t first_id, recipient_id me = {}) noexcept
       : options_(options), step_bytes_(chunk_length_of(chunking) / 64 + 1), t_(to, asked_by(me, make_request(ref, options)), chunking, first_id),
         resumed_(options.cursor != nullptr && t_.resume(*options.cursor)), tries_(options.retry, options.per_request_timeout, t_.landed_bytes()), report_(options) {}
@@ -74,14 +74,14 @@ class running_pull {
   bool ended() const noexcept { return t_.ended(); }
   void fail(const error& why) noexcept { t_.fail(why); }
 
-  /// After every step.
+  /// Reports progress and updates the cursor; called after every step.
   void note() noexcept {
     report_.note(t_);
     if (t_.chunks() == chunks_) return;
     chunks_ = t_.chunks();
     keep_cursor();
   }
-  /// Whether the program wants it to stop; the transfer has failed then.
+  /// Whether a stop was requested. If so, the transfer has failed with `cancelled`.
   bool stopped() noexcept {
     if (!options_.stop.stop_requested()) return false;
     if (options_.stop_reason != nullptr) t_.give_reason(*options_.stop_reason);
@@ -89,7 +89,7 @@ class running_pull {
     return true;
   }
 
-  /// Moves bytes until the transfer has ended (no value), or until something is in the way that another try may get past.
+  /// Moves bytes until the transfer has ended (no value), or until an error after which another try may succeed.
   /// `broken`: set if the connection cannot be used any more. `besides()`: called after every step.
   template <class Endpoint, byte_stream Stream, class Besides = nothing_else>
   optional<error> drive(Endpoint& end, Stream& stream, std::span<std::byte> scratch, optional<error>& broken, Besides besides = {}) noexcept {
@@ -108,18 +108,18 @@ class running_pull {
       deadline.note(t_);
       if (t_.ended()) break;
       if (t_.pause_ms() > 0) why = error{errc::busy, 0, 0, {}};
-      else if (deadline.over()) why = error{errc::timed_out, 0, 0, {}};  // bytes alone are no progress: the other end may dribble
+      else if (deadline.over()) why = error{errc::timed_out, 0, 0, {}};  // even if bytes came: a peer that sends single bytes makes no progress
       else if (did->received > 0 || did->sent > 0) continue;
       else if (!did->waited) stream.wait(did->wants_read, did->wants_write, std::min(wait_step, deadline.left()));
     }
     end.end_pull(t_);
     if (t_.ended() && !broken)
       if (const auto bye = t_.farewell(); bye && end.send_control(*bye))
-        (void)pump_once(end, t_, stream, scratch);  // the owner hears of it if the connection takes it at once
+        (void)pump_once(end, t_, stream, scratch);  // the owner is told only if the connection takes it at once
     return why;
   }
 
-  /// How long to wait before another try; nothing: the transfer has ended because of `why`.
+  /// How long to wait before another try; nothing if there is none: the transfer has failed with `why`.
   optional<std::chrono::milliseconds> try_again(const error& why) noexcept {
     const auto wait = tries_.after(why.code, t_.landed_bytes(), std::chrono::milliseconds(t_.pause_ms()), system_entropy{}());
     if (!wait) t_.fail(why);
@@ -138,7 +138,7 @@ class running_pull {
     if (!request.recipient) request.recipient = me;
     return request;
   }
-  /// The owner no longer has what the cursor could go on with.
+  /// Whether the owner has another version now, so that the cursor is of no use.
   bool stale() const noexcept {
     if (!t_.ended()) return false;
     const auto how = t_.outcome();
@@ -158,7 +158,7 @@ class running_pull {
   std::uint64_t chunks_ = 0;
 };
 
-/// A stream that somebody else closes.
+/// A stream that the caller owns and closes.
 template <byte_stream Stream>
 struct borrowed_stream {
   Stream* to;
@@ -167,7 +167,7 @@ struct borrowed_stream {
   io_ready wait(bool read, bool write, std::chrono::milliseconds t) noexcept { return to->wait(read, write, t); }
 };
 
-/// A recipient that the owner can tell from others.
+/// A random number by which the owner tells this recipient from others.
 inline recipient_id random_recipient() noexcept {
   recipient_id me{};
   while (!me) me = {system_entropy{}()};
@@ -176,9 +176,10 @@ inline recipient_id random_recipient() noexcept {
 
 }  // namespace detail
 
-/// Pulls into a consumer over connections of its own: no owner role, nothing on the heap, under 8 KiB of stack. `connect() -> result<Stream>`
-/// makes a connection each time that one is needed; `pause(time)` waits at most that long. What has landed stays over lost connections. A first
-/// connection that cannot be made is not tried again.
+/// Pulls into a consumer over connections of its own. It has no owner role and allocates nothing; all state is on the stack. `connect() ->
+/// result<Stream>` makes a connection each time that one is needed; `pause(time)` waits at most that long. What has landed stays when a connection is
+/// lost. A first connection that cannot be made is not tried again. Errors: those of `connect`, of the protocol, and of the consumer; `at` says how many
+/// bytes landed.
 template <class Parts, class Connect, class Pause, consumer Consumer>
 result<receipt> pull_with(Connect connect, Pause pause, const reference& ref, Consumer& to, const pull_options& options = {},
                           typename Parts::chunking chunking = {}) noexcept {
@@ -198,15 +199,15 @@ result<receipt> pull_with(Connect connect, Pause pause, const reference& ref, Co
     if (auto stream = connect(); !stream) {
       why = stream.error();
       if (!connected || (why->code != errc::connection_failed && !is_passing(why->code))) pull.fail(*why);
-      else why->code = errc::connection_lost;  // it could be made before
+      else why->code = errc::connection_lost;  // the owner could be reached before, so it is worth another try
     } else {
       connected = true;
       no_owner none;
-      // for the names of a subset, and for the other schema's pages if the schemas differ
+      // for the names of a subset, and for pages of the owner's schema if the schemas differ
       alignas(8) std::array<std::byte, limits::page_bytes> memory;
       buffer_pool<> pool(memory, memory.size());
       endpoint<typename Parts::framing, limits, no_owner, ignore_messages> end(none, pool, handler);
-      do {  // an owner that is only busy is asked again over the same connection, which may be in the middle of a frame
+      do {  // a busy owner is asked again over the same connection, which may be in the middle of a frame
         why = pull.drive(end, *stream, {}, broken);
       } while (why && why->code == errc::busy && again(*why));
     }
@@ -215,7 +216,7 @@ result<receipt> pull_with(Connect connect, Pause pause, const reference& ref, Co
   return pull.outcome();
 }
 
-/// The same over one connected stream; a lost connection ends it.
+/// The same over one connected stream, which is borrowed. A lost connection or a time-out ends the pull.
 template <class Parts, byte_stream Stream, consumer Consumer>
 result<receipt> pull_over(Stream& stream, const reference& ref, Consumer& to, const pull_options& options = {}, typename Parts::chunking chunking = {}) noexcept {
   pull_options once = options;

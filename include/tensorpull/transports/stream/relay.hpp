@@ -1,4 +1,4 @@
-// Drives a relay between two connections on the caller's thread: from the owner's end to one recipient's.
+// Runs a relay between two connections on the caller's thread: one to the owner, one to a recipient.
 #pragma once
 
 #include <tensorpull/protocol/connection/endpoint.hpp>
@@ -12,31 +12,37 @@
 
 namespace tensorpull {
 
+/// Limits of one relay.
 struct relay_options {
-  /// How long nothing may move in either direction.
+  /// The longest time in which no byte moves in either direction.
   std::chrono::milliseconds idle_timeout = std::chrono::seconds(600);
-  /// Heard within 0.1 s.
+  /// Ends the relay; noticed within 0.1 s.
   stop_token stop{};
 };
 
-/// The connection to an owner that can be reached, for a relay alone: no owner role, no application messages, nothing on the heap, about
-/// 6 KiB. Where the owner has called us (it is behind NAT), its session takes this place. Neither copied nor moved.
+/// A connection to the owner, for a relay that has connected to it. It has no owner role and no application messages, allocates nothing, and is about
+/// 5 KiB. If the owner has connected to the relay instead (it is behind NAT), use the session with it. Neither copied nor moved.
 template <class Parts, byte_stream Stream>
 class relay_link {
  public:
+  /// Takes over a connected stream.
   explicit relay_link(Stream stream) noexcept : stream_(std::move(stream)) {}
 
+  /// As session::begin_transfer.
   std::uint32_t begin_transfer() noexcept { return end_.begin_pull(), end_.next_id(); }
+  /// As session::step_transfer.
   template <class Transfer>
   result<pumped> step_transfer(Transfer& t) noexcept {
     return pump_once(end_, t, stream_, std::span<std::byte>());
   }
+  /// As session::end_transfer.
   template <class Transfer>
   void end_transfer(Transfer& t) noexcept {
     end_.end_pull(t);
     no_transfer none;
     if (const auto bye = t.farewell(); bye && end_.send_control(*bye)) (void)step_transfer(none);
   }
+  /// The stream, to wait for.
   Stream& stream() noexcept { return stream_; }
 
  private:
@@ -51,12 +57,12 @@ class relay_link {
 
 namespace detail {
 
-/// Waits until one of two streams can go on. Descriptors are polled together; other streams in turn.
+/// Waits until one of two streams can continue. Streams that have descriptors are polled together, others in turn for 1 ms each.
 template <byte_stream A, byte_stream B>
 void wait_for_either(A& a, bool a_reads, bool a_writes, B& b, bool b_reads, bool b_writes, std::chrono::milliseconds timeout) noexcept {
   if constexpr (requires { a.native_handle(), b.native_handle(); }) {
     const auto events = [](bool reads, bool writes) { return static_cast<short>((reads ? POLLIN : 0) | (writes ? POLLOUT : 0)); };
-    // a descriptor of which nothing is wanted would wake us for a hang-up that nobody looks at
+    // poll() reports a hang-up even if no event is asked for, so a stream that is not waited for is left out
     pollfd both[2] = {{a_reads || a_writes ? a.native_handle() : -1, events(a_reads, a_writes), 0}, {b_reads || b_writes ? b.native_handle() : -1, events(b_reads, b_writes), 0}};
     (void)::poll(both, 2, static_cast<int>(timeout.count()));
   } else {
@@ -68,14 +74,14 @@ void wait_for_either(A& a, bool a_reads, bool a_writes, B& b, bool b_reads, bool
 
 }  // namespace detail
 
-/// Passes `ref` on until the recipient hangs up. `upstream`: a session with the owner at its other end, or a relay_link. `recipient`: a
-/// stream whose other end pulls as from any owner; any number of pulls, one after the other. `chunk`: the one buffer, which bounds the
-/// chunks that the recipient is served; all that is allocated is what the caller has.
+/// Passes `ref` on until the recipient hangs up. `upstream`: a session whose other end is the owner, or a relay_link. `recipient`: a stream whose
+/// other end pulls as from any owner, any number of times one after the other. `chunk`: the only buffer; its size is the longest chunk that the
+/// recipient is served. Nothing is allocated.
 ///
-/// One recipient at a time for each upstream connection: the owner counts a connection as one recipient. On a session an application message
-/// that comes meanwhile waits for receive(), and a second one holds up everything behind it.
-/// Errors: connection_lost (either side, before the recipient had ended well; the owner is told `cancelled` where it can be),
-/// timed_out, cancelled, and what either side did against the protocol. `at`: payload bytes passed on. Close `recipient` after an error.
+/// Each upstream connection serves one recipient at a time, because the owner counts a connection as one recipient. If `upstream` is a session, an
+/// application message that comes meanwhile waits for receive(), and a second one blocks everything behind it.
+/// Errors: invalid_argument: `chunk` is empty; connection_lost: on either side, before the recipient had ended (the owner is told `cancelled` if it can
+/// still be reached); timed_out; cancelled; violations of the protocol on either side. `at`: payload bytes passed on. Close `recipient` after an error.
 template <class Parts, class Upstream, byte_stream Stream>
 result<relayed> relay(Upstream& upstream, Stream& recipient, const reference& ref, std::span<std::byte> chunk, const relay_options& options = {}) noexcept {
   if (chunk.empty()) return failure(errc::invalid_argument);

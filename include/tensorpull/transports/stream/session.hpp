@@ -1,4 +1,4 @@
-// One connection used from one thread by waiting: receive a task, download, publish, send, serve. Works over any byte_stream.
+// One connection that one thread uses with blocking calls: receive a message, download, publish, send, serve. Works over any byte_stream.
 #pragma once
 
 #include <tensorpull/consumers/land.hpp>
@@ -17,15 +17,16 @@
 
 namespace tensorpull {
 
-/// Movable; everything that connections point to lies in one allocation made at start (about 400 KiB of buffers), nothing later.
+/// One connection in both roles. Movable. All its memory is one allocation made at start (about 360 KiB with the default limits); only models that
+/// are handed over add to it.
 template <class Parts, byte_stream Stream>
 class session {
  public:
-  using tensors = typename Parts::tensors;
-  using model_type = typename tensors::model_type;
-  using chunking_type = typename Parts::chunking;
+  using tensors = typename Parts::tensors;          ///< the pipeline's tensor policy
+  using model_type = typename tensors::model_type;  ///< what is published and landed in
+  using chunking_type = typename Parts::chunking;   ///< the pipeline's chunking policy
 
-  /// Takes over a connected stream. out_of_memory is the only error.
+  /// Takes over a connected stream. Error: out_of_memory.
   static result<session> over(Stream stream) noexcept {
     detail::unique_ptr<state> s(new (std::nothrow) state(std::move(stream)));
     if (!s) return failure(errc::out_of_memory);
@@ -46,7 +47,7 @@ class session {
     if (done) detail::after_landing<tensors>(model);
     return done;
   }
-  /// The same into any consumer.
+  /// The same into any consumer. Leave out the last argument: its type makes the compiler say what a consumer lacks.
   template <class Consumer>
   result<receipt> pull(const reference& ref, Consumer& to, const pull_options& options = {}, chunking_type chunking = {},
                        detail::consumer_checks<Consumer> = {}) noexcept {
@@ -62,7 +63,7 @@ class session {
     while (!pull.ended()) {
       const auto why = pull.drive(s_->end, s_->stream, s_->scratch, s_->broken, [s = s_.operator->()]() noexcept { s->pass_time(); });
       if (!why) break;
-      if (s_->broken) {  // the way back is a new session; the cursor goes on from here
+      if (s_->broken) {  // only a new session can continue, from the cursor
         pull.fail(*why);
         break;
       }
@@ -77,20 +78,24 @@ class session {
   }
 
  public:
-  /// As publisher's: lvalue borrowed, rvalue or shared_ptr kept.
+  /// Publishes a model, as publisher::add_tensors: an lvalue is borrowed, an rvalue or a pointer that owns a model is kept.
   template <class Model>
   result<reference> add_tensors(Model&& model, const publish_options& options = {}) {
     return s_->published.add_tensors(std::forward<Model>(model), options);
   }
-  /// As publisher's: the memory behind the view is the caller's, or what `keep` holds.
+  /// Publishes any image, as publisher::add_image. The memory behind the view is the caller's, or that of `keep`.
   result<reference> add_image(const source_view& image, const publish_options& options, unique_any keep = {}) noexcept {
     return s_->published.add_image(image, options, std::move(keep));
   }
+  /// As publisher::withdraw.
   result<void> withdraw(const reference& ref) noexcept { return s_->published.withdraw(ref); }
+  /// As publisher::status_of.
   result<publication_status> status_of(const reference& ref) const noexcept { return s_->published.status_of(ref); }
+  /// As publisher::settled.
   bool settled(const reference& ref) const noexcept { return s_->published.settled(ref); }
 
-  /// Sends an application message and returns when it was handed to the system. does_not_fit: body or references above the limits.
+  /// Sends an application message; returns when the system has taken it. Serves while it waits. Errors: does_not_fit: body or references are above the
+  /// limits; timed_out; cancelled; or why the connection is lost.
   result<void> send(std::uint32_t kind, std::span<const reference> references, std::span<const std::byte> body,
                     std::chrono::milliseconds timeout = std::chrono::seconds(600), const stop_token& stop = {}) noexcept {
     for (;;) {
@@ -103,8 +108,8 @@ class session {
     return run_until([&] { return s_->end.output_idle(); }, timeout, stop);
   }
 
-  /// The next application message, also one that came while something was sent, pulled or served; valid until the next receive().
-  /// Serves while it waits.
+  /// The next application message, which may have come during an earlier call; valid until the next receive(). Serves while it waits.
+  /// Errors: timed_out; cancelled; or why the connection is lost.
   result<message> receive(std::chrono::milliseconds timeout = std::chrono::seconds(600), const stop_token& stop = {}) noexcept {
     if (s_->box.unread()) return s_->box.read();
     s_->box.clear();
@@ -115,13 +120,13 @@ class session {
     return s_->box.read();
   }
 
-  /// Answers the other end until `until(session)` is true: until_settled(ref), or a lambda.
+  /// Serves the other end until `until(session)` is true: until_settled(ref), or a lambda. Errors: timed_out; cancelled; or why the connection is lost.
   template <class Until>
   result<void> serve(Until until, std::chrono::milliseconds timeout = std::chrono::seconds(600), const stop_token& stop = {}) {
     detail::check_until<Until, session>();
     if constexpr (std::predicate<Until&, const session&>) {
       const auto held = run_until([&] { return until(std::as_const(*this)); }, timeout, stop);
-      // the answer to what made it true has not left yet, and the caller may close now
+      // the last answer may not have left yet, and the caller may close the connection now
       if (held) (void)run_until([&] { return s_->end.output_idle(); }, timeout, stop);
       return held;
     } else {
@@ -129,9 +134,9 @@ class session {
     }
   }
 
-  /// For drivers of a transfer of another kind than a pull (relay.hpp): the first id that it may use; one round of reading and writing, which
-  /// does not wait; its end, of which the owner is told where it has to be.
+  /// For drivers of a transfer that is not a pull (relay.hpp). Begins one; returns the first request id that it may use.
   std::uint32_t begin_transfer() noexcept { return s_->end.begin_pull(), s_->end.next_id(); }
+  /// Reads and writes once, without waiting. An error: the connection cannot be used any more.
   template <class Transfer>
   result<pumped> step_transfer(Transfer& t) noexcept {
     if (s_->broken) return failure(*s_->broken);
@@ -140,12 +145,14 @@ class session {
     s_->pass_time();
     return did;
   }
+  /// Ends the transfer, and tells the owner if it has to know.
   template <class Transfer>
   void end_transfer(Transfer& t) noexcept {
     s_->end.end_pull(t);
     no_transfer none;
     if (const auto bye = t.farewell(); bye && s_->end.send_control(*bye)) (void)step_transfer(none);
   }
+  /// The stream, to wait for.
   Stream& stream() noexcept { return s_->stream; }
 
  private:
@@ -155,7 +162,7 @@ class session {
 
   struct state {
     explicit state(Stream s) noexcept : stream(std::move(s)) {}
-    /// After every step, whatever the session does: tells of what has settled, and lets budgets pass now and then.
+    /// Called after every step: delivers settlements, and looks at the budgets every 50 ms.
     void pass_time() noexcept {
       const auto now = std::chrono::steady_clock::now();
       if (now - ticked < detail::wait_step) return published.deliver();
@@ -171,7 +178,7 @@ class session {
     endpoint<typename Parts::framing, typename Parts::limits, typename published_type::owner_type, inbox_type> end{published.machine(), pool, box};
     optional<error> broken;
     std::chrono::steady_clock::time_point ticked{};
-    recipient_id me{system_entropy{}() | 1};  // one session is one recipient, however often it pulls
+    recipient_id me{system_entropy{}() | 1};  // a session is one recipient, however often it pulls
   };
 
   explicit session(detail::unique_ptr<state> s) noexcept : s_(std::move(s)) {}
@@ -186,7 +193,7 @@ class session {
     if (s_->broken) return failure(*s_->broken);
     const auto start = std::chrono::steady_clock::now();
     no_transfer none;
-    std::size_t most = 1;  // the first answer after a wait goes alone, as on a host
+    std::size_t most = 1;  // the first answer after a wait is sent on its own, as on a host
     while (!done()) {
       if (stop.stop_requested()) return failure(errc::cancelled);
       const auto did = pump_once(s_->end, none, s_->stream, s_->scratch, {}, most);

@@ -1,4 +1,4 @@
-// The part that all transport policies over a byte stream have in common. Derive from it and say how to connect; say how to listen to have an owner.
+// The common part of all transport policies over a byte stream. Derive from it and define connect(); define listen() too to have an owner.
 #pragma once
 
 #include <tensorpull/core/limits.hpp>
@@ -8,12 +8,14 @@
 namespace tensorpull {
 
 template <class Parts, byte_stream Stream>
-class session;  // transports/stream/session.hpp: a program that only pulls does without, and so without an owner
+class session;  // transports/stream/session.hpp: a program that only pulls need not compile it, nor the owner in it
 
-/// The owner's side of a pipeline over streams, on an event loop. This is what a program sees that has not included its header.
+/// The owner's side of a pipeline over streams, on an event loop. This is its stand-in for a program that has not included its header,
+/// transports/host/owner.hpp.
 template <class Parts>
 class stream_owner {
  public:
+  /// Refused when it compiles, with the name of the header.
   template <class... Arguments>
   static result<stream_owner> open(Arguments&&...) noexcept {
     static_assert(detail::never<Arguments...>, "tensorpull: #include <tensorpull/transports/host/owner.hpp> to own tensors (it needs Boost.Asio)");
@@ -21,10 +23,11 @@ class stream_owner {
   }
 };
 
-/// Many connections in both roles on an event loop. This is what a program sees that has not included its header.
+/// Many connections in both roles on an event loop. This is its stand-in for a program that has not included its header, transports/host/host.hpp.
 template <class Parts, class Handler, class Consumer>
 class host {
  public:
+  /// Refused when it compiles, with the name of the header.
   template <class... Arguments>
   explicit host(Arguments&&...) noexcept {
     static_assert(detail::never<Arguments...>, "tensorpull: #include <tensorpull/transports/host/host.hpp> to have a host (it needs Boost.Asio)");
@@ -33,26 +36,27 @@ class host {
 
 /// A policy for the transport slot is `struct mine : stream_transport<mine, my_stream>` with
 ///  1. `static result<my_stream> connect(std::string_view address, std::chrono::milliseconds timeout, const stop_token& stop) noexcept`: waits until the
-///     connection stands (errors: bad_address, connection_failed with errno, timed_out, cancelled);
-///  2. for owners of many connections, what listening_transport asks for (stream/pollable_stream.hpp): `listen(address)`.
-/// `Threads`: an owner's connections may run on several threads that the caller gives it.
+///     connection is established (errors: bad_address, connection_failed with errno, timed_out, cancelled);
+///  2. for owners of many connections, what listening_transport requires (stream/pollable_stream.hpp): `listen(address)`.
+/// `Threads`: whether several threads of the caller may run an owner's connections.
 template <class Self, byte_stream Stream, bool Threads = false>
 struct stream_transport {
   using is_transport_policy = void;
-  using stream = Stream;
-  static constexpr bool threads = Threads;
+  using stream = Stream;                    ///< one end of a connection
+  static constexpr bool threads = Threads;  ///< whether several threads may run an owner's connections
   static constexpr std::uint64_t max_payload_bytes = tensorpull::max_payload_bytes;
-  /// descriptor, event registration and the two waits of one connection
+  /// The descriptor, the event loop's record of it, and the memory of the pending operations.
   static constexpr std::size_t connection_bytes = 1024;
 
   template <class Parts>
   using downloader = stream_owner<Parts>;
+  /// Many connections in both roles on an event loop.
   template <class Parts, class Handler, class Consumer>
   using host = tensorpull::host<Parts, Handler, Consumer>;
   template <class Parts>
   using session = tensorpull::session<Parts, Stream>;
 
-  /// Connects, pulls, closes; connects again if the connection is lost on the way.
+  /// Connects, pulls and closes; connects again if the connection is lost meanwhile.
   template <class Parts, consumer Consumer>
   static result<receipt> pull(std::string_view address, const reference& ref, Consumer& to, const pull_options& options, typename Parts::chunking chunking) noexcept {
     const auto connect = [&] { return Self::connect(address, options.per_request_timeout, options.stop); };

@@ -1,4 +1,4 @@
-// How the drivers that block wait: in steps that are short enough to notice an abort.
+// How blocking drivers wait: in steps that are short enough to notice a stop request.
 #pragma once
 
 #include <tensorpull/std/algorithm.hpp>
@@ -9,7 +9,7 @@
 
 namespace tensorpull::detail {
 
-/// A blocking wait looks at the stop token at least this often.
+/// The longest step of a wait, after which the stop token is read again.
 inline constexpr std::chrono::milliseconds wait_step{50};
 
 /// Sleeps; a signal ends it early.

@@ -1,4 +1,4 @@
-// TCP. A recipient and a session wait on plain sockets; for the owner, and for many connections, add transports/host/owner.hpp or host.hpp.
+// TCP. Recipients and sessions wait on plain sockets; for an owner, or for many connections, include transports/host/owner.hpp or host.hpp.
 #pragma once
 
 #include <tensorpull/transports/stream/stream_transport.hpp>
@@ -7,24 +7,28 @@
 
 namespace tensorpull {
 
-/// Policy for the transport slot. `Threads`: the owner's connections may run on several threads that the caller gives it.
+/// Policy for the transport slot. `Threads`: whether several threads of the caller may run an owner's connections.
 template <bool Threads>
 struct basic_tcp : stream_transport<basic_tcp<Threads>, posix_stream, Threads> {
-  /// What an owner listens on that was told nothing: a free port of this machine alone.
+  /// What an owner listens on if its options name no address: a free port of the loopback interface.
   static constexpr std::string_view any_address = "127.0.0.1:0";
 
+  /// As tcp_connect.
   static result<posix_stream> connect(std::string_view address, std::chrono::milliseconds timeout, const stop_token& stop) noexcept {
     const auto now = std::chrono::steady_clock::now();
     const auto most = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::time_point::max() - now);
     return tcp_connect(address, timeout < most ? now + timeout : std::chrono::steady_clock::time_point::max(), stop);
   }
+  /// As tcp_start_connect.
   static result<posix_stream> start_connect(std::string_view address) noexcept { return tcp_start_connect(address); }
+  /// Sets the options of a socket that start_connect() has connected.
   static void connected(posix_stream& s) noexcept { detail::tune_connected(s.native_handle()); }
+  /// As tcp_listener::open.
   static result<tcp_listener> listen(std::string_view address) noexcept { return tcp_listener::open(address, 4096); }
 };
 
-using tcp = basic_tcp<false>;
-using tcp_on_threads = basic_tcp<true>;
+using tcp = basic_tcp<false>;            ///< one thread runs an owner's connections
+using tcp_on_threads = basic_tcp<true>;  ///< several threads may run an owner's connections
 
 static_assert(transport<tcp> && listening_transport<tcp>);
 

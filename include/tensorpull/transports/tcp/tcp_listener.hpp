@@ -1,14 +1,15 @@
-// Accepts TCP connections, one at a time: for programs that give each to a session or a relay, and for event loops. Plain sockets.
+// Accepts TCP connections one at a time, with plain sockets: for programs that give each to a session or a relay, and for event loops.
 #pragma once
 
 #include <tensorpull/transports/tcp/tcp_connect.hpp>
 
 namespace tensorpull {
 
-/// Movable; closed by its destructor.
+/// A listening socket. Movable; the destructor closes it.
 class tcp_listener {
  public:
-  /// "host:port", ":port" for every local address; port 0: any free one. Errors: bad_address, connection_failed with errno.
+  /// Listens on "host:port", or on ":port" for every local address. Port 0: a free one. `backlog`: connections that may wait. Errors: bad_address,
+  /// connection_failed with errno.
   static result<tcp_listener> open(std::string_view address, int backlog = 128) noexcept {
     const auto parsed = parse_address(address);
     if (!parsed) return failure(parsed.error());
@@ -27,10 +28,12 @@ class tcp_listener {
     return tcp_listener(std::move(s), ntohs(port));
   }
 
+  /// The port that it listens on.
   std::uint16_t port() const noexcept { return port_; }
+  /// The descriptor, which stays the listener's.
   int native_handle() const noexcept { return socket_.native_handle(); }
 
-  /// The next connection; does not wait. Errors: timed_out: none is waiting; out_of_memory with errno: no descriptors or memory for it now; io with errno.
+  /// The next connection; does not wait. Errors: timed_out: none is waiting; out_of_memory with errno: no descriptors or memory now; io with errno.
   result<posix_stream> accept() noexcept {
     for (;;) {
       posix_stream s(::accept4(socket_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
@@ -41,7 +44,7 @@ class tcp_listener {
       return failure(e == EMFILE || e == ENFILE || e == ENOBUFS || e == ENOMEM ? errc::out_of_memory : errc::io, 0, {}, e);
     }
   }
-  /// The same; waits for it. Errors: timed_out, cancelled (noticed within 0.1 s), out_of_memory, io with errno.
+  /// The next connection; waits for it. Errors: timed_out, cancelled (noticed within 0.1 s), out_of_memory, io with errno.
   result<posix_stream> accept(std::chrono::milliseconds timeout, const stop_token& stop = {}) noexcept {
     const auto start = std::chrono::steady_clock::now();
     for (;;) {

@@ -1,4 +1,4 @@
-// What the checks of a byte stream share: new connections, time, and moving bytes with patience.
+// Helpers of the checks of a byte stream: new connections, time, and moving bytes with a time limit.
 #pragma once
 
 #include <tensorpull/testing/conformance/conformance_options.hpp>
@@ -25,7 +25,7 @@ class stream_probe {
     if constexpr (requires { connect_.now_us(); }) return connect_.now_us();
     else return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now().time_since_epoch()).count());
   }
-  /// A new connection. Nothing if there is none: the current check has then failed.
+  /// A new connection; nothing if it cannot be made, and then the current check has failed.
   std::optional<pair> connect() {
     auto made = connect_();
     if (made) return std::move(*made);
@@ -33,7 +33,7 @@ class stream_probe {
     return std::nullopt;
   }
 
-  /// Writes all; the number of bytes taken before the patience ended or the stream did.
+  /// Writes all bytes. Returns how many were taken before the time or the stream ended.
   std::size_t send(stream& s, std::span<const std::byte> bytes) {
     std::size_t done = 0;
     return with_patience(s, false, [&] {
@@ -45,7 +45,7 @@ class stream_probe {
            }),
            done;
   }
-  /// Reads up to `most` bytes, fewer if the stream or the patience ends first; `end` says how.
+  /// Reads up to `most` bytes, fewer if the time or the stream ends first; `end` says which.
   std::vector<std::byte> receive(stream& s, std::size_t most, io_status* end = nullptr) {
     std::vector<std::byte> got(most);
     std::size_t done = 0;
@@ -62,7 +62,7 @@ class stream_probe {
     got.resize(done);
     return got;
   }
-  /// Gives bytes that were sent time to arrive, without reading them: for checks of what a stream does with bytes that are there.
+  /// Waits until bytes that were sent have arrived, without reading them: for checks of a stream that has bytes to read.
   void let_arrive(stream& s) {
     for (int i = 0; i < 3; ++i) s.wait(true, false, std::chrono::milliseconds(10));
   }
@@ -102,7 +102,7 @@ class stream_probe {
       if (p == ended) return;
       if (p == moved) begin = now_us();
       else if (now_us() - begin > patience_us()) return;
-      else s.wait(reading, !reading, std::chrono::milliseconds(1));  // only to let time pass: what it answers is checked elsewhere
+      else s.wait(reading, !reading, std::chrono::milliseconds(1));  // only to let time pass; other checks look at its result
     }
   }
 

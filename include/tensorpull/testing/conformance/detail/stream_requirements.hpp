@@ -8,7 +8,7 @@
 
 namespace tensorpull::testing::detail {
 
-/// Counts SIGPIPE while it lives. It does nothing if the system has no such signal.
+/// Counts SIGPIPE during its lifetime. Does nothing if the system has no such signal.
 class pipe_signals {
  public:
   pipe_signals() noexcept {
@@ -33,7 +33,7 @@ class pipe_signals {
   void (*before_)(int) = nullptr;
 };
 
-/// Each check has a fresh connection. A check that rests on another one is skipped if that one failed, so that one fault is one failure.
+/// Each check has a new connection. A check that depends on another one is skipped if that one failed, so that one fault is one failure.
 template <stream_factory Connect>
 class stream_requirements {
   using probe = stream_probe<Connect>;
@@ -44,7 +44,7 @@ class stream_requirements {
   explicit stream_requirements(probe& p) noexcept : probe_(p), report_(p.report) {}
 
   void run() {
-    pipe_signals signals;  // a stream that raises them fails 6.1, and does not end the program
+    pipe_signals signals;  // a stream that raises SIGPIPE fails 6.1 instead of ending the program
     check("1.4", "0 bytes are read only with would_block or closed", {}, [this](auto& c) { idle_status(c.left); });
     check("1.2", "a read stays within its spans and says how much it read", {}, [this](auto& c) { read_bounds(c); });
     check("2.2", "what a write says it took is what arrives", {"1.2"}, [this](auto& c) { written_count(c); });
@@ -180,7 +180,7 @@ class stream_requirements {
       longest = std::max(longest, probe_.now_us() - begin);
       shortest = std::min(shortest, probe_.now_us() - begin);
     }
-    // a signal may end one wait early, and a busy machine one late
+    // a signal may end a wait early, and a busy machine late
     if (longest < some_us() / 2) report_.fail("asked to wait %d ms, it came back after %llu us", static_cast<int>(some_time.count()), ull(longest));
     else if (shortest > some_us() + 1'000'000) report_.fail("asked to wait %d ms, it came back after %llu ms", static_cast<int>(some_time.count()), ull(shortest / 1000));
   }
@@ -217,7 +217,7 @@ class stream_requirements {
     } else {
       std::array<std::byte, 8> memory;
       const std::span<std::byte> into(memory);
-      std::uint64_t longest = 0, shortest = ~std::uint64_t{0};  // a busy machine makes some longer, and a signal some shorter
+      std::uint64_t longest = 0, shortest = ~std::uint64_t{0};  // a busy machine makes some waits longer, and a signal some shorter
       for (int i = 0; i < 3; ++i) {
         const std::uint64_t begin = probe_.now_us();
         const io_result io = s.read_or_wait({&into, 1}, some_time);
@@ -230,7 +230,7 @@ class stream_requirements {
     }
   }
 
-  // Requirement 5, and what holds for every call: moving, closing, a peer that is gone, no allocation.
+  // Requirements 5 and 6: moving, closing, a peer that is gone, no allocation.
   void move(pair& c) {
     const auto sent = probe_.some_bytes(400);
     const std::span<const std::byte> all(sent);

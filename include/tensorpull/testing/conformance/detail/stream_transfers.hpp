@@ -1,5 +1,5 @@
-// Whole transfers through a byte stream, in one thread: with chunks of every length, in odd steps, and with what a network does wrong.
-// Whatever happens, a transfer that says `completed` has the published bytes.
+// Whole transfers through a byte stream, in one thread: with chunks of many lengths, in odd steps, and with the faults of networks.
+// Whatever happens, a transfer that reports `completed` must have the published bytes.
 #pragma once
 
 #include <tensorpull/chunking/policies.hpp>
@@ -72,7 +72,7 @@ class stream_transfers {
     for (;;)
       if (const guarded_tensors::shape s(random_, scale); s.bytes() >= least) return s;
   }
-  /// What came of one transfer.
+  /// The result of one transfer.
   struct carried {
     result<receipt> done;
     bool equal;             ///< the destination has the bytes of the version in the receipt
@@ -88,7 +88,7 @@ class stream_transfers {
     else if (got->done->outcome != outcome::completed || got->counted != 1) report_.fail("chunks of %llu bytes: it ended, and not as completed at both ends", n);
     else truth(*got, chunk);
   }
-  /// It may fail, and `must_fail` says that it has to; it may not lie.
+  /// Checks that a transfer did not report wrong bytes as completed. It may fail, and must if `must_fail`.
   void expect_truth(const guarded_tensors::shape& s, std::uint64_t chunk, const stream_faults& owner_side, const stream_faults& recipient_side, bool must_fail) {
     if (!report_.holds()) return;
     const auto got = carry(s, chunk, owner_side, recipient_side);
@@ -129,7 +129,7 @@ class stream_transfers {
       endpoint<word_framing, default_limits, machine, ignore_messages> owner_end(references, owner_pool, handler);
       endpoint<word_framing, default_limits, no_owner, ignore_messages> end(none, pool, handler);
       end.begin_pull();
-      // a frame that was dropped or shortened leaves the recipient waiting: that has to end, too
+      // after a frame that was dropped or shortened the recipient waits: that must end, too
       const std::uint64_t patience = owner_side.sent[0].kind != frame_fault_kind::none ? std::min<std::uint64_t>(p_.patience_us(), 20'000) : p_.patience_us();
       for (std::uint64_t begin = p_.now_us(); !t.ended();) {
         const auto served = left ? pump_once(owner_end, idle, *left, std::as_writable_bytes(std::span(scratch))) : result<pumped>(pumped{});

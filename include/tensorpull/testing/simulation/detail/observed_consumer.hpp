@@ -1,5 +1,5 @@
-// Stands between a transfer and the consumer under test. It makes the consumer slow, checks that the library keeps the consumer's contract,
-// and asks the oracle at the moment at which the consumer is told that everything is there.
+// A consumer between a transfer and the consumer under test. It makes that one slow, checks that the library keeps the consumer's contract, and asks
+// the oracle when finish() is called.
 #pragma once
 
 #include <tensorpull/consumers/concept.hpp>
@@ -11,7 +11,7 @@
 
 namespace tensorpull::testing::detail {
 
-/// What was seen of one transfer's consumer.
+/// What was observed of one transfer's consumer.
 struct consumer_record {
   bool begun = false, finished = false, abandoned = false;
   const char* broken_rule = nullptr;  ///< what the library did against the consumer's contract
@@ -87,7 +87,7 @@ class observed_consumer {
   {
     return inner_.read_back();
   }
-  /// The first bytes are there from an earlier process.
+  /// Called if the first bytes have landed in an earlier process.
   void resumed(std::uint64_t offset) noexcept { at_ = chunk_ = prepared_to_ = offset; }
 
   const consumer_record& seen() const noexcept { return seen_; }

@@ -1,4 +1,4 @@
-// What will go wrong in one run: drawn from the seed before anything happens, so that a run can be told in a few lines.
+// The plan of one run: its faults and its size, drawn from the seed before the run begins.
 #pragma once
 
 #include <tensorpull/testing/frame_faults.hpp>
@@ -12,15 +12,15 @@
 
 namespace tensorpull::testing::detail {
 
-/// One thing that goes wrong between frames.
+/// A fault of a process or a connection, and its time.
 struct planned_fault {
   std::uint64_t at_us;
   fault what;
-  std::uint64_t who;     ///< reduced to the recipients or connections that there are
+  std::uint64_t who;     ///< modulo the number of recipients or connections
   std::uint64_t detail;  ///< a duration, a number of bytes, or a choice
 };
 
-/// What will go wrong in one run, and how large it is.
+/// The faults of one run, and its size.
 struct scenario {
   scenario(const simulation_options& o, seeded_random random) : options(o), random_(random) {
     const std::uint64_t size = random_.below(100);
@@ -40,7 +40,7 @@ struct scenario {
     healed_us = faults.empty() && !damages ? 0 : window_us + 500'000;  // the longest outage
   }
 
-  /// The conditions of the next connection. `healed`: the last fault is over, and they are good.
+  /// The conditions of the next connection. `healed`: the last fault is over, so they are good.
   wire_conditions conditions(bool healed) {
     wire_conditions c;
     if (healed) return c.latency = std::chrono::microseconds(100), c.capacity_bytes = 8192, c;
@@ -53,8 +53,7 @@ struct scenario {
     c.most_per_write = cut();
     return c;
   }
-  /// Arms faults of frames on a new connection. At most one bit of a connection is flipped: two could hide each other if no
-  /// digest is asked for.
+  /// Arms faults of frames on a new connection. At most one bit of a connection is inverted, because two could hide each other if there is no digest.
   void damage(simulated_pipe& requests, simulated_pipe& replies) {
     if (!damages) return;
     if (options.frame_faults && random_.chance(500))
@@ -62,7 +61,7 @@ struct scenario {
         const auto kind = static_cast<frame_fault_kind>(1 + random_.below(4));
         (random_.chance(250) ? requests : replies).faults.arm({kind, random_.below(10), random_.below(5)});
       }
-    // a changed source and a damaged request for its digest together would leave nobody to notice
+    // a changed source together with a damaged request for its digest could not be detected
     if (options.flips && !mutates && random_.chance(500)) {
       const bool payload = random_.chance(500);
       (!payload && random_.chance(300) ? requests : replies).faults.arm({payload ? frame_fault_kind::flip_payload : frame_fault_kind::flip_head, random_.below(8), random_()});

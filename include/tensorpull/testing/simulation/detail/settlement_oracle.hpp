@@ -1,5 +1,5 @@
-// The oracle of transactions: it knows which recipients each one expects and which of them truly hold its bytes, and says whether what the
-// owner tells at the end is so.
+// The oracle of transactions: it knows which recipients each transaction expects and which of them really hold its bytes, and checks the settlement
+// that the owner delivers.
 #pragma once
 
 #include <tensorpull/protocol/owner/transaction.hpp>
@@ -11,11 +11,11 @@
 
 namespace tensorpull::testing::detail {
 
-/// What one publication was published for; owns the names.
+/// The recipients that one publication expects; owns their names.
 struct expectation {
   std::vector<recipient_id> named;
   std::uint32_t counted = 0, least = 0;
-  bool forgetful = false;  ///< the owner's table is small: of an unknown number it may count one twice that it has forgotten
+  bool forgetful = false;  ///< the owner's table is small: if the number is unknown, it may count a recipient twice that it has forgotten
   transaction_budgets budgets{};
 
   /// Borrows the names.
@@ -29,14 +29,13 @@ struct expectation {
   }
 };
 
-/// It knows nothing of the owner's tables: only what was published, and which consumers were told that everything is there. Their bytes were
-/// compared at that moment.
+/// It knows nothing of the owner's tables, only what was published and which consumers have finished. Their bytes were compared at that moment.
 class settlement_oracle {
  public:
-  /// `process`: an owner that has crashed knows nothing of its transactions, and its numbers begin again.
+  /// `process`: which run of the owner: after a crash it has forgotten its transactions, and numbers them from the start again.
   void published(std::uint32_t process, transaction_id id, std::uint64_t version, const expectation& e) { entries_.push_back({process, id, version, e, {}}); }
 
-  /// A recipient holds exactly these bytes. It has a number of its own, even if it does not say it.
+  /// Notes that a recipient holds exactly these bytes. It has a number even if it does not send it.
   void holds(std::uint64_t version, std::uint64_t who) {
     for (auto e = entries_.rbegin(); e != entries_.rend(); ++e)
       if (e->version == version) {
@@ -45,7 +44,7 @@ class settlement_oracle {
       }
   }
 
-  /// What is wrong with a settlement; nullptr: nothing.
+  /// What is wrong with a settlement; nullptr if nothing is.
   const char* told(std::uint32_t process, const settlement& s) {
     entry* const e = find(process, s.id);
     if (e == nullptr) return "a settlement of what was never published";
@@ -60,14 +59,14 @@ class settlement_oracle {
     if (known && s.counts.final() < s.expected) return "settled, and of somebody nothing is said";
     return counts(*e, s.counts);
   }
-  /// The counts of what was published last, at any time.
+  /// Checks the counts of what was published last; at any time.
   const char* audit(const publication_status& now) const {
     if (entries_.empty()) return nullptr;
     const entry& e = entries_.back();
     if (e.settled && now.bytes_sent != e.bytes_sent) return "served after it had settled";
     return counts(e, now);
   }
-  /// Everything that a living owner has published was withdrawn or has settled: that was told, each of them.
+  /// Checks, when everything has settled or was withdrawn, that each settlement was delivered.
   const char* at_end(std::uint32_t process) const {
     for (const entry& e : entries_)
       if (e.process == process && !e.settled) return "a settlement was never told";

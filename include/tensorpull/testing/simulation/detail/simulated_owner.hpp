@@ -1,4 +1,4 @@
-// The owner of a simulation: a process that can die and come back, what it publishes, and its end of each connection.
+// The owner of a simulation: a process that can crash and start again, its publication, and its end of each connection.
 #pragma once
 
 #include <tensorpull/links/pump.hpp>
@@ -17,8 +17,8 @@
 
 namespace tensorpull::testing::detail {
 
-/// One reference, whose versions alternate between two models; the one that is not published any more is overwritten at once, so that a late
-/// read of it is seen by the oracle.
+/// An owner of one reference, whose versions alternate between two models. The one that is no longer published is overwritten at once, so that the oracle
+/// finds a late read of it.
 template <class Parts, simulated_model Model>
 class simulated_owner {
  public:
@@ -89,15 +89,15 @@ class simulated_owner {
     models_[1 - current_]->fill(random_);
     return version;
   }
-  /// The memory is the application's again, and it uses it.
+  /// The application has its memory again, and overwrites it.
   void withdraw() {
     if (!process_->machine.withdraw(reference)) return;
     published_ = false;
     models_[current_]->fill(random_);
   }
   void advance(std::uint64_t now_us) noexcept { process_->machine.advance(std::chrono::milliseconds(now_us / 1000)); }
-  /// What a driver does after each step: `tell(settlement, ended)` hears each settlement, and the memory is the application's again.
-  /// `ended`: the settlement is that of what is published now.
+  /// What a driver does after each step: calls `tell(settlement, ended)` for each settlement, and gives the memory back to the application.
+  /// `ended`: whether the settlement is that of what is published now.
   template <class Tell>
   void tell_settlements(Tell tell) {
     settlement s;
@@ -107,7 +107,7 @@ class simulated_owner {
       tell(s, ended);
     }
   }
-  /// Confirms in the name of each recipient that was sent everything and has not said what came of it.
+  /// Forges a confirmation of each recipient that was sent everything and has not confirmed.
   void forge() noexcept {
     std::array<recipient_record, process::most_records> all;
     const std::size_t n = process_->machine.recipients_of(reference, all);
@@ -125,7 +125,7 @@ class simulated_owner {
       (void)process_->machine.handle(nobody, m, answer);
     }
   }
-  /// Breaks the promise that what is published does not change.
+  /// Changes what is published, which a program must not do.
   void mutate() {
     const destination_view d = models_[current_]->destination();
     if (d.schema->data_bytes() == 0) return;
@@ -138,9 +138,9 @@ class simulated_owner {
   bool mutated() const noexcept { return mutated_; }
   publication_status status() const noexcept { return process_->machine.status_of(reference).value_or(publication_status{}); }
 
-  /// Somebody else in the process needs all buffers; false gives them back.
+  /// Takes all buffers, as if another part of the process needed them; false gives them back.
   void take_buffers(bool take) noexcept { process_->take(take); }
-  /// Every buffer is free, nothing is pinned, and nothing is awaited of anybody. Has to hold when no connection is left and nothing is
+  /// Whether every buffer is free, nothing is pinned, and no recipient is waited for. Must be true when there is no connection and nothing is
   /// published.
   bool at_rest() const noexcept {
     const owner_memory all = process_->storage.view();
@@ -155,14 +155,14 @@ class simulated_owner {
 
   std::unique_ptr<connection> accept(simulated_stream s, std::uint64_t now_us) { return std::make_unique<connection>(std::move(s), *this, now_us); }
 
-  /// An error: the connection is to be destroyed.
+  /// After an error the caller destroys the connection.
   result<pumped> pump(connection& c) noexcept {
     no_transfer none;
     const auto did = pump_once(c.end, none, c.stream, process_->scratch);
     if (did) c.bytes += did->received + did->sent, c.greeted |= did->received > 0;
     return did;
   }
-  /// The clock's tick for one connection: whether its time is over.
+  /// Whether a connection's budget is over; called by the timer.
   bool tick(connection& c, std::uint64_t now_us) noexcept {
     return c.watch.over(budgets, moment(now_us), c.bytes, !c.end.output_idle() || c.end.mid_frame(), c.greeted);
   }
@@ -178,7 +178,7 @@ class simulated_owner {
           memory(buffers * buffer_bytes / 8 + 8),
           pool(std::as_writable_bytes(std::span(memory)).first(buffers * buffer_bytes), buffer_bytes) {}
     ~process() { take(false); }
-    /// All buffers that are free, or back what was taken.
+    /// Takes all free buffers, or gives back what was taken.
     void take(bool all) noexcept {
       if (all) {
         while (std::byte* const b = pool.acquire()) taken[taken_count++] = b;
@@ -200,7 +200,7 @@ class simulated_owner {
     std::size_t taken_count = 0;
     alignas(64) std::array<std::byte, 8 * 1024> scratch;
   };
-  /// Virtual time as a driver's clock gives it; not 0, which would look like a clock that was never read.
+  /// Virtual time as a driver's clock; never 0, which would mean that the clock was not read yet.
   static std::chrono::steady_clock::time_point moment(std::uint64_t us) noexcept {
     return std::chrono::steady_clock::time_point(std::chrono::hours(1) + std::chrono::microseconds(us));
   }

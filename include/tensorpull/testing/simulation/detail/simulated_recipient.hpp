@@ -1,5 +1,5 @@
-// A recipient of a simulation: a process that can die and come back. It has one destination, one connection at a time and one transfer. It
-// keeps the transfer over lost connections, time-outs and a busy owner, as transports/stream/pull.hpp does.
+// A recipient of a simulation: a process that can crash and start again. It has one destination, one connection at a time and one transfer, which it
+// keeps after a lost connection, a time-out or a busy owner, as transports/stream/pull.hpp does.
 #pragma once
 
 #include <tensorpull/protocol/connection/endpoint.hpp>
@@ -17,7 +17,7 @@
 
 namespace tensorpull::testing::detail {
 
-/// `Judge` is asked when a consumer has finished; see observed_consumer.
+/// `Judge` is called when a consumer has finished; see observed_consumer.
 template <class Parts, consumer Consumer, simulated_model Model, class Judge>
 class simulated_recipient {
  public:
@@ -28,8 +28,8 @@ class simulated_recipient {
   simulated_recipient(const typename Model::shape& shape, const virtual_clock& clock, std::chrono::microseconds timeout)
       : shape_(&shape), clock_(&clock), timeout_us_(static_cast<std::uint64_t>(timeout.count())) {}
 
-  /// A process with a new destination, or with the one that stop_and_keep() kept. `parts`: bit i for tensor i; with all bits, or for a model
-  /// that has no parts, the whole.
+  /// Starts a process with a new destination, or with the one that stop_and_keep() kept. `parts`: bit i for tensor i; with all bits, or if the model
+  /// cannot have parts, the whole.
   void start(std::uint32_t parts) {
     if ((model_ = std::move(kept_)) != nullptr) return;
     cursor_ = {};
@@ -41,17 +41,17 @@ class simulated_recipient {
       model_ = std::make_unique<Model>(*shape_);
     }
   }
-  /// It pulls some of the tensors by name.
+  /// Whether it pulls some of the tensors by name.
   bool part() const noexcept { return part_; }
-  /// The process dies. Its memory is gone, and so is its connection; the system may tell the peer of that.
+  /// The process crashes and loses its memory and its connection. The system may tell the peer.
   void stop() noexcept {
     suspended_ = false;
     attempt_.reset();
     connection_.reset();
     model_.reset();
   }
-  /// The process dies, but its destination survives (a file, or memory of another process), so that a new process can go on from a cursor.
-  /// `edit` other than 0: somebody changes one byte of what had landed. False: there is nothing to go on from, and everything is lost.
+  /// The process crashes, but its destination survives (a file, or memory of another process), so that a new process can continue from a cursor.
+  /// `edit` other than 0: one byte of what had landed is changed. False: there is nothing to continue from, and everything is lost.
   bool stop_and_keep(std::uint64_t edit) noexcept {
     cursor_ = attempt_ && !attempt_->t.ended() ? attempt_->t.cursor() : resume_cursor{};
     edited_ = false;
@@ -80,7 +80,7 @@ class simulated_recipient {
   bool connected(std::uint32_t id) const noexcept { return connection_ != nullptr && connection_id_ == id; }
   std::uint32_t connection_id() const noexcept { return connection_id_; }
 
-  /// False: it went on from memory that somebody had changed, which the cursor's digest has to notice.
+  /// False: it continued from memory that was changed, which the cursor's digest must detect.
   bool begin(pull_request request, typename Parts::chunking cut, Judge judge, seeded_random random, const slowness& slow, const retry_policy& retry) {
     if constexpr (requires { model_->names(); })
       if (part_) request.subset = model_->names();
@@ -94,19 +94,19 @@ class simulated_recipient {
     attempt_->tries.emplace(retry, std::chrono::milliseconds(static_cast<std::int64_t>(3 * timeout_us_ / 1000)), landed_);
     return !(resumed_ && std::exchange(edited_, false));
   }
-  /// Whether the transfer that was begun last went on from a cursor.
+  /// Whether the last transfer continued from a cursor.
   bool resumed() const noexcept { return resumed_; }
 
-  /// Something is in the way of the transfer, which another try may get past.
+  /// The error that the transfer has met, if another try may get past it; then nothing until the next one.
   std::optional<error> obstacle() noexcept { return std::exchange(obstacle_, std::nullopt); }
-  /// How many milliseconds to wait before another try; nothing: the transfer has ended.
+  /// How many milliseconds to wait before another try; nothing if the transfer has ended.
   std::optional<std::uint64_t> try_again(const error& why, std::uint64_t random) noexcept {
     attempt& a = *attempt_;
     const auto wait = a.tries->after(why.code, a.t.landed_bytes(), std::chrono::milliseconds(a.t.pause_ms()), random);
     if (!wait) return a.t.fail(why), std::nullopt;
     return static_cast<std::uint64_t>(wait->count());
   }
-  /// The delay is over, and there is a connection: the same, or another one.
+  /// Called after the delay: the transfer continues, on the same connection or on another one.
   void go_on() noexcept {
     suspended_ = false;
     attempt_->t.restart();
@@ -117,10 +117,10 @@ class simulated_recipient {
   bool ended() const noexcept { return attempt_ != nullptr && attempt_->t.ended(); }
   const transfer_type& current() const noexcept { return attempt_->t; }
   const observed& consumer_of_current() const noexcept { return attempt_->to; }
-  /// When a consumer that has no memory now will have some.
+  /// When a consumer that has no memory now will have some again.
   std::uint64_t busy_until() const noexcept { return attempt_ ? attempt_->to.busy_until() : 0; }
 
-  /// Moves bytes once.
+  /// Reads and writes once.
   pumped pump() noexcept {
     no_transfer none;
     const auto did = attempt_ && !suspended_ ? pump_once(connection_->end, attempt_->t, connection_->stream, std::span<std::byte>())
@@ -137,14 +137,14 @@ class simulated_recipient {
     }
     return *did;
   }
-  /// The clock's tick: whether a request's time is over.
+  /// Suspends the transfer if a request's time is over; called by the timer.
   void tick() noexcept {
     if (active() && clock_->now() - progress_at_ >= timeout_us_) suspend({errc::timed_out, 0, 0, {}});
   }
   void cancel() noexcept {
     if (attempt_) attempt_->t.fail({errc::cancelled, 0, 0, {}});
   }
-  /// Lets go of a transfer that has ended, and tells the owner if there is a connection. The connection stays.
+  /// Destroys a transfer that has ended, and tells the owner if there is a connection. The connection stays.
   void end() noexcept {
     if (connection_) {
       if (!suspended_) connection_->end.end_pull(attempt_->t);

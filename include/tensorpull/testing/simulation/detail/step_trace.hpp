@@ -1,4 +1,4 @@
-// What happened in a simulation, step by step: as a hash by which two runs can be compared and, if there is a file, as text for people.
+// The trace of a simulation: a hash of all steps by which two runs can be compared and, if there is a file, their text.
 #pragma once
 
 #include <cstdint>
@@ -7,12 +7,12 @@
 
 namespace tensorpull::testing::detail {
 
-/// Nothing is kept: a run that is wanted as text is run again with the same seed.
+/// Steps are not kept. For their text, run the same seed again with a file.
 class step_trace {
  public:
   explicit step_trace(std::FILE* out = nullptr) noexcept : out_(out) {}
 
-  /// At `now_us`, `what` happened to number `who`; `a` and `b` are what matters about it.
+  /// Adds a step: at `now_us`, `what` happened to number `who`; `a` and `b` are its details.
   void note(std::uint64_t now_us, std::string_view what, std::uint64_t who, std::uint64_t a = 0, std::uint64_t b = 0) noexcept {
     for (const char c : what) mix(static_cast<unsigned char>(c));
     for (const std::uint64_t v : {now_us, who, a, b}) mix(v);

@@ -1,5 +1,5 @@
-// Lets one thread at a time act on what happens to an object, without a lock and without memory: who comes while another is at it leaves
-// the event behind and goes on with something else. (An event loop's own strand allocates, and ends the program where it cannot.)
+// Lets one thread at a time handle the events of an object, without a lock and without allocating. A thread that comes while another one is
+// handling them leaves its event to that one and returns. (Asio's own strand allocates, and calls std::terminate if it cannot.)
 #pragma once
 
 #include <atomic>
@@ -11,10 +11,10 @@ namespace tensorpull::detail {
 template <bool Threads>
 class event_gate {
  public:
-  using events = std::uint32_t;  ///< bits of the user's choice below `busy`
+  using events = std::uint32_t;  ///< bits whose meaning the user chooses, except the highest
 
-  /// Calls act(events) on this thread, or leaves the events to the thread that is calling it already (also where that is this one).
-  /// What a thread wrote before it left an event, act() sees.
+  /// Calls act(events) on this thread, or leaves the events to the thread that is already inside act(), which may be this one.
+  /// act() sees what a thread wrote before it left an event.
   template <class Act>
   void pass(events what, Act act) noexcept {
     if (add(what | busy) & busy) return;
@@ -37,7 +37,7 @@ class event_gate {
     state_ = busy;
     return before;
   }
-  /// False: something happened meanwhile.
+  /// False: there are new events.
   bool leave() noexcept {
     events expected = busy;
     if constexpr (Threads) return state_.compare_exchange_strong(expected, 0, std::memory_order_acq_rel);

@@ -1,4 +1,4 @@
-// Memory inside a connection for the one event handler that waits there, so that waiting allocates nothing.
+// Memory inside a connection for the event loop's pending operation, so that waiting allocates nothing.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace tensorpull::detail {
 
-/// Holds one handler at a time; a second, or a larger one, goes to the heap (the tests see to it that none does).
+/// Holds one operation at a time. A second one, or one that is too large, goes to the heap; the tests that count allocations would find it.
 class handler_memory {
  public:
   void* take(std::size_t bytes) {
@@ -25,7 +25,7 @@ class handler_memory {
   bool used_ = false;
 };
 
-/// The allocator that an event handler is associated with.
+/// The allocator that Asio uses for an operation.
 template <class T>
 class handler_allocator {
  public:
@@ -48,7 +48,7 @@ class handler_allocator {
   handler_memory* memory_;
 };
 
-/// Calls f(arguments...) with its state in `memory`.
+/// Calls f(arguments...); Asio keeps the operation in `memory`.
 template <class F>
 class in_memory {
  public:

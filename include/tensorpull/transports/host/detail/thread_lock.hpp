@@ -1,4 +1,4 @@
-// The lock of hosts that several threads run.
+// The lock of a host that several threads run.
 #pragma once
 
 #include <mutex>
