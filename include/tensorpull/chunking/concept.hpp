@@ -15,7 +15,7 @@ struct chunk_context {
   /// of the whole image
   std::uint64_t image_bytes = 0;
   std::uint64_t data_start = 0;            ///< first byte behind the image's header
-  const image_schema* schema = nullptr;    ///< the tensors' ranges, where the recipient knows them
+  const image_schema* schema = nullptr;    ///< the tensors' ranges; null if the recipient does not know them
 };
 
 /// A chunking strategy C:

@@ -38,7 +38,7 @@ inline constexpr digest_kind digest_kind_of = [] {
 ///  3. `I::per_chunk`: every chunk carries a digest of its own that is checked before the consumer hears that the chunk is there;
 ///     a consumer that cannot undo (weighted_average) needs it;
 ///  4. `I::hash_type` is the hash of the whole: XXH3-64, since that is what a version is, or none at all;
-///  5. `I::chunk_hash_type`, where there is one, is the hash of a chunk; otherwise `hash_type` does both.
+///  5. `I::chunk_hash_type`, if there is one, is the hash of a chunk; otherwise `hash_type` does both.
 template <class I>
 concept integrity_policy = requires {
   typename I::is_integrity_policy;
@@ -71,7 +71,7 @@ constexpr int missed_of_integrity() noexcept {
 }
 }  // namespace detail
 
-/// The hash of one chunk, and what it is called on the wire: `none` where chunks carry no digest.
+/// The hash of one chunk.
 template <integrity_policy I>
 using chunk_hash_of = typename detail::chunk_hash<I>::type;
 /// What the digest with each chunk is called on the wire; `none` if chunks carry none.

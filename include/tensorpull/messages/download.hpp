@@ -9,7 +9,7 @@ namespace tensorpull {
 
 namespace detail {
 
-/// Whether another address may do better: not where this end, or the model at this end, is the reason.
+/// Whether another address may do better: false if this end, or the model at this end, is the reason.
 constexpr bool another_address_may_do(errc code) noexcept {
   switch (code) {
     case errc::cancelled:

@@ -18,14 +18,15 @@ namespace tensorpull {
 /// so that nothing a peer sends decides how much memory it takes.
 class locator {
  public:
-  static constexpr std::size_t max_addresses = 4;
-  static constexpr std::size_t max_address_bytes = 127;
+  static constexpr std::size_t max_addresses = 4;  ///< The most addresses.
+  static constexpr std::size_t max_address_bytes = 127;  ///< The longest address.
   /// The longest text form.
   static constexpr std::size_t max_text_bytes = 11 + 32 + 1 + 16 + 1 + 16 + max_addresses * (1 + max_address_bytes);
 
-  tensorpull::reference reference{};
+  tensorpull::reference reference{};  ///< What to pull.
 
   locator() noexcept = default;
+  /// A locator without addresses.
   explicit locator(const tensorpull::reference& ref) noexcept : reference(ref) {}
 
   /// Appends an address; recipients try them in order. bad_address: not host:port, too long, no host, port 0, or a character that is no
@@ -44,6 +45,7 @@ class locator {
     return {};
   }
 
+  /// The number of addresses.
   std::size_t addresses() const noexcept { return count_; }
   /// i < addresses(); valid while the locator lives.
   std::string_view address(std::size_t i) const noexcept { return {addresses_[i].text.data(), addresses_[i].bytes}; }
@@ -69,9 +71,9 @@ class locator {
 
 /// The text form of a locator, for a log, a file, or another program's message.
 struct locator_text {
-  std::array<char, locator::max_text_bytes> characters;
-  std::size_t bytes = 0;
-  std::string_view view() const noexcept { return {characters.data(), bytes}; }
+  std::array<char, locator::max_text_bytes> characters;  ///< Not terminated by a zero.
+  std::size_t bytes = 0;  ///< Characters in use.
+  std::string_view view() const noexcept { return {characters.data(), bytes}; }  ///< Valid while this object lives.
 };
 
 namespace detail {
@@ -86,7 +88,8 @@ inline bool parse_word(std::string_view text, std::uint64_t& out) noexcept {
 
 }  // namespace detail
 
-/// One line: tensorpull:<reference ID>/<version>/<fingerprint>@<address>,<address>; without addresses it ends before the @.
+/// One line: `tensorpull:ID/VERSION/FINGERPRINT` with the numbers as hexadecimal digits. If there are addresses, an at sign and the
+/// addresses follow, separated by commas.
 inline locator_text to_text(const locator& l) noexcept {
   locator_text t;
   const auto put = [&t](std::string_view s) {

@@ -11,7 +11,7 @@ namespace tensorpull {
 /// be split: the biases come at once, the weights are one published image.
 template <std::uint64_t Bytes>
 struct inline_up_to {
-  static constexpr std::uint64_t bytes = Bytes;
+  static constexpr std::uint64_t bytes = Bytes;  ///< The threshold.
 };
 
 /// A message that was taken apart: ready to be sent, any number of times and to any number of connections. Owns its body (one allocation).
@@ -20,7 +20,9 @@ struct inline_up_to {
 template <class Limits = default_limits>
 class decomposed {
  public:
+  /// The references that the body names by index, for session.send. Valid while this object lives.
   std::span<const reference> references() const noexcept { return {references_.data(), reference_count_}; }
+  /// One Cap'n Proto message, for session.send. Valid while this object lives.
   std::span<const std::byte> body() const noexcept { return {reinterpret_cast<const std::byte*>(body_.get()), body_bytes_}; }
 
   /// Whether every set of large tensors that was published for this message is settled; at once if there was none.
@@ -68,8 +70,8 @@ struct receive_options {
 /// nothing (received as a handle, pulled later). One message has at most Limits::application_references sets and locators with a reference.
 template <class Net, class Threshold = inline_up_to<16 * 1024>>
 struct tensor_decomposer {
-  using limits = typename Net::limits;
-  using message_type = decomposed<limits>;
+  using limits = typename Net::limits;  ///< Of the pipeline.
+  using message_type = decomposed<limits>;  ///< What decompose() gives.
 
   /// Tensors above it are references.
   static constexpr std::uint64_t inline_bytes = Net::chunking::max_chunk_bytes == 0 ? std::numeric_limits<std::uint64_t>::max() : Threshold::bytes;
@@ -110,7 +112,7 @@ struct tensor_decomposer {
   }
 
   /// decompose(), and sends it over a session. What was published stays published: serve until it is settled, or withdraw() it.
-  /// Besides: the errors of session.send, after which nothing stays published.
+  /// Further errors: those of session.send, after which nothing stays published.
   template <class Session, class Message>
   static result<message_type> send(Session& session, std::uint32_t kind, const Message& message, const publish_options& options = {.recipients = 1},
                                    std::chrono::milliseconds timeout = std::chrono::seconds(600), const stop_token& stop = {}) noexcept {
@@ -127,7 +129,7 @@ struct tensor_decomposer {
   /// the views may end with the call. The body must be aligned to 8, as what sessions and handlers give is.
   /// Errors, which name the field if one is to blame: missing_field, unknown_field, wrong_kind, value_out_of_range (a number, a length or
   /// text that is not UTF-8), schema_mismatch, digest_mismatch (inline tensors), bad_address, bad_frame, out_of_memory. After an error the
-  /// struct is unspecified; no model was touched.
+  /// struct is unspecified, and no model has changed.
   template <class Message>
   static result<void> recompose(std::span<const reference> references, std::span<const std::byte> body, Message& out) noexcept {
     if constexpr (detail::message_checks<Message>::accepted) return detail::read_body(references, body, out);
@@ -135,8 +137,8 @@ struct tensor_decomposer {
   }
 
   /// Waits for the next message of a session and puts it together; pulls the sets that have a destination, one after the other, from the
-  /// other end. Sets whose owner is a third party (they came with addresses) stay handles: whom to connect to is the program's decision.
-  /// The message's kind. Errors: those of session.receive, recompose() and the pulls; they name the set whose pull failed.
+  /// other end. Sets whose owner is a third party (they came with addresses) stay handles: the program decides which addresses to connect to.
+  /// Returns the message's kind. Errors: those of session.receive, recompose() and the pulls; they name the set whose pull failed.
   template <class Session, class Message>
   static result<std::uint32_t> receive(Session& session, Message& out, const receive_options& options = {}) noexcept {
     const auto m = session.receive(options.timeout, options.pull.stop);

@@ -83,8 +83,8 @@ class set_landing {
 template <class Model>
 class tensors_of {
  public:
-  using tensors = typename detail::set_policy<Model>::type;
-  using model_type = typename tensors::model_type;
+  using tensors = typename detail::set_policy<Model>::type;  ///< The tensor policy.
+  using model_type = typename tensors::model_type;  ///< What it describes.
 
   /// Nothing to send; receives as a handle.
   tensors_of() noexcept = default;

@@ -79,7 +79,7 @@ class file_descriptor {
   int get() const noexcept { return fd_; }
   explicit operator bool() const noexcept { return fd_ >= 0; }
 
-  /// errno, or 0. The descriptor is gone in any case: Linux frees it even where close() was interrupted.
+  /// errno, or 0. The descriptor is gone in any case: Linux frees it even if close() was interrupted.
   int close() noexcept {
     if (fd_ < 0 || ::close(std::exchange(fd_, -1)) == 0 || errno == EINTR) return 0;
     return errno;
@@ -115,7 +115,7 @@ inline int write_all(int fd, std::uint64_t at, std::span<const std::byte> bytes)
   return 0;
 }
 
-/// All of the bytes at `at`. 0, or errno; EIO where the file ends before.
+/// All of the bytes at `at`. 0, or errno; EIO if the file ends before.
 inline int read_all(int fd, std::uint64_t at, std::span<std::byte> out) noexcept {
   if (at > static_cast<std::uint64_t>(std::numeric_limits<off_t>::max()) - out.size()) return EINVAL;
   while (!out.empty()) {
@@ -127,7 +127,7 @@ inline int read_all(int fd, std::uint64_t at, std::span<std::byte> out) noexcept
   return 0;
 }
 
-/// Makes the file `bytes` long with all its blocks reserved, where the file system can; its first bytes stay, or all are zero. 0, or errno.
+/// Makes the file `bytes` long with all its blocks reserved if the file system can do that; its first bytes stay, or all are zero. 0, or errno.
 inline int reserve(int fd, std::uint64_t bytes, bool keep = false) noexcept {
   if (bytes > static_cast<std::uint64_t>(std::numeric_limits<off_t>::max())) return EFBIG;
   no_file_size_signal quiet;
@@ -135,7 +135,7 @@ inline int reserve(int fd, std::uint64_t bytes, bool keep = false) noexcept {
   // what was there before, and what a longer file would leave behind the end, goes first
   int system = uninterrupted([&] { return ::ftruncate(fd, keep ? length : 0); }) == 0 ? 0 : errno;
 #ifdef __linux__
-  // not posix_fallocate: where the file system cannot, glibc would write to every block instead
+  // not posix_fallocate: if the file system cannot, glibc would write to every block instead
   if (system == 0 && length > 0) system = uninterrupted([&] { return ::fallocate(fd, 0, 0, length); }) == 0 ? 0 : errno;
 #else
   if (system == 0 && length > 0) do
@@ -151,7 +151,7 @@ inline int reserve(int fd, std::uint64_t bytes, bool keep = false) noexcept {
 namespace tensorpull {
 
 /// One descriptor, open for reading; no heap, no mapping, no position: reads from several threads do not disturb each other.
-/// It stays the file that was opened, whatever happens to its name. Its bytes are the file system's: who changes them is seen.
+/// It stays the file that was opened, whatever happens to its name. Its bytes are the file system's: a change by another program is seen.
 class positioned_file {
  public:
   /// Symbolic links are followed, as everywhere when reading (caches of models consist of them). What is no regular file in the end
@@ -179,7 +179,7 @@ class positioned_file {
   /// The descriptor, which stays the file's: do not close it.
   int descriptor() const noexcept { return fd_.get(); }
 
-  /// Reads the file's bytes [offset, offset + out.size()), all of them. Errors: io, with errno, or without where the file ends before
+  /// Reads the file's bytes [offset, offset + out.size()), all of them. Errors: io, with errno, or without if the file ends before
   /// (it was longer once, or the range was never in it); `at` is the first byte that could not be read. `out` is then unspecified.
   [[nodiscard]] result<void> read_at(std::uint64_t offset, std::span<std::byte> out) const noexcept {
     if (!range_within(offset, out.size(), static_cast<std::uint64_t>(std::numeric_limits<off_t>::max()))) return failure(errc::io, offset, name_);
@@ -206,7 +206,7 @@ class positioned_file {
 namespace tensorpull::detail {
 
 /// Two descriptors and two names; no heap. The directory is opened once: what happens to the path above it later does not matter.
-/// A process that is killed leaves at most `.NAME.PID.RANDOM.part` behind; or `.NAME.part`, which the next one goes on with, if it asks to.
+/// A process that is killed leaves at most `.NAME.PID.RANDOM.part` behind; or `.NAME.part`, which the next process continues, if it asks to.
 class atomic_file {
  public:
   atomic_file(atomic_file&&) noexcept = default;
@@ -255,7 +255,7 @@ class atomic_file {
   result<void> read(std::uint64_t at, std::span<std::byte> out) const noexcept { return done(read_all(file_.get(), at, out), at); }
   result<void> write(std::uint64_t at, std::span<const std::byte> bytes) noexcept { return done(write_all(file_.get(), at, bytes), at); }
 
-  /// Closes the file and gives it its name. After an error the name is what it was before (or, where only the directory's own
+  /// Closes the file and gives it its name. After an error the name is what it was before (or, if only the directory's own
   /// synchronisation failed, the complete file), and nothing else is left behind.
   result<void> publish(bool synchronise) noexcept {
     int system = 0;
@@ -318,7 +318,7 @@ class atomic_file {
     return errno;
   }
 
-  /// Only a file of our own: who could write to another's would write what we take for received.
+  /// Only a file of our own: the owner of another file could change what we take for received.
   int open_partial() noexcept {
     int system = EAGAIN;
     std::snprintf(temporary_.data(), temporary_.size(), ".%.240s.part", name_.data());

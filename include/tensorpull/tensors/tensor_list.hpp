@@ -12,6 +12,7 @@ struct tensor_list {
   using model_type = dynamic_image;
   static constexpr bool is_static = false;
 
+  /// The schema of this model.
   static const image_schema& schema(const model_type& model) noexcept { return model.schema(); }
   static source_view source(const model_type& model) noexcept { return model.source(); }
   /// Whether destination may be called: the image was made from mutable views.

@@ -177,7 +177,7 @@ struct body_writer {
     auto rest = image_part::make(*whole.schema, whole.where, inline_up_to, part_of_set::large);
     if (!rest) return failure(rest.error());
     if (rest->empty()) return {};
-    // what the publication reads: the part's table, and the model where it was handed over
+    // what the publication reads: the part's table, and the model if it was handed over
     struct source {
       image_part part;
       Kept model;

@@ -80,7 +80,7 @@ struct first_untravelled<T, field_kind::structure> {
   using type = typename decltype(among(std::type_identity<members_of<T>>{}))::type;
 };
 
-/// False for the type of a member that cannot travel: compilers then print the type beside the message.
+/// False for the type of a member that cannot travel: compilers then print the type alongside the message.
 template <class FirstUntravelled>
 inline constexpr bool all_members_travel = std::is_void_v<FirstUntravelled>;
 

@@ -26,7 +26,7 @@ constexpr bool belongs(const tensor_entry& t, std::uint64_t limit, part_of_set w
 struct part_size {
   std::size_t tensors = 0;
   std::uint64_t data_bytes = 0;
-  std::uint64_t image_bytes = 0;  ///< 0 where there are no tensors: then there is no image either
+  std::uint64_t image_bytes = 0;  ///< 0 if there are no tensors: then there is no image either
 };
 
 /// How much a part would be, without making it. The sums cannot wrap: they are below the set's own.

@@ -28,16 +28,20 @@ struct basic_numpy_array {
   std::string_view name;
   /// `dtype.str` ("<f4", ">i8", "|b1"); `dtype.name` for a type of ml_dtypes ("bfloat16"), whose str does not say what it is
   std::string_view descr;
+  /// extents, outermost first
   std::span<const std::uint64_t> shape;
   /// the element with index 0 in every dimension: `__array_interface__["data"][0]`
   Byte* data = nullptr;
   /// `strides`: bytes from one index to the next, may be 0 or negative; empty: contiguous, in this order
   std::span<const std::int64_t> strides_bytes = {};
+  /// used only if there are no strides
   numpy_order order = numpy_order::c;
   /// What the bits of unsigned integers or of void are, for the types that NumPy itself lacks: bf16 in "<u2" or "|V2", f8_* in "|u1"
   std::optional<dtype> bits_of = {};
 };
+/// An array to read.
 using numpy_array = basic_numpy_array<const std::byte>;
+/// An array to read and to write.
 using mutable_numpy_array = basic_numpy_array<std::byte>;
 
 /// The type of an array with bits_of. Error: unsupported_dtype.
@@ -56,7 +60,7 @@ using mutable_numpy_array = basic_numpy_array<std::byte>;
 
 /// The tensor policy for arrays of NumPy's. Its model is an image over their memory, which outlives it.
 struct numpy_tensors : tensor_list {
-  /// To read from: any strides, either byte order; what does not lie as in the image is packed through the slice buffer as it is sent.
+  /// To read from: any strides, either byte order; what memory does not hold as the image has it is packed through the slice buffer as it is sent.
   /// Errors, with the array's index in `at` and its name: unsupported_dtype; those of dynamic_image::make.
   [[nodiscard]] static result<model_type> make(std::span<const numpy_array> arrays, std::span<const metadata_entry> metadata = {}) noexcept {
     std::size_t dimensions = 0;
@@ -79,7 +83,7 @@ struct numpy_tensors : tensor_list {
     return dynamic_image::make({views.get(), arrays.size()}, metadata);
   }
 
-  /// To read and to write: contiguous in C's order, in the machine's byte order. Besides: unsupported_layout.
+  /// To read and to write: contiguous in C's order, in the machine's byte order. Further errors: unsupported_layout.
   [[nodiscard]] static result<model_type> make(std::span<const mutable_numpy_array> arrays, std::span<const metadata_entry> metadata = {}) noexcept {
     const std::unique_ptr<mutable_tensor_view[]> views(new (std::nothrow) mutable_tensor_view[arrays.size()]);
     if (!views) return failure(errc::out_of_memory);

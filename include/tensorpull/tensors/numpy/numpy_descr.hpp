@@ -14,6 +14,7 @@ namespace tensorpull {
 
 /// The dtype of an array, and how its numbers lie in memory.
 struct numpy_format {
+  /// The dtype here.
   dtype type = dtype::u8;
   /// Bytes of each number that lies in the other byte order; 0: all as on this machine. 4 for a swapped complex64: two numbers.
   std::uint8_t swap_bytes = 0;

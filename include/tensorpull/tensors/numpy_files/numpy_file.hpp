@@ -27,22 +27,24 @@
 
 namespace tensorpull {
 
+/// How a numpy_file is opened.
 struct numpy_file_options {
   /// The tensor of an npy file; empty: the file's name without ".npy". The arrays of an npz file have names of their own.
   std::string_view name = {};
   /// Compare an npz file's arrays with its checksums when it is opened, as NumPy does when it reads them: reads the whole file once.
   bool check_crc32 = true;
+  /// An archive with more members is refused.
   std::size_t most_arrays = default_limits::tensors;
 };
 
 /// An open file whose arrays are the tensors of an image. Holds a descriptor and a table: at most 128 bytes an array
-/// (of up to four dimensions in C's order) and its name; and 4 MiB where arrays are in Fortran's order.
-/// The file must not change while it is published: a change is seen (io where it became shorter; otherwise recipients' digests differ).
+/// (of up to four dimensions in C's order) and its name; and 4 MiB if arrays are in Fortran's order.
+/// The file must not change while it is published: a change is seen (io if it became shorter; otherwise recipients' digests differ).
 class numpy_file {
  public:
   /// By its first bytes the file is a zip archive or an npy file, whatever its name. Takes everything that NumPy writes, except what
-  /// has no dtype here, and compressed archives; nothing that NumPy refuses. Where NumPy goes on without a word, this does not:
-  /// two arrays of one name (duplicate_name), a file called `.npy` in an archive that is none, checksums (bad_file).
+  /// has no dtype here, and compressed archives; nothing that NumPy refuses. These are errors here, although NumPy reports none:
+  /// two arrays of one name (duplicate_name), a member called `.npy` that is none, a wrong checksum (bad_file).
   /// Errors, with the array's or the file's name: bad_file; unsupported_dtype; unsupported_layout (compressed or encrypted);
   /// those of positioned_file and of dynamic_image::make.
   [[nodiscard]] static result<numpy_file> open(std::string_view path, const numpy_file_options& options = {}) noexcept {
@@ -61,6 +63,7 @@ class numpy_file {
     }
   }
 
+  /// The arrays as tensors. Valid while the file lives, also after a move.
   const dynamic_image& image() const noexcept { return *state_->image; }
 
  private:
@@ -179,8 +182,10 @@ struct numpy_files {
   using model_type = numpy_file;
   static constexpr bool is_static = false;
 
+  /// The schema of the file's arrays.
   static const image_schema& schema(const model_type& model) noexcept { return model.image().schema(); }
   static source_view source(const model_type& model) noexcept { return model.image().source(); }
+  /// Always false.
   static constexpr bool writable(const model_type&) noexcept { return false; }
 };
 

@@ -12,6 +12,7 @@ struct safetensors_tensors {
   using model_type = safetensors_image;
   static constexpr bool is_static = false;
 
+  /// The schema of the file's tensors.
   static const image_schema& schema(const model_type& model) noexcept { return model.schema(); }
   static source_view source(const model_type& model) noexcept { return model.source(); }
 };

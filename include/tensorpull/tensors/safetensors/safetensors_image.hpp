@@ -72,8 +72,10 @@ class safetensors_image {
     return image;
   }
 
+  /// Valid while the image lives, also after a move.
   const image_schema& schema() const noexcept { return table_->schema; }
   source_view source() const noexcept { return {&table_->schema, nullptr, table_->where, &table_->reader}; }
+  /// The open file.
   const positioned_file& file() const noexcept { return table_->file; }
   /// The byte of the file at which tensor i, in image order, begins.
   std::uint64_t file_offset(std::size_t i) const noexcept { return table_->where[i]; }

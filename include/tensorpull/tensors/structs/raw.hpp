@@ -98,8 +98,8 @@ struct raw_tensors {
   }
   static source_view source(const model_type&&) = delete;
 
-  /// Where Model is tied<...>: copies each tensor that has landed to those tied to it. download_tensors calls it; who lands with a consumer
-  /// of their own calls it when the transfer has ended well.
+  /// If Model is tied<...>: copies each tensor that has landed to those tied to it. download_tensors calls it; a program that lands with
+  /// its own consumer calls it when the transfer has ended well.
   static void landed(model_type& model) noexcept
     requires(requires { detail::model_names<Model>::ties; })
   {

@@ -13,8 +13,9 @@ namespace tensorpull {
 /// One change of names: a whole name, or the leading components of names ("l0" stands for "l0.weight" and "l0.bias").
 template <std::size_t N, std::size_t M>
 struct from_to {
-  char from[N]{};
-  char to[M]{};
+  char from[N]{};  ///< The old name, zero-terminated.
+  char to[M]{};  ///< The new name, zero-terminated.
+  /// Copies two string literals.
   constexpr from_to(const char (&old_name)[N], const char (&new_name)[M]) noexcept {
     for (std::size_t i = 0; i < N; ++i) from[i] = old_name[i];
     for (std::size_t i = 0; i < M; ++i) to[i] = new_name[i];

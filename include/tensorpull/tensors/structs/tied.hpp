@@ -11,7 +11,7 @@
 
 namespace tensorpull {
 
-/// Model with ties: `tied<Gpt, from_to{"lm_head.weight", "embed.weight"}>`, alias and kept name, after renaming where Model is renamed<...>.
+/// Model with ties: `tied<Gpt, from_to{"lm_head.weight", "embed.weight"}>`, alias and kept name, after renaming if Model is renamed<...>.
 /// Both are bound to one range of the image, under the kept name; the metadata names the alias, as safetensors.torch.save_model does (it
 /// keeps the name that sorts first). Reading takes the kept tensor. Landing writes that one, and `landed` copies it to the alias.
 template <class Model, auto... Ties>
@@ -26,7 +26,7 @@ struct model_names<tied<Model, Ties...>> {
       name_change{{kept_change<Ties>.from, sizeof(Ties.from) - 1}, {kept_change<Ties>.to, sizeof(Ties.to) - 1}}...};
 };
 
-/// The number of tensors where none has that name.
+/// The index of the tensor with that name; the number of tensors if there is none.
 template <const auto& Names>
 constexpr std::size_t tensor_named(std::string_view name) noexcept {
   std::size_t i = 0;

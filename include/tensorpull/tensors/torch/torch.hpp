@@ -38,18 +38,20 @@ class torch_model {
   [[nodiscard]] static result<torch_model> make(const Tensors& from, std::span<const metadata_entry> metadata = {}) noexcept {
     return make_from(from, metadata, false);
   }
-  /// For landing in, and reading. Besides: unsupported_layout for a tensor that is not contiguous in the CPU's memory, or that shares
+  /// For landing in, and reading. Further errors: unsupported_layout for a tensor that is not contiguous in the CPU's memory, or that shares
   /// memory with another that it is not tied to: the bytes of one would overwrite the other.
   template <class Tensors>
   [[nodiscard]] static result<torch_model> make_writable(const Tensors& from, std::span<const metadata_entry> metadata = {}) noexcept {
     return make_from(from, metadata, true);
   }
 
+  /// Valid while the model lives, also after a move.
   const image_schema& schema() const noexcept { return image_.schema(); }
+  /// Whether make_writable() made it.
   bool writable() const noexcept { return image_.writable(); }
   source_view source() const noexcept { return image_.source(); }
 
-  /// To land in. Says to autograd that every tensor was changed in place, as torch's own in-place operations do: a graph that saved one of
+  /// To land in. Tells autograd that every tensor was changed in place, as torch's own in-place operations do: a graph that saved one of
   /// them fails in backward() instead of giving gradients of mixed weights. Nothing else changes: requires_grad, grad, being a leaf.
   /// Tensors of inference mode have no version to count. A model made for reading takes nothing (schema_mismatch).
   destination_view destination() noexcept {
@@ -173,6 +175,7 @@ struct torch_tensors {
   using model_type = torch_model;
   static constexpr bool is_static = false;
 
+  /// The schema of this model.
   static const image_schema& schema(const model_type& model) noexcept { return model.schema(); }
   static source_view source(const model_type& model) noexcept { return model.source(); }
   static destination_view destination(model_type& model) noexcept { return model.destination(); }

@@ -18,6 +18,7 @@ namespace tensorpull {
 /// Makes torch's tensors in the CPU's memory; they are not initialised.
 class torch_allocator {
  public:
+  /// A tensor of that dtype and shape. Errors, with its name: unsupported_dtype, size_overflow, out_of_memory.
   result<std::byte*> allocate(const tensor_entry& entry) noexcept {
     const auto type = to_torch(entry.type);
     if (!type || (entry.type == dtype::f4 && (entry.rank == 0 || entry.shape[entry.rank - 1u] % 2 != 0))) return failure(errc::unsupported_dtype, 0, entry.name);
@@ -34,17 +35,19 @@ class torch_allocator {
       return failure(errc::out_of_memory, 0, entry.name);
     }
   }
+  /// Releases all tensors.
   void clear() noexcept { tensors.clear(); }
 
   std::vector<at::Tensor> tensors;  ///< in image order
 };
 
-/// The consumer. Limits say what an owner may make us allocate.
+/// The consumer. Limits say what an owner may make it allocate.
 class new_state_dict : public new_model<torch_allocator> {
  public:
+  /// Allocates nothing before the header has arrived.
   explicit new_state_dict(const new_model_limits& limits) noexcept : new_model({}, limits) {}
 
-  /// After the transfer: the tensors under their names, tied ones under each of theirs. A pair of the metadata is a tie where its value is
+  /// After the transfer: the tensors under their names, tied ones under each of theirs. A pair of the metadata is a tie if its value is
   /// the name of a tensor and its key is none ("format", which savers put there, is none either). out_of_memory is the only error.
   result<std::map<std::string, at::Tensor>> state() const noexcept {
     try {
