@@ -20,10 +20,10 @@ struct chunk_context {
 
 /// A chunking strategy C:
 ///  1. `C::is_chunking_policy` names a type (it marks the slot);
-///  2. `C::max_chunk_bytes` is a constant: no chunk is longer; 0 means the whole image in one chunk (native);
+///  2. `C::max_chunk_bytes` is a constant: no chunk is longer; 0 means the whole image in one chunk;
 ///  3. `C::needs_layout`: cutting needs the image's layout, so the first pull waits for the description;
 ///  4. `c.next(offset, context)` gives the length of the chunk that starts at `offset` < image_bytes: at least 1, at most
-///     max_chunk_bytes, at most what is left; a pure function, so that a resumed transfer cuts in the same places.
+///     max_chunk_bytes (unless that is 0), at most what is left; a pure function, so that a resumed transfer cuts in the same places.
 template <class C>
 concept chunking_strategy = requires(const C c, std::uint64_t offset, const chunk_context& context) {
   typename C::is_chunking_policy;

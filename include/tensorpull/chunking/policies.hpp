@@ -1,5 +1,5 @@
 // The chunking policies. When to use which: fixed_bytes<N> unless something speaks against it; bytes_up_to<Max> if the length is only known
-// when the program runs; per_tensor<Max> if a chunk shall not span tensors; whole for models that are small, and to compare with.
+// when the program runs; per_tensor<Max> if no chunk may span two tensors; whole for models that are small, and to compare with.
 #pragma once
 
 #include <tensorpull/chunking/concept.hpp>
@@ -45,7 +45,8 @@ struct bytes_up_to {
 
 static_assert(chunking_strategy<bytes_up_to<1>>);
 
-/// Without a schema on the recipient's side (a file, a digest) it cuts as fixed_bytes<Max> does.
+/// A chunk ends where the header or a tensor ends, and has at most Max bytes. A recipient without a schema (a file, a digest) does not
+/// know where tensors end: behind the header it cuts every Max bytes.
 template <std::uint64_t Max>
 struct per_tensor {
   static_assert(Max > 0, "tensorpull: per_tensor<Max> needs a positive maximum");

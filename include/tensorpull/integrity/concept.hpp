@@ -8,7 +8,7 @@
 
 namespace tensorpull {
 
-/// What a digest is computed with. The order is the wire's.
+/// What a digest is computed with. Frames carry these values, so their order must not change.
 enum class digest_kind : std::uint8_t {
   none,
   xxh3_64,

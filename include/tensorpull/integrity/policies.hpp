@@ -14,7 +14,7 @@ struct no_hash {
 };
 }  // namespace detail
 
-/// No digest at all: the fastest; the outcome is `completed_unverified`.
+/// No digest at all, and no cost; the outcome is `completed_unverified`.
 struct unverified {
   using is_integrity_policy = void;
   using hash_type = detail::no_hash;
@@ -31,8 +31,8 @@ struct basic_image_digest {
   static constexpr bool per_chunk = false;
 };
 
-/// A digest with each chunk, none of the whole; the outcome is `completed_unverified`, since chunks of one version each may be right
-/// while their sequence was never compared with what was published.
+/// A digest with each chunk, none of the whole. The outcome is `completed_unverified`: each chunk was checked, but the image as a whole
+/// was not compared with what was published.
 template <hash Hash>
 struct basic_chunk_digest {
   using is_integrity_policy = void;

@@ -11,8 +11,8 @@
 
 namespace tensorpull {
 
-/// Feeds the image's bytes [offset, offset + length) to a hash; cost: one pass over them, no heap, a slice on the stack, through which
-/// goes what is not in memory as the image has it: a file is read in such pieces. io: a source_reader failed.
+/// Feeds the image's bytes [offset, offset + length) to a hash. Cost: one pass over them; no heap; SliceBytes on the stack, through which
+/// bytes go that memory does not hold as the image has them (those of a file, for example). Error: io if a source_reader failed.
 template <hash Hash, std::size_t SliceBytes = 4096>
 result<void> hash_range(Hash& into, const source_view& image, std::uint64_t offset, std::uint64_t length) noexcept {
   std::span<const std::byte> pieces[16];
@@ -35,7 +35,7 @@ result<std::uint64_t> range_digest(const source_view& image, std::uint64_t offse
   return h.digest();
 }
 
-/// The version of a verifiable image: XXH3-64 over all its bytes; 0 is mapped to 1, since 0 on the wire means "any".
+/// The version of a verifiable image: the digest of all its bytes, with XXH3-64 as Hash; 0 is mapped to 1, since 0 on the wire means "any".
 template <hash Hash, std::size_t SliceBytes = 4096>
 result<std::uint64_t> image_version(const source_view& image) noexcept {
   const auto d = range_digest<Hash, SliceBytes>(image, 0, image.schema->image_bytes);

@@ -29,8 +29,8 @@ class locator {
   /// A locator without addresses.
   explicit locator(const tensorpull::reference& ref) noexcept : reference(ref) {}
 
-  /// Appends an address; recipients try them in order. bad_address: not host:port, too long, no host, port 0, or a character that is no
-  /// part of a host's name; table_full: there are four.
+  /// Appends an address; recipients try them in order. bad_address: not host:port, too long, no host, port 0, or one of the characters
+  /// that no address may have (spaces, control characters, `,` `@` `"`). table_full: there are max_addresses already.
   result<void> add(std::string_view address) noexcept {
     if (count_ == max_addresses) return failure(errc::table_full, max_addresses);
     if (address.size() > max_address_bytes) return failure(errc::bad_address, address.size(), address);
@@ -50,7 +50,7 @@ class locator {
   /// i < addresses(); valid while the locator lives.
   std::string_view address(std::size_t i) const noexcept { return {addresses_[i].text.data(), addresses_[i].bytes}; }
 
-  /// Whether it says anything.
+  /// Whether it names a reference.
   explicit operator bool() const noexcept { return static_cast<bool>(reference.id); }
 
   friend bool operator==(const locator& a, const locator& b) noexcept {

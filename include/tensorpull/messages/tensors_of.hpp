@@ -42,7 +42,7 @@ struct arrived_set {
 }  // namespace detail
 
 /// Where a received set lands in a model: for programs that drive the pull themselves, as handlers of a host do. Movable; borrows the set and
-/// the model until finish().
+/// the model until finish() has returned.
 class set_landing {
  public:
   /// The split follows the sender's limit; everything that can be checked without pulling is. Errors as tensors_of::download_tensors;
@@ -119,8 +119,9 @@ class tensors_of {
 
   /// Pulls a received set into `model` from the sender of the message, over the session that it came by. The model is unspecified after an
   /// error. A set that came inline is copied, which sends nothing: its receipt says completed_unverified and 0 chunks, since the sender does
-  /// not hear of it. Errors: schema_mismatch, those of the pull. One allocation of 64 bytes a large
-  /// tensor if the set is split. May be repeated.
+  /// not hear of it. Errors: invalid_argument (nothing was received), schema_mismatch,
+  /// unsupported_layout, out_of_memory, those of the pull. If the set is split, it makes a table of 64 bytes a tensor on the heap. May be
+  /// repeated.
   template <class Session>
   result<receipt> download_tensors(Session& session, model_type& model, const pull_options& options = {}) const noexcept {
     return recompose(model, [&](land& to) { return session.pull(arrived_->rest.reference, to, options); });

@@ -11,7 +11,9 @@
 
 namespace tensorpull {
 
-/// A source of random numbers: each call gives 64 bits that nobody can guess. Never fails; may wait while the system starts.
+/// A source of random numbers: each call gives 64 bits. On Linux they are the kernel's (getrandom): nobody can guess them, and a call
+/// returns only when it has them, so it may wait while the system starts. Elsewhere they are as good as std::random_device, and a failure
+/// of that ends the program.
 struct system_entropy {
   std::uint64_t operator()() const noexcept {
     std::uint64_t value = 0;

@@ -1,6 +1,6 @@
-// Files. The system calls behind them: repeated if they were interrupted or did half of their work, with errors as values and no signal.
-// A file that is read at positions: regular files only, by any name that leads to one.
-// A file that appears under its name complete, or not at all: written next to it under another name, synchronised, then renamed.
+// Files. System calls are repeated if they were interrupted or did only a part of their work; errors are values, and no signal is raised.
+// positioned_file is read at positions: a regular file, by any name that leads to one.
+// atomic_file appears under its name complete, or not at all: it is written next to that under another name, then renamed.
 #pragma once
 
 #include <tensorpull/core/checked.hpp>
@@ -89,7 +89,7 @@ class file_descriptor {
   int fd_ = -1;
 };
 
-/// Again while it is interrupted.
+/// Repeats the call while a signal interrupts it.
 template <class Call>
 auto uninterrupted(Call call) noexcept {
   decltype(call()) n;
@@ -98,7 +98,7 @@ auto uninterrupted(Call call) noexcept {
   return n;
 }
 
-/// All of the bytes at `at`. 0, or errno.
+/// Writes all of the bytes at `at`. 0, or errno.
 inline int write_all(int fd, std::uint64_t at, std::span<const std::byte> bytes) noexcept {
   if (at > static_cast<std::uint64_t>(std::numeric_limits<off_t>::max()) - bytes.size()) return EFBIG;
   no_file_size_signal quiet;
@@ -115,7 +115,7 @@ inline int write_all(int fd, std::uint64_t at, std::span<const std::byte> bytes)
   return 0;
 }
 
-/// All of the bytes at `at`. 0, or errno; EIO if the file ends before.
+/// Reads all of the bytes at `at`. 0, or errno; EIO if the file ends before.
 inline int read_all(int fd, std::uint64_t at, std::span<std::byte> out) noexcept {
   if (at > static_cast<std::uint64_t>(std::numeric_limits<off_t>::max()) - out.size()) return EINVAL;
   while (!out.empty()) {
@@ -127,7 +127,8 @@ inline int read_all(int fd, std::uint64_t at, std::span<std::byte> out) noexcept
   return 0;
 }
 
-/// Makes the file `bytes` long with all its blocks reserved if the file system can do that; its first bytes stay, or all are zero. 0, or errno.
+/// Makes the file `bytes` long with all its blocks reserved. `keep`: its first bytes stay; otherwise all are zero.
+/// A file system that cannot reserve is no error: the file then has this length with `keep`, and is empty without. 0, or errno.
 inline int reserve(int fd, std::uint64_t bytes, bool keep = false) noexcept {
   if (bytes > static_cast<std::uint64_t>(std::numeric_limits<off_t>::max())) return EFBIG;
   no_file_size_signal quiet;
@@ -154,8 +155,8 @@ namespace tensorpull {
 /// It stays the file that was opened, whatever happens to its name. Its bytes are the file system's: a change by another program is seen.
 class positioned_file {
  public:
-  /// Symbolic links are followed, as everywhere when reading (caches of models consist of them). What is no regular file in the end
-  /// is refused without waiting for it or reading from it.
+  /// Symbolic links are followed, as everywhere when reading (caches of models consist of them). A path that does not lead to a regular
+  /// file is refused without waiting for it or reading from it.
   /// Errors, with the file's name without its directory: io with errno (ENOENT, EACCES, ...; EISDIR; EINVAL: a pipe, a socket, a device;
   /// ENAMETOOLONG), invalid_argument (an empty path, or one with a NUL in it).
   [[nodiscard]] static result<positioned_file> open(std::string_view path) noexcept {

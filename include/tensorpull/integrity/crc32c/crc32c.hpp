@@ -1,5 +1,6 @@
-// CRC32C (Castagnoli) with each chunk, from Intel's ISA-L: what storage and networks check with, so hardware does it. The component crc32c:
-// link tensorpull::crc32c. It finds every burst of up to 32 bits; a random fault passes once in 2^32 chunks, so the image keeps XXH3-64.
+// CRC32C (Castagnoli) with each chunk, computed by Intel's ISA-L, which uses the processor's instructions for it if it has them. The component crc32c:
+// link tensorpull::crc32c. A CRC of 32 bits finds every burst of up to 32 bits, and misses a random fault with probability 2^-32: too often
+// for the version of an image, which stays XXH3-64.
 #pragma once
 
 #include <tensorpull/integrity/xxhash/policies.hpp>
@@ -19,7 +20,7 @@ class crc32c {
   void update(std::span<const std::byte> bytes) noexcept {
     while (!bytes.empty()) {
       const std::size_t n = std::min(bytes.size(), most);
-      // the library's parameter is not const, it only reads
+      // the library only reads, although its parameter is not const
       state_ = crc32_iscsi(reinterpret_cast<unsigned char*>(const_cast<std::byte*>(bytes.data())), static_cast<int>(n), state_);
       bytes = bytes.subspan(n);
     }

@@ -1,4 +1,4 @@
-// XXH3-64 from the xxHash library: the bulk digest on hosts (14 to 17 GiB/s without -march). Needs libxxhash.
+// XXH3-64 from the xxHash library: the digest for hosts. Needs libxxhash.
 // On a microcontroller use core/xxh3.hpp: the same values, no library.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace tensorpull {
 
-/// 576 bytes of state, aligned to 64.
+/// Models hash. 576 bytes of state, aligned to 64.
 class xxhash_digest {
  public:
   xxhash_digest() noexcept { XXH3_64bits_reset(&state_); }

@@ -71,8 +71,8 @@ constexpr std::optional<numpy_type_row> numpy_type_of(std::string_view text) noe
 
 /// The format that `numpy.dtype(descr)` has: descr is a dtype's `str` ("<f4", ">i8", "|b1"), `char` ("f"; but not "l" and "p", whose size
 /// is the platform's) or `name` ("float32", "bfloat16"). Without a byte order: this machine's.
-/// Errors: unsupported_dtype, for what NumPy knows and we don't (objects, strings, dates, structures, long double, complex128, void), and
-/// for what is no type at all.
+/// Errors: unsupported_dtype, for what NumPy has and tensorpull does not (objects, strings, dates, structures, long double, complex128, void), and
+/// for text that names no type.
 [[nodiscard]] constexpr result<numpy_format> parse_numpy_descr(std::string_view descr) noexcept {
   for (const detail::numpy_type_row& row : detail::numpy_types)
     if (descr == row.name) return numpy_format{row.type, 0};
@@ -84,8 +84,8 @@ constexpr std::optional<numpy_type_row> numpy_type_of(std::string_view text) noe
   return numpy_format{row->type, other && row->number_bytes > 1 ? row->number_bytes : std::uint8_t{0}};
 }
 
-/// What a module that makes arrays for NumPy gives to `numpy.dtype`: the name, which is the machine's own byte order; for a type of
-/// ml_dtypes, the name there. Empty for the packed types (F4, F6), which no array of NumPy's holds as they travel.
+/// The name that `numpy.dtype` takes for this type in the machine's byte order; for the types of ml_dtypes, their name there. Empty for
+/// the packed types (F4, F6): no NumPy array holds them as they travel.
 [[nodiscard]] constexpr std::string_view numpy_name(dtype type) noexcept {
   for (const detail::numpy_type_row& row : detail::numpy_types)
     if (row.type == type) return row.name;

@@ -33,13 +33,14 @@ struct numpy_file_options {
   std::string_view name = {};
   /// Compare an npz file's arrays with its checksums when it is opened, as NumPy does when it reads them: reads the whole file once.
   bool check_crc32 = true;
-  /// An archive with more members is refused.
+  /// An archive with more members is refused: too_many_tensors.
   std::size_t most_arrays = default_limits::tensors;
 };
 
 /// An open file whose arrays are the tensors of an image. Holds a descriptor and a table: at most 128 bytes an array
-/// (of up to four dimensions in C's order) and its name; and 4 MiB if arrays are in Fortran's order.
-/// The file must not change while it is published: a change is seen (io if it became shorter; otherwise recipients' digests differ).
+/// (of up to four dimensions in C's order) and its name; and at most 4 MiB more if arrays are in Fortran's order.
+/// The file must not change while it is published. If it becomes shorter, reads fail (io); if its bytes change, recipients that verify the
+/// image get another digest.
 class numpy_file {
  public:
   /// By its first bytes the file is a zip archive or an npy file, whatever its name. Takes everything that NumPy writes, except what
@@ -176,7 +177,7 @@ class numpy_file {
   std::unique_ptr<state> state_;
 };
 
-/// The tensor policy for them, to publish from: a file that was opened for reading has no destination.
+/// The tensor policy for npy and npz files, to publish from: a file that was opened for reading has no destination.
 struct numpy_files {
   using is_tensor_policy = void;
   using model_type = numpy_file;

@@ -21,7 +21,7 @@
 
 namespace tensorpull {
 
-/// Any tensor of a file.
+/// Chooses every tensor of a file.
 struct every_tensor {
   constexpr bool operator()(std::string_view) const noexcept { return true; }
 };
@@ -29,8 +29,8 @@ struct every_tensor {
 /// An open file with its table: one descriptor, one heap allocation; at most 96 bytes a tensor of rank <= 4, the names and the metadata.
 /// The image is canonical (image/schema.hpp), whatever the order of the file: for a file that safetensors.save wrote it is, byte for byte,
 /// the file. Movable; schema and views stay valid when it is moved.
-/// The file must stay as it is while it is published. One that is cut short is an error of the read; one that is written to gives
-/// its recipients a digest that differs.
+/// The file must not change while it is published. If it becomes shorter, reads fail (io); if its bytes change, recipients that verify the
+/// image get another digest.
 class safetensors_image {
  public:
   /// Opens and checks a file. `wanted(name)` chooses the tensors to publish (an adapter's or a head's); the whole file is checked in any

@@ -64,7 +64,7 @@ struct tensor_names<tied<Model, Ties...>, true> {
   static constexpr const auto& final_names = ties::kept_names;
 };
 
-/// The metadata of a model without ties, and with.
+/// The metadata of a model: its ties, or nothing if it has none.
 template <class Names>
 constexpr const auto& metadata_of() noexcept {
   if constexpr (requires { typename Names::ties; }) return Names::ties::pairs;
