@@ -14,8 +14,8 @@ namespace tensorpull {
 
 /// Spans that a consumer hands out for the bytes that come next.
 struct prepared {
-  std::size_t pieces = 0;
-  std::uint64_t bytes = 0;
+  std::size_t pieces = 0;  ///< Spans of the caller's list that were filled.
+  std::uint64_t bytes = 0;  ///< Bytes of these spans together.
 };
 
 /// A consumer C:

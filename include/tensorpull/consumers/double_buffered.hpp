@@ -11,7 +11,7 @@
 namespace tensorpull {
 
 /// Two models of one schema, borrowed. Each transfer lands in the back one; finish() makes it the front; anything else leaves the front
-/// as it was, to the byte. For one thread: who reads the front on another thread must be done with it before the next transfer begins,
+/// as it was, to the byte. For one thread: a reader of the front on another thread must finish before the next transfer begins,
 /// which lands where the front was before the last one.
 class double_buffered {
  public:
@@ -32,6 +32,7 @@ class double_buffered {
 
   /// Which of the two models that make() was given is usable now: 0 or 1.
   std::size_t front_index() const noexcept { return front_; }
+  /// The model that is usable now.
   source_view front() const noexcept { return models_[front_]; }
   /// Models that have arrived; 0: the front is what make() was given.
   std::uint64_t completed() const noexcept { return completed_; }
@@ -72,15 +73,15 @@ class double_buffered {
 template <class Tensors, class Pointer>
 class double_buffered_models {
  public:
-  using model_type = typename Tensors::model_type;
+  using model_type = typename Tensors::model_type;  ///< What the tensor policy describes.
 
   /// Both are given a model each, not the same one.
   double_buffered_models(Pointer front, Pointer back) noexcept
       : models_{std::move(front), std::move(back)}, landing_(*double_buffered::make(Tensors::destination(*models_[0]), Tensors::destination(*models_[1]))) {}
 
-  const model_type& front() const noexcept { return *models_[landing_.front_index()]; }
-  std::uint64_t completed() const noexcept { return landing_.completed(); }
-  double_buffered& consumer() noexcept { return landing_; }
+  const model_type& front() const noexcept { return *models_[landing_.front_index()]; }  ///< The model that is usable now.
+  std::uint64_t completed() const noexcept { return landing_.completed(); }  ///< Models that have arrived.
+  double_buffered& consumer() noexcept { return landing_; }  ///< What a transfer lands in. Valid while this object stays where it is.
 
  private:
   std::array<Pointer, 2> models_;

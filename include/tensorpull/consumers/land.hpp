@@ -16,6 +16,7 @@ class land {
  public:
   static constexpr bool irrevocable = false;
 
+  /// Borrows all that the view points to.
   explicit land(const destination_view& to) noexcept : to_(to) {}
 
   std::uint64_t fingerprint() const noexcept { return to_.schema->fingerprint; }

@@ -15,28 +15,30 @@ enum class outcome : std::uint8_t {
   completed_unverified,
 };
 
+/// The outcome's name.
 constexpr std::string_view to_string(outcome o) noexcept { return o == outcome::completed ? "completed" : "completed_unverified"; }
 
+/// What has been received.
 struct receipt {
-  tensorpull::outcome outcome = outcome::completed_unverified;
+  tensorpull::outcome outcome = outcome::completed_unverified;  ///< Whether the whole was compared with what was published.
   std::uint64_t bytes = 0;        ///< of the image, header included; of a subset: of its tensors
-  std::uint64_t chunks = 0;
+  std::uint64_t chunks = 0;  ///< Chunks that the consumer took.
   std::uint64_t damaged = 0;      ///< chunks that came with wrong bytes and were fetched again
-  std::uint64_t version = 0;
-  std::uint64_t fingerprint = 0;
-  std::uint64_t digest = 0;       ///< XXH3-64 of what was received; 0 where none was computed
+  std::uint64_t version = 0;      ///< of the image
+  std::uint64_t fingerprint = 0;  ///< of the image's schema
+  std::uint64_t digest = 0;       ///< XXH3-64 of what was received; 0 if none was computed
 };
 
 /// What the recipient is told before data moves. Offsets that consumers see count from the image's first byte;
 /// of a subset: from its first tensor (data_start is then 0).
 struct description {
-  ref_id ref{};
-  std::uint64_t version = 0;
-  std::uint64_t fingerprint = 0;
-  std::uint64_t image_bytes = 0;
-  std::uint64_t data_start = 0;
-  std::uint64_t tensors = 0;
-  bool verifiable = false;
+  ref_id ref{};  ///< The reference that is pulled.
+  std::uint64_t version = 0;      ///< of the image
+  std::uint64_t fingerprint = 0;  ///< of the image's schema
+  std::uint64_t image_bytes = 0;  ///< Bytes to receive: of the image, header included; of a subset, of its tensors.
+  std::uint64_t data_start = 0;   ///< First byte behind the header; 0 for a subset.
+  std::uint64_t tensors = 0;      ///< Number of tensors.
+  bool verifiable = false;        ///< Whether the version is a digest of the image's bytes.
 };
 
 }  // namespace tensorpull

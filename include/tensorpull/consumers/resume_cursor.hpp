@@ -1,4 +1,4 @@
-// How far a transfer has come, in 48 bytes that a program can keep: enough to go on after it, or its machine, was restarted.
+// How far a transfer has come, in 48 bytes that a program can keep: enough to continue after the program or its machine was restarted.
 #pragma once
 
 #include <tensorpull/core/byte_order.hpp>
@@ -16,13 +16,13 @@ namespace tensorpull {
 /// `digest` is XXH3-64 over the image's first `offset` bytes. It proves that what lies in the destination is what had landed; a cursor is
 /// not trusted beyond that. An empty one ({}) resumes nothing.
 struct resume_cursor {
-  static constexpr std::size_t encoded_bytes = 48;
+  static constexpr std::size_t encoded_bytes = 48;  ///< What encode() writes.
 
-  ref_id ref{};
+  ref_id ref{};  ///< The reference that was pulled.
   std::uint64_t fingerprint = 0;
-  std::uint64_t version = 0;
+  std::uint64_t version = 0;  ///< of the image
   std::uint64_t offset = 0;  ///< bytes of the image, its header included
-  std::uint64_t digest = 0;
+  std::uint64_t digest = 0;  ///< XXH3-64 of these bytes
 
   friend constexpr bool operator==(const resume_cursor&, const resume_cursor&) noexcept = default;
   constexpr explicit operator bool() const noexcept { return offset != 0; }

@@ -9,19 +9,20 @@
 
 namespace tensorpull {
 
-/// Borrows both. `Destination` decides where the transport writes; `Observer` is any consumer and gets the same calls with the same bytes.
-///  - Both have to accept: where either refuses in begin(), commit() or chunk(), both are abandoned.
-///  - finish() ends the observer first and the destination last, so put what is more likely to fail (a file) second: its failure
-///    abandons the destination unfinished. Where the destination fails after that, the observer stays finished.
-///  - Where the observer has no memory now, the destination waits with it.
+/// `Destination` decides where the transport writes; `Observer` is any consumer and gets the same calls with the same bytes.
+///  - Both have to accept: if either refuses in begin(), commit() or chunk(), both are abandoned.
+///  - finish() ends the observer first and the destination last, so make the one that is more likely to fail (a file) the observer: its failure
+///    abandons the destination unfinished. If the destination fails after that, the observer stays finished.
+///  - If the observer has no memory now, the destination waits with it.
 template <consumer Destination, consumer Observer>
 class tee {
  public:
   static constexpr bool irrevocable = Destination::irrevocable || Observer::irrevocable;
 
+  /// Borrows both.
   tee(Destination& destination, Observer& observer) noexcept : destination_(destination), observer_(observer) {}
 
-  /// Of the one that insists on a schema; the destination's where both do (begin() then refuses what the observer does not take).
+  /// Of the one that insists on a schema; the destination's if both do (begin() then refuses what the observer does not take).
   std::uint64_t fingerprint() const noexcept { return destination_.fingerprint() != 0 ? destination_.fingerprint() : observer_.fingerprint(); }
   const image_schema* schema() const noexcept { return destination_.fingerprint() != 0 ? destination_.schema() : observer_.schema(); }
 

@@ -75,7 +75,7 @@ constexpr result<void> arrange_metadata(std::span<metadata_entry> pairs) noexcep
 
 /// Sorts `entries` into image order and `where` along with them (one address each; or empty), sorts the metadata, sets each entry's
 /// begin and end, and returns the schema over these arrays, which must outlive it. begin and end need not be set before.
-/// Errors, with the tensor's index as given in `at` where one is to blame: invalid_argument (text that is not UTF-8, a shape that is
+/// Errors, with the tensor's index as given in `at` if one is to blame: invalid_argument (text that is not UTF-8, a shape that is
 /// missing), reserved_name, duplicate_name, unsupported_dtype (a packed dtype that fills no whole byte), unsupported_layout,
 /// size_overflow, does_not_fit (more header text than the reference library reads). After an error the order is unspecified.
 [[nodiscard]] constexpr result<image_schema> arrange(std::span<tensor_entry> entries, std::span<std::uintptr_t> where = {},

@@ -31,7 +31,7 @@ class dynamic_image {
                                                   const source_reader& reader = {}) noexcept {
     return make_from(tensors, metadata, reader);
   }
-  /// An image for reading and writing. Besides: unsupported_layout for a tensor that is not contiguous; invalid_argument for a token
+  /// An image for reading and writing. Further errors: unsupported_layout for a tensor that is not contiguous; invalid_argument for a token
   /// without writer, or a writer without staging memory.
   /// `writer`, copied, takes the bytes of the tensors that are `indirect`, and its reader reads them; what they point to outlives the image.
   [[nodiscard]] static result<dynamic_image> make(std::span<const mutable_tensor_view> tensors, std::span<const metadata_entry> metadata = {},
@@ -39,7 +39,9 @@ class dynamic_image {
     return make_from(tensors, metadata, writer);
   }
 
+  /// Valid while the image lives, also after a move.
   const image_schema& schema() const noexcept { return table_->schema; }
+  /// For reading. Borrows the image's table and the tensors.
   source_view source() const noexcept { return {&table_->schema, nullptr, table_->where, table_->reader.read != nullptr ? &table_->reader : nullptr}; }
 
   /// Whether it was made from mutable views.

@@ -1,4 +1,4 @@
-// Any byte range of an image as a list of spans: gather for sending, scatter for receiving. Gather decides what is sent from where it lies and
+// Any byte range of an image as a list of spans: gather for sending, scatter for receiving. Gather decides what is sent from its own memory and
 // what goes through the slice; scatter decides the only addresses that a transfer ever writes to.
 #pragma once
 
@@ -14,8 +14,8 @@ namespace tensorpull {
 
 /// What a gather gave: the first `pieces` spans hold `bytes` bytes of the image.
 struct gathered {
-  std::size_t pieces = 0;
-  std::uint64_t bytes = 0;
+  std::size_t pieces = 0;   ///< Spans that were filled.
+  std::uint64_t bytes = 0;  ///< Bytes of these spans together.
   /// the bytes that follow could not be read; nothing of them is among the pieces
   bool failed = false;
 };
@@ -54,8 +54,8 @@ class piece_list {
 
 }  // namespace detail
 
-/// Fills `out` with spans that are the image's bytes [offset, offset + bytes), bytes <= length. The spans point into the tensors where
-/// those lie as in the image, and into `slice` for header text and all other tensors, which this call packs: they hold until either
+/// Fills `out` with spans that are the image's bytes [offset, offset + bytes), bytes <= length. The spans point into the tensors if
+/// memory holds those as the image has them, and into `slice` for header text and all other tensors, which this call packs: they hold until either
 /// changes. Stops early when `out` or `slice` is used up, or a source_reader fails; takes at least one byte if length, out and slice are
 /// not empty and nothing failed. Nothing is allocated.
 /// Requires that [offset, offset + length) lies within the image. Costs O(log tensors) and the pieces; header text, O(names).
@@ -94,8 +94,8 @@ inline gathered gather(const source_view& source, std::uint64_t offset, std::uin
 
 /// What a scatter gave: the first `pieces` spans take `bytes` bytes of the image.
 struct scattered {
-  std::size_t pieces = 0;
-  std::uint64_t bytes = 0;
+  std::size_t pieces = 0;   ///< Spans that were filled.
+  std::uint64_t bytes = 0;  ///< Bytes of these spans together.
 };
 
 /// Fills `out` with spans of the destination's memory that take the image's bytes [offset, offset + bytes), bytes <= length. Bytes of

@@ -22,6 +22,7 @@ namespace tensorpull {
 /// Memory follows what has been received, not what it claims: at least a tenth of it was on the wire.
 class header_reader {
  public:
+  /// `most_tensors`: take() refuses a header with more.
   explicit header_reader(std::uint64_t most_tensors) noexcept : most_tensors_(most_tensors) {}
 
   /// Takes the next bytes of the header, its 8 leading bytes first. Errors: bad_frame with the place (no header of an image);
@@ -52,10 +53,10 @@ class header_reader {
     for (const pair& p : pairs_) metadata.push_back({text.substr(p.key, p.value - p.key), text.substr(p.value, p.end - p.value)});
   }
 
-  /// A place to go back to, where bytes that were taken turn out to be damaged: so nothing in the lists below is taken away or changed
+  /// A place to go back to if bytes that were taken turn out to be damaged. For that, nothing in the lists below is taken away or changed
   /// but the rank of the last row.
   struct mark {
-    std::uint64_t at = 0;
+    std::uint64_t at = 0;  ///< Bytes of the header taken so far.
 
    private:
     friend header_reader;
@@ -90,12 +91,14 @@ class header_reader {
     std::size_t text = 0, begin = 0, rows = 0, pairs = 0, extents = 0;
     std::uint16_t rank = 0;  // so far, of the last row
   };
+  /// The place after the last byte taken.
   mark here() const noexcept {
     mark m = now_;
     m.text = text_.size(), m.rows = rows_.size(), m.pairs = pairs_.size(), m.extents = extents_.size();
     m.rank = rows_.empty() ? std::uint16_t{0} : rows_.back().rank;
     return m;
   }
+  /// Forgets what was taken after here() gave the mark.
   void back_to(const mark& m) {
     now_ = m;
     text_.resize(m.text), rows_.resize(m.rows), pairs_.resize(m.pairs), extents_.resize(m.extents);

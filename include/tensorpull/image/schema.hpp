@@ -1,6 +1,6 @@
 // What an image consists of: the tensors in image order with their places, the metadata, the sizes, the fingerprint. Data only.
 //
-// A schema is a constant (tensors/raw.hpp), or lies in memory that dynamic_image owns, or in arrays of the caller's (arrange.hpp).
+// A schema is a constant (tensors/structs/raw.hpp), or lies in memory that dynamic_image owns, or in arrays of the caller's (arrange.hpp).
 #pragma once
 
 #include <tensorpull/core/dtype.hpp>
@@ -24,9 +24,11 @@ constexpr std::size_t smaller(std::uint64_t a, std::uint64_t b) noexcept { retur
 struct tensor_entry {
   /// UTF-8; may be empty, may hold any character
   std::string_view name;
+  /// The type of its elements.
   dtype type = dtype::u8;
   /// no address leads to it: a source_reader gives its bytes, a destination_writer takes them
   bool indirect = false;
+  /// The number of dimensions.
   std::uint16_t rank = 0;
   /// 2, 4 or 8: in memory its numbers have that many bytes in the other byte order
   std::uint8_t swap_bytes = 0;
@@ -34,35 +36,38 @@ struct tensor_entry {
   const std::uint64_t* shape = nullptr;
   /// `rank` strides in bytes of the tensor in memory, or null: C-contiguous. Not part of the image, which is always contiguous.
   const std::int64_t* strides_bytes = nullptr;
-  /// the tensor's bytes are [begin, end) of the data section
-  std::uint64_t begin = 0, end = 0;
+  std::uint64_t begin = 0;  ///< First byte in the data section.
+  std::uint64_t end = 0;    ///< The byte behind the last one.
 
+  /// Bytes of the tensor in the image.
   constexpr std::uint64_t size_bytes() const noexcept { return end - begin; }
   /// Whether memory holds the bytes as the image has them; otherwise they are packed through a slice buffer.
   constexpr bool in_place() const noexcept { return strides_bytes == nullptr && swap_bytes == 0 && !indirect; }
+  /// The shape.
   constexpr std::span<const std::uint64_t> extents() const noexcept { return {shape, std::size_t{rank}}; }
 };
 
 /// One pair of the header's `__metadata__`.
 struct metadata_entry {
-  std::string_view key, value;
+  std::string_view key;    ///< UTF-8
+  std::string_view value;  ///< UTF-8
 };
 
 /// An image without its bytes. The tensors are in image order: dtype descending, then name bytewise, as `safetensors.save` has them;
 /// the metadata keys ascend.
 struct image_schema {
-  const tensor_entry* tensors = nullptr;
-  std::size_t tensor_count = 0;
-  const metadata_entry* metadata = nullptr;
-  std::size_t metadata_count = 0;
+  const tensor_entry* tensors = nullptr;  ///< `tensor_count` entries.
+  std::size_t tensor_count = 0;  ///< Number of tensors.
+  const metadata_entry* metadata = nullptr;  ///< `metadata_count` pairs; may be null if there are none.
+  std::size_t metadata_count = 0;  ///< Number of pairs.
   /// where the data section starts: 8 bytes of length and the JSON text with its padding
   std::uint64_t header_bytes = 0;
-  std::uint64_t image_bytes = 0;
-  std::uint64_t fingerprint = 0;
+  std::uint64_t image_bytes = 0;  ///< Bytes of header and data section.
+  std::uint64_t fingerprint = 0;  ///< See hash_entry().
 
-  constexpr std::span<const tensor_entry> entries() const noexcept { return {tensors, tensor_count}; }
-  constexpr std::span<const metadata_entry> pairs() const noexcept { return {metadata, metadata_count}; }
-  constexpr std::uint64_t data_bytes() const noexcept { return image_bytes - header_bytes; }
+  constexpr std::span<const tensor_entry> entries() const noexcept { return {tensors, tensor_count}; }  ///< The tensors in image order.
+  constexpr std::span<const metadata_entry> pairs() const noexcept { return {metadata, metadata_count}; }  ///< The metadata, keys ascending.
+  constexpr std::uint64_t data_bytes() const noexcept { return image_bytes - header_bytes; }  ///< Bytes of the data section.
 };
 
 static_assert(sizeof(void*) != 8 || sizeof(tensor_entry) == 56);

@@ -1,4 +1,4 @@
-// Whether text is UTF-8, as strictly as Rust and Python judge it: a header with any other name opens nowhere.
+// Whether text is UTF-8, as strictly as Rust and Python judge it: their readers refuse a header with any other name.
 #pragma once
 
 #include <cstddef>

@@ -21,19 +21,20 @@ struct source_reader {
   /// Writes the bytes [offset, offset + out.size()) of one tensor, as the image has them; they exist. `token`: what tensor_view::data was.
   /// An error withdraws the publication: recipients never get other bytes than those that were published.
   result<void> (*read)(const void* context, std::uintptr_t token, std::uint64_t offset, std::span<std::byte> out) noexcept = nullptr;
-  const void* context = nullptr;
+  const void* context = nullptr;  ///< Given to each call. Borrowed.
 };
 
 /// Where the bytes of an image come from. Four words; owns nothing; all that it points to outlives it.
 /// Tensor i, in image order, starts at base + where[i]: one table of offsets serves every object of a static model, and a
 /// dynamic image has absolute addresses and a null base.
 struct source_view {
-  const image_schema* schema = nullptr;
-  const std::byte* base = nullptr;
-  const std::uintptr_t* where = nullptr;
+  const image_schema* schema = nullptr;  ///< What the tensors are. Never null in a view that has an image.
+  const std::byte* base = nullptr;  ///< Added to each element of `where`.
+  const std::uintptr_t* where = nullptr;  ///< One value for each tensor; of an indirect tensor, its token.
   /// for entries that are `indirect`
   const source_reader* reader = nullptr;
 
+  /// Where tensor i begins. Requires that it is not indirect.
   const std::byte* address(std::size_t i) const noexcept {
     return reinterpret_cast<const std::byte*>(reinterpret_cast<std::uintptr_t>(base) + where[i]);
   }
@@ -46,7 +47,7 @@ struct destination_writer {
   /// `token`: what mutable_tensor_view::data was. An error ends the transfer with that error and the tensor's name.
   /// Called on the thread that receives, so all time that it takes is time in which nothing is received.
   result<void> (*write)(void* context, std::uintptr_t token, std::uint64_t offset, std::span<const std::byte> bytes) noexcept = nullptr;
-  void* context = nullptr;
+  void* context = nullptr;  ///< Given to each call. Borrowed.
   /// Memory that the transport receives into before write() is called. Not empty; 64 KiB is plenty. It is borrowed by every destination
   /// that has this writer, and only one transfer at a time may use it.
   std::span<std::byte> staging = {};
@@ -57,12 +58,13 @@ struct destination_writer {
 /// Where the bytes of an image go to. Four words; owns nothing; all that it points to outlives it. Every tensor is contiguous: whatever
 /// makes a destination refuses other layouts (`unsupported_layout`).
 struct destination_view {
-  const image_schema* schema = nullptr;
-  std::byte* base = nullptr;
-  const std::uintptr_t* where = nullptr;
+  const image_schema* schema = nullptr;  ///< What the tensors are. Never null in a view that has an image.
+  std::byte* base = nullptr;  ///< Added to each element of `where`.
+  const std::uintptr_t* where = nullptr;  ///< One value for each tensor; of an indirect tensor, its token.
   /// for entries that are `indirect`; required if there are any
   const destination_writer* writer = nullptr;
 
+  /// Where tensor i begins. Requires that it is not indirect.
   std::byte* address(std::size_t i) const noexcept {
     return reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(base) + where[i]);
   }

@@ -18,6 +18,7 @@ class basic_digest {
   static constexpr bool irrevocable = false;
   static_assert(ScratchBytes > 0, "tensorpull: basic_digest needs at least one byte of scratch memory");
 
+  /// `expected_fingerprint`: the only schema to take; 0: any.
   explicit basic_digest(std::uint64_t expected_fingerprint = 0) noexcept : fingerprint_(expected_fingerprint) {}
 
   std::uint64_t fingerprint() const noexcept { return fingerprint_; }
@@ -54,6 +55,7 @@ class basic_digest {
 
   /// Of the bytes so far, in image order: with the default hash, what `xxhsum -H3` prints for the file. 0 before begin().
   std::uint64_t value() const noexcept { return hash_ ? hash_->digest() : 0; }
+  /// Bytes that the hash has taken so far.
   std::uint64_t bytes() const noexcept { return bytes_; }
 
  private:
@@ -62,6 +64,7 @@ class basic_digest {
   std::array<std::byte, ScratchBytes> scratch_;
 };
 
+/// The digest with the xxHash library's XXH3-64.
 using digest = basic_digest<>;
 
 static_assert(consumer<digest>);

@@ -16,12 +16,13 @@
 
 namespace tensorpull {
 
-/// What an owner may make a recipient allocate. Nothing is allowed that is not said.
+/// What an owner may make a recipient allocate. By default no tensor bytes are allowed.
 struct new_model_limits {
   /// of all tensors together
   std::uint64_t max_bytes = 0;
   /// of the header, which has the names: what is kept of it takes at most twice that, until finish()
   std::uint64_t max_header_bytes = 16u << 20;
+  /// Tensors in the image.
   std::uint64_t max_tensors = 1'000'000;
 };
 
@@ -33,20 +34,22 @@ concept tensor_allocator = requires(T make, const tensor_entry& entry) {
   make.clear();
 };
 
-/// A consumer of one transfer of a whole image (not of a subset: its header does not travel, so nobody knows what it is: schema_mismatch).
+/// A consumer of one transfer of a whole image (a subset is refused with schema_mismatch: its header does not travel).
 /// The tensors are allocated when the header has arrived and has proved to be the one that the owner described; that is the only allocation
-/// besides what the header itself takes as it arrives, and neither follows from a number that the limits do not cover.
+/// besides what the header itself takes as it arrives, and the limits bound both.
 /// Errors: too_large (above a limit), bad_frame (a header that is none), schema_mismatch (a header that is not the one described),
-/// unsupported_dtype, out_of_memory, what the allocator says; where a tensor is to blame, with its name.
+/// unsupported_dtype, out_of_memory, those of the allocator. They name the tensor if one is to blame.
 template <tensor_allocator Allocator>
 class new_model {
  public:
   static constexpr bool irrevocable = false;
 
+  /// Allocates nothing. Copies the limits.
   new_model(Allocator allocator, const new_model_limits& limits) noexcept : allocator_(std::move(allocator)), limits_(limits) {}
   new_model(const new_model&) = delete;
   new_model& operator=(const new_model&) = delete;
 
+  /// The allocator, which owns what it made.
   Allocator& allocator() noexcept { return allocator_; }
   /// After finish(): what was made, in image order, and the metadata that came with it. Valid while this object lives.
   const image_schema& made() const noexcept { return schema_; }

@@ -17,27 +17,29 @@
 
 namespace tensorpull {
 
+/// How a safetensors_file is written.
 struct safetensors_file_options {
-  /// Replace a regular file of that name; otherwise finish() fails with EEXIST where one has appeared.
+  /// Replace a regular file of that name; otherwise create() or finish() fails with EEXIST if there is one.
   bool overwrite = true;
   /// Let finish() wait until file and name are on the disk, so that they survive a loss of power.
   bool fsync = true;
-  /// Longer images are refused before a byte is reserved (too_large): the owner, not we, chooses the length.
+  /// Longer images are refused before a byte is reserved (too_large): the owner, not the recipient, chooses the length.
   std::uint64_t max_bytes = ~std::uint64_t{0};
   /// The only schema to take, borrowed. Null: any. Needed for a subset, whose header does not travel and is written from it.
   const image_schema* schema = nullptr;
-  /// Keeps what has arrived in `.NAME.part` when the transfer fails or the process ends, and goes on with what an earlier one has left
-  /// there. Borrowed, outlives the file: create() sets it to where that stood; give it to the pull as its `cursor`. It travels with the
-  /// part, behind its last byte, and is believed only as far as the digest of the bytes before it agrees.
+  /// Keeps what has arrived in `.NAME.part` when the transfer fails or the process ends, and continues with what an earlier one has left
+  /// there. Borrowed, outlives the file. create() sets it to where the earlier transfer stopped; give it to the pull as its `cursor`. It is
+  /// kept in the part, behind the last byte of the image, and is believed only if the digest of the bytes before it agrees.
   resume_cursor* resume = nullptr;
   /// Bytes that are collected for one write.
   std::size_t buffer_bytes = 64 * 1024;
 };
 
 /// One file from one transfer. Holds two descriptors and a buffer, all taken by create(). Until finish() succeeds the bytes lie in
-/// `.NAME.PID.RANDOM.part` beside it; abandon() and the destructor remove that (with `resume`: only what nothing can go on with).
+/// `.NAME.PID.RANDOM.part` alongside it, or with `resume` in `.NAME.part`. abandon() and the destructor remove that; with `resume` they keep
+/// it if a later transfer can continue from it.
 /// Errors carry errno, the file's name without its directory, and how far it had got: disk_full (ENOSPC, EDQUOT), io (all others; EFBIG
-/// where the process may not write files of that size). No signal is raised.
+/// if the process may not write files of that size). No signal is raised.
 class safetensors_file {
  public:
   static constexpr bool irrevocable = false;
@@ -141,7 +143,7 @@ class safetensors_file {
   static result<void> read(const void* file, std::uintptr_t, std::uint64_t offset, std::span<std::byte> out) noexcept {
     return static_cast<const detail::atomic_file*>(file)->read(offset, out);
   }
-  /// Where an earlier transfer stood; nothing, where none did.
+  /// Reads where an earlier transfer stopped; the cursor stays empty if there was none.
   void find_cursor() noexcept {
     if (options_.resume == nullptr) return;
     *options_.resume = {};
@@ -154,7 +156,7 @@ class safetensors_file {
     saved_ = options_.resume->offset;
     return file_.write(total_, bytes);
   }
-  /// Keeps the part where the transfer says that it can be gone on with: its cursor is not empty.
+  /// Keeps the part if a later transfer can continue from it: its cursor is not empty.
   void leave() noexcept {
     if (options_.resume == nullptr || !file_.open()) return;
     if (!*options_.resume || (total_ != 0 && !save_cursor())) return file_.discard();

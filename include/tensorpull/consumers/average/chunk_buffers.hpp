@@ -16,13 +16,13 @@
 namespace tensorpull {
 
 /// `count` buffers of `chunk_bytes`, aligned to 64 bytes, in one heap allocation of count * (chunk_bytes rounded up to 64, and 64) and a
-/// little. A consumer leases one while a chunk arrives; who finds none waits: that is the bound. For one thread. Outlives its leases.
+/// little. A consumer leases one while a chunk arrives; if none is free, it waits. So the buffers bound the memory. For one thread. Outlives its leases.
 class chunk_buffers {
  public:
   /// Bytes in front of a buffer that belong to it too: what a chunk before left over goes there.
   static constexpr std::size_t margin = 64;
 
-  /// One buffer, given back by the destructor. Empty where none was free.
+  /// One buffer, given back by the destructor. Empty if none was free.
   class lease {
    public:
     lease() noexcept = default;
@@ -37,6 +37,7 @@ class chunk_buffers {
     }
 
     explicit operator bool() const noexcept { return buffer_ != nullptr; }
+  /// The first byte of the chunk, behind the margin. Requires a lease that is not empty.
     std::byte* data() const noexcept { return buffer_ + margin; }
 
    private:
@@ -46,7 +47,7 @@ class chunk_buffers {
     std::byte* buffer_ = nullptr;
   };
 
-  /// Errors: invalid_argument (nothing at all), out_of_memory. A chunk longer than `chunk_bytes` fails its transfer: does_not_fit.
+  /// Errors: invalid_argument (a size or a count of 0), out_of_memory. A chunk longer than `chunk_bytes` fails its transfer: does_not_fit.
   [[nodiscard]] static result<chunk_buffers> make(std::uint64_t chunk_bytes = default_chunk_bytes, std::size_t count = 4) noexcept {
     if (chunk_bytes == 0 || count == 0) return failure(errc::invalid_argument);
     if (chunk_bytes > std::numeric_limits<std::size_t>::max() / 4) return failure(errc::out_of_memory);
@@ -59,11 +60,12 @@ class chunk_buffers {
     return chunk_buffers(::new (memory) block{buffer_pool<>(buffers, each), static_cast<std::size_t>(chunk_bytes), count});
   }
 
+  /// A free buffer, or an empty lease if there is none.
   lease acquire() noexcept { return lease(block_->pool); }
 
-  std::size_t chunk_bytes() const noexcept { return block_->chunk_bytes; }
-  std::size_t count() const noexcept { return block_->count; }
-  std::size_t available() const noexcept { return block_->pool.available(); }
+  std::size_t chunk_bytes() const noexcept { return block_->chunk_bytes; }  ///< Bytes of the longest chunk that fits one buffer.
+  std::size_t count() const noexcept { return block_->count; }  ///< Buffers, leased or free.
+  std::size_t available() const noexcept { return block_->pool.available(); }  ///< Buffers that are free now.
 
  private:
   struct alignas(64) block {

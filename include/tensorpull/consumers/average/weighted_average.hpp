@@ -1,8 +1,8 @@
-// Federated averaging while the updates arrive: sum of weight * update, divided by the weight. No update is ever held (McMahan et al.,
+// Federated averaging while the updates arrive: sum of weight * update, divided by the weight. No update is held as a whole, except with `staged` (McMahan et al.,
 // "Communication-Efficient Learning of Deep Networks from Decentralized Data", arXiv 1602.05629, algorithm 1).
 //
-// Adding cannot be undone, so a chunk is added only when its own digest was right: the pipeline needs a check of each chunk. What an
-// update that stops half-way means is chosen here, when the program is compiled.
+// Adding cannot be undone, so without `staged` a chunk is added only when its own digest was right: the pipeline needs a check of each
+// chunk. What an update that stops half-way means is chosen when the program is compiled.
 #pragma once
 
 #include <tensorpull/consumers/average/detail/updates.hpp>
@@ -24,14 +24,15 @@ enum class partial_updates : std::uint8_t {
   staged,             ///< it does not count: updates land one at a time in a model's memory, and are added when complete
 };
 
+/// Bounds of an average's memory.
 struct average_options {
   /// Different places where updates may stop in one round (16 bytes each); one more makes the result an error.
   std::size_t max_partial_updates = 64;
 };
 
-/// The mean of models of one schema. Memory: 4 bytes for each float element (8 for F64 and integers), 8 for each tensor, 16 for each
+/// The mean of models of one schema. Memory: 4 bytes for each floating-point element (8 for F64, C64 and integers), 8 for each tensor, 16 for each
 /// partial update, all allocated by make(), none later; and the chunk buffers, shared by all updates. With `staged`: one model more.
-/// Sums are float32 for dtypes of at most 32 bits and C64, float64 for F64 and integers; the sum of weight * value has to fit: scale weights down
+/// Sums are float32 for floating-point dtypes of at most 32 bits and for C64, float64 for F64 and integers; the sum of weight * value has to fit: scale weights down
 /// if values are huge.
 /// Any number of updates may be under way, their calls interleaved in any way on one thread.
 template <partial_updates Partial = partial_updates::divide_by_reached>
@@ -40,7 +41,7 @@ class weighted_average {
   using update_base = std::conditional_t<is_staged, detail::staged_update, detail::streamed_update<Partial == partial_updates::error_on_partial>>;
 
  public:
-  static constexpr partial_updates partial = Partial;
+  static constexpr partial_updates partial = Partial;  ///< What the average does with an update that stops half-way.
 
   /// The consumer for one peer's update. Destroying it ends the update as abandon() does. The average outlives it.
   class update : public update_base {
@@ -54,6 +55,7 @@ class weighted_average {
   [[nodiscard]] static result<weighted_average> make(const destination_view& result_model, chunk_buffers& buffers, const average_options& options = {}) noexcept {
     return make_from(result_model, is_staged ? nullptr : &buffers, options);
   }
+  /// The same with `staged`, which needs no chunk buffers.
   [[nodiscard]] static result<weighted_average> make(const destination_view& result_model) noexcept
     requires is_staged
   {
@@ -63,16 +65,16 @@ class weighted_average {
   /// Writes the averages into the result's memory. May be called again after more updates.
   /// Errors, before anything is written: partial_update (error_on_partial, with the peer; or with no name, `at` updates have begun to be
   /// added and not ended), too_many_partial_updates, digest_mismatch (with the peer: its chunks were added, and together they were not
-  /// what it published), no_updates (with the first tensor that has an element which nothing reached).
+  /// what it published), no_updates (with the first tensor that has an element that nothing reached).
   result<void> finish() noexcept { return state_->finish(); }
 
   /// Begins the next round: everything is zero again. Updates that are still under way fail with `cancelled` at their next chunk.
   void reset() noexcept { state_->reset(); }
 
-  /// Updates that were added as a whole, their weight, and updates that were added in part.
+  /// Updates that were added as a whole in this round.
   std::size_t whole_updates() const noexcept { return state_->whole; }
-  double whole_weight() const noexcept { return state_->sums.reached().whole(); }
-  std::size_t partial_update_count() const noexcept { return state_->partial; }
+  double whole_weight() const noexcept { return state_->sums.reached().whole(); }  ///< The sum of their weights.
+  std::size_t partial_update_count() const noexcept { return state_->partial; }  ///< Updates of this round that were added in part and then stopped.
   /// What make() has allocated, the buffers not counted.
   std::size_t allocated_bytes() const noexcept { return state_->sums.allocated_bytes() + sizeof(detail::averaging); }
   const image_schema& schema() const noexcept { return state_->sums.schema(); }

@@ -148,7 +148,7 @@ struct integer {
   }
 };
 
-/// Calls f with the element type of a dtype; gives `otherwise` where it cannot be averaged.
+/// Calls f with the element type of a dtype; gives `otherwise` if it cannot be averaged.
 template <class F, class R>
 constexpr R with_element(dtype type, F&& f, R otherwise) noexcept {
   switch (type) {

@@ -23,7 +23,7 @@ struct averaging {
   averaging(weighted_sums made, chunk_buffers* shared) noexcept : sums(std::move(made)), buffers(shared) {}
 
   weighted_sums sums;
-  chunk_buffers* buffers = nullptr;      ///< null where updates are staged
+  chunk_buffers* buffers = nullptr;      ///< null if updates are staged
   std::uint64_t round = 1;               ///< an update that began in another round adds nothing more
   std::size_t halfway = 0;               ///< updates that have added something and have not ended
   std::size_t whole = 0;
@@ -178,7 +178,7 @@ class streamed_update {
   bool active_ = false;
 };
 
-/// The staging memory holds one model: who finds it taken waits until the other update ends.
+/// The staging memory holds one model. An update that finds it taken waits until the other one ends.
 class staged_update {
  public:
   static constexpr bool irrevocable = false;

@@ -76,7 +76,7 @@ class reached_weights {
 /// Owns sums and stops; borrows the destination, whose schema says what an update is. Movable.
 class weighted_sums {
  public:
-  /// `staging`: bytes that are allocated besides, for whoever wants to hold an update. Errors, with the tensor's name: unsupported_dtype,
+  /// `staging`: bytes that are allocated in addition, to hold an update. Errors, with the tensor's name: unsupported_dtype,
   /// unsupported_layout (a destination_writer would have to take it); out_of_memory.
   static result<weighted_sums> make(const destination_view& to, std::size_t max_stops, std::uint64_t staging) noexcept {
     const image_schema& schema = *to.schema;
