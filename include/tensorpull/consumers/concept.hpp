@@ -32,8 +32,9 @@ struct prepared {
 /// A consumer that can take a chunk twice also has `c.rewind(offset)`: what was committed from there on comes again, since its chunk was
 /// damaged or cut off; offset is where a chunk began. Without it such a transfer fails.
 /// A consumer whose memory can be read has `source_view c.read_back() const`: what lies there, as the image that it is to become, so that
-/// a later transfer can go on from a cursor. A view without schema: nothing can be read back, so cursors stay empty and nothing resumes.
-/// Offsets count as `description` says. Nothing throws; nothing allocates in prepare, commit and chunk.
+/// a later transfer can continue from a cursor. A view without schema: nothing can be read back, so cursors stay empty and nothing resumes.
+/// Offsets count as `description` says. Nothing throws. prepare, commit and chunk allocate nothing; only new_model does so, while the header
+/// arrives.
 template <class C>
 concept consumer = requires(C c, const C& k, const description& d, std::uint64_t n, std::span<std::span<std::byte>> out,
                             std::span<const std::byte> bytes, const receipt& r, const error& e) {
@@ -63,8 +64,8 @@ constexpr int missed_of_consumer() noexcept {
   else return 8;
 }
 
-/// What a function that takes a consumer takes after it, as a default argument: so the compiler makes it where the function is called, and the
-/// sentence for what C misses stands next to the caller's line. Nothing at run time.
+/// The type of a default argument behind a consumer. The compiler instantiates a default argument where the function is called, so the
+/// sentence about what C misses appears next to the caller's line. It costs nothing at run time.
 template <class C, bool Met = consumer<C>>
 struct consumer_checks {};
 template <class C>

@@ -1,4 +1,4 @@
-// Lands in a second model while the first stays usable: the old one until the new one has proved complete, then the new one.
+// Lands in a second model while the first stays usable. When the new model is complete, it takes the place of the first.
 #pragma once
 
 #include <tensorpull/consumers/land.hpp>
@@ -12,12 +12,12 @@ namespace tensorpull {
 
 /// Two models of one schema, borrowed. Each transfer lands in the back one; finish() makes it the front; anything else leaves the front
 /// as it was, to the byte. For one thread: a reader of the front on another thread must finish before the next transfer begins,
-/// which lands where the front was before the last one.
+/// because that lands in the model which was the front before.
 class double_buffered {
  public:
   static constexpr bool irrevocable = false;
 
-  /// Errors: schema_mismatch; invalid_argument if both are the same memory.
+  /// Errors: schema_mismatch; invalid_argument if a tensor begins at the same address in both.
   [[nodiscard]] static result<double_buffered> make(const destination_view& front, const destination_view& back) noexcept {
     if (front.schema->fingerprint != back.schema->fingerprint || front.schema->data_bytes() != back.schema->data_bytes())
       return failure(errc::schema_mismatch);
@@ -75,7 +75,7 @@ class double_buffered_models {
  public:
   using model_type = typename Tensors::model_type;  ///< What the tensor policy describes.
 
-  /// Both are given a model each, not the same one.
+  /// Each pointer owns a model. Ends the program if a tensor begins at the same address in both.
   double_buffered_models(Pointer front, Pointer back) noexcept
       : models_{std::move(front), std::move(back)}, landing_(*double_buffered::make(Tensors::destination(*models_[0]), Tensors::destination(*models_[1]))) {}
 

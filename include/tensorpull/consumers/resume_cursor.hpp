@@ -19,7 +19,7 @@ struct resume_cursor {
   static constexpr std::size_t encoded_bytes = 48;  ///< What encode() writes.
 
   ref_id ref{};  ///< The reference that was pulled.
-  std::uint64_t fingerprint = 0;
+  std::uint64_t fingerprint = 0;  ///< of the image's schema
   std::uint64_t version = 0;  ///< of the image
   std::uint64_t offset = 0;  ///< bytes of the image, its header included
   std::uint64_t digest = 0;  ///< XXH3-64 of these bytes

@@ -10,7 +10,7 @@
 namespace tensorpull {
 
 /// `Destination` decides where the transport writes; `Observer` is any consumer and gets the same calls with the same bytes.
-///  - Both have to accept: if either refuses in begin(), commit() or chunk(), both are abandoned.
+///  - Both have to accept: if either refuses in begin(), commit() or chunk(), the transfer fails and each that has begun is abandoned.
 ///  - finish() ends the observer first and the destination last, so make the one that is more likely to fail (a file) the observer: its failure
 ///    abandons the destination unfinished. If the destination fails after that, the observer stays finished.
 ///  - If the observer has no memory now, the destination waits with it.

@@ -35,7 +35,7 @@ constexpr result<std::uint64_t> check_entry(const tensor_entry& entry, std::size
 }
 
 /// Equal names of different dtypes are apart in image order, which is at most 22 runs of ascending names, one for each dtype:
-/// so the runs are merged in thought. Returns an entry whose name occurs twice, or null. O(n times the number of dtypes in use).
+/// so the runs are merged without being copied. Returns an entry whose name occurs twice, or null. O(n times the number of dtypes in use).
 constexpr const tensor_entry* find_duplicate(std::span<const tensor_entry> entries) noexcept {
   struct run {
     std::size_t at, end;

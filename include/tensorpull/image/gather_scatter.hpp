@@ -1,5 +1,5 @@
-// Any byte range of an image as a list of spans: gather for sending, scatter for receiving. Gather decides what is sent from its own memory and
-// what goes through the slice; scatter decides the only addresses that a transfer ever writes to.
+// Any byte range of an image as a list of spans: gather for sending, scatter for receiving. Gather decides what is sent straight from
+// the tensors' memory and what is packed into the slice. Scatter decides which addresses of a destination a transfer writes to.
 #pragma once
 
 #include <tensorpull/image/header.hpp>
@@ -16,7 +16,7 @@ namespace tensorpull {
 struct gathered {
   std::size_t pieces = 0;   ///< Spans that were filled.
   std::uint64_t bytes = 0;  ///< Bytes of these spans together.
-  /// the bytes that follow could not be read; nothing of them is among the pieces
+  /// the bytes that follow could not be read; none of them are among the pieces
   bool failed = false;
 };
 
@@ -54,10 +54,10 @@ class piece_list {
 
 }  // namespace detail
 
-/// Fills `out` with spans that are the image's bytes [offset, offset + bytes), bytes <= length. The spans point into the tensors if
-/// memory holds those as the image has them, and into `slice` for header text and all other tensors, which this call packs: they hold until either
-/// changes. Stops early when `out` or `slice` is used up, or a source_reader fails; takes at least one byte if length, out and slice are
-/// not empty and nothing failed. Nothing is allocated.
+/// Fills `out` with spans that are the image's bytes [offset, offset + bytes), bytes <= length. They point into a tensor if memory holds it
+/// as the image does. Header text and all other tensors are written to `slice` by this call. The spans hold until either changes.
+/// Stops early when `out` or `slice` is used up, or a source_reader fails. Takes at least one byte if length, out and slice are not empty
+/// and nothing failed. Nothing is allocated.
 /// Requires that [offset, offset + length) lies within the image. Costs O(log tensors) and the pieces; header text, O(names).
 inline gathered gather(const source_view& source, std::uint64_t offset, std::uint64_t length,
                        std::span<std::span<const std::byte>> out, std::span<std::byte> slice) noexcept {
@@ -101,7 +101,7 @@ struct scattered {
 /// Fills `out` with spans of the destination's memory that take the image's bytes [offset, offset + bytes), bytes <= length. Bytes of
 /// tensors that are `indirect` get spans of the writer's staging memory; hand_over() hands them on when they have arrived.
 /// Stops early when `out` or the staging memory is used up. Nothing is written or allocated. O(log tensors) and the pieces.
-/// Requires offset >= header_bytes (a header is compared, never landed) and that [offset, offset + length) lies within the image.
+/// Requires offset >= header_bytes (a header does not land in tensors) and that [offset, offset + length) lies within the image.
 inline scattered scatter(const destination_view& destination, std::uint64_t offset, std::uint64_t length,
                          std::span<std::span<std::byte>> out) noexcept {
   const image_schema& schema = *destination.schema;

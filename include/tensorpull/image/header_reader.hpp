@@ -1,5 +1,6 @@
-// Reads the header of an image while it arrives, a piece at a time, and keeps what it says: names, dtypes, shapes, metadata. Its text is
-// never held. Only the text that the writer writes (image/header.hpp) is accepted, byte for byte up to the escapes in its strings.
+// Reads the header of an image while it arrives, a piece at a time, and keeps what it says: names, dtypes, shapes, metadata. The JSON
+// text is never held. Only the writer's spelling (image/header.hpp) is accepted, apart from the escapes in strings. The length and the data
+// offsets are passed over: they follow from the tensors, and whoever uses the header compares its fingerprint and its sizes.
 //
 // The reader of safetensors files (component `safetensors`) takes any spelling of the JSON, in any order and with unknown fields, from a file
 // that is at hand as a whole and can be read twice; it needs a JSON library. This one takes one spelling, needs no library, can stop after any
@@ -19,7 +20,8 @@
 
 namespace tensorpull {
 
-/// Memory follows what has been received, not what it claims: at least a tenth of it was on the wire.
+/// Memory grows with what has been received, not with what the header claims: an extent of 2 characters takes 8 bytes, a tensor of 50
+/// characters takes 32 and its name; vectors may reserve twice that.
 class header_reader {
  public:
   /// `most_tensors`: take() refuses a header with more.

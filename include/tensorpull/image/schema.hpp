@@ -30,7 +30,7 @@ struct tensor_entry {
   bool indirect = false;
   /// The number of dimensions.
   std::uint16_t rank = 0;
-  /// 2, 4 or 8: in memory its numbers have that many bytes in the other byte order
+  /// bytes of a number (2, 4 or 8) if memory holds its numbers in the other byte order; otherwise 0
   std::uint8_t swap_bytes = 0;
   /// `rank` extents, outermost first; may be null for a scalar
   const std::uint64_t* shape = nullptr;

@@ -16,7 +16,7 @@ namespace tensorpull {
 static_assert(std::endian::native == std::endian::little, "tensorpull: tensors on big-endian hosts are not supported");
 
 /// Gives the bytes of tensors that no address leads to: in a file, on another device. Called on the owner's threads, under its lock when
-/// digests are computed, so it waits for nothing but its medium and calls nothing of the owner.
+/// digests are computed, so it must wait for nothing but its medium, and must not call the owner.
 struct source_reader {
   /// Writes the bytes [offset, offset + out.size()) of one tensor, as the image has them; they exist. `token`: what tensor_view::data was.
   /// An error withdraws the publication: recipients never get other bytes than those that were published.

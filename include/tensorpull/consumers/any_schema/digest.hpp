@@ -1,4 +1,4 @@
-// Keeps nothing but a hash: to verify that an owner serves what it should, to measure a connection, to be one side of a tee.
+// A consumer that keeps nothing but a hash. It verifies what an owner serves, measures a connection, or is one side of a tee.
 #pragma once
 
 #include <tensorpull/consumers/concept.hpp>

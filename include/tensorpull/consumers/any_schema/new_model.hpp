@@ -1,4 +1,4 @@
-// Lands in a model that does not exist yet: made from the header that the owner sends, within limits that the caller states.
+// Lands in a model that does not exist yet. It is made from the header that the owner sends, within limits that the caller states.
 // For recipients that know nothing of a model but its reference.
 #pragma once
 
@@ -20,14 +20,14 @@ namespace tensorpull {
 struct new_model_limits {
   /// of all tensors together
   std::uint64_t max_bytes = 0;
-  /// of the header, which has the names: what is kept of it takes at most twice that, until finish()
+  /// of the header, which has the names. What is kept of it while the model lives can take more: an extent of 2 characters takes 8 bytes
   std::uint64_t max_header_bytes = 16u << 20;
   /// Tensors in the image.
   std::uint64_t max_tensors = 1'000'000;
 };
 
 /// What makes the tensors' memory, called once for each tensor in image order. `allocate` gives memory of `bytes` bytes that stays where it
-/// is, or an error; `clear` takes all of it back, since the header that asked for it was damaged on its way or the transfer failed.
+/// is, or an error; `clear` frees all of it, because the header that asked for it was damaged on its way or the transfer failed.
 template <class T>
 concept tensor_allocator = requires(T make, const tensor_entry& entry) {
   { make.allocate(entry) } -> std::same_as<result<std::byte*>>;
@@ -89,7 +89,7 @@ class new_model {
     if (!landing_) checked_ = header_.here();
     return {};
   }
-  /// A damaged chunk comes again; what was made from a header in it goes.
+  /// A damaged chunk comes again. If the header ended in it, what was made from that header is freed.
   void rewind(std::uint64_t offset) noexcept {
     if (offset >= described_.data_start) return;
     header_.back_to(checked_);

@@ -1,4 +1,5 @@
-// Writes the image to disk as the safetensors file that it is. Under its name there is a complete file or what was there before. For hosts.
+// Writes the image to disk as the safetensors file that it is. At any time its name leads to the complete file or to what was there
+// before. For hosts.
 #pragma once
 
 #include <tensorpull/consumers/concept.hpp>
@@ -71,7 +72,7 @@ class safetensors_file {
   std::uint64_t fingerprint() const noexcept { return options_.schema != nullptr ? options_.schema->fingerprint : 0; }
   const image_schema* schema() const noexcept { return options_.schema; }
 
-  /// Reserves the whole file, so a full disk is found before data moves (on file systems that can reserve; later on others).
+  /// Reserves the whole file, so a full disk is found before data moves (on file systems that can reserve; on others it is found later).
   result<void> begin(const description& d) noexcept {
     if (!file_.open()) return failure(errc::invalid_argument, 0, file_.name());
     const bool subset = d.data_start == 0;
@@ -95,7 +96,7 @@ class safetensors_file {
 
   prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
     if (length == 0 || out.empty()) return {};
-    // a transfer that goes on with what is there begins behind it
+    // a resumed transfer begins behind what is there already
     if (!std::exchange(placed_, true) && offset != 0) written_ = own_header_ + offset, filled_ = 0;
     const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(length, options_.buffer_bytes - filled_));
     out[0] = {buffer_.get() + filled_, n};
@@ -103,7 +104,7 @@ class safetensors_file {
   }
   result<void> commit(std::uint64_t, std::span<const std::byte> bytes) noexcept {
     filled_ += bytes.size();
-    // the pull moves the cursor behind a chunk once that is complete, so the first bytes after it keep it, with all that came before
+    // the pull moves the cursor behind a chunk once that is complete, so the first bytes after it save the cursor, after all that it counts
     const bool moved = options_.resume != nullptr && options_.resume->offset > saved_ && options_.resume->offset - saved_ >= save_bytes_;
     if (filled_ == options_.buffer_bytes || moved)
       if (const auto ok = flush(); !ok) return ok;
@@ -111,7 +112,7 @@ class safetensors_file {
   }
   /// With `resume`, a chunk is in the file when the cursor moves behind it.
   result<void> chunk(std::uint64_t, std::uint64_t) noexcept { return options_.resume == nullptr ? result<void>{} : flush(); }
-  /// The part that is there, as bytes.
+  /// The part on the disk, without the cursor behind it, as an image of plain bytes. Without `resume`: of no bytes.
   source_view read_back() const noexcept {
     const std::uint64_t size = options_.resume != nullptr && file_.open() ? file_.size() : 0;
     return there_.view(size - std::min<std::uint64_t>(size, resume_cursor::encoded_bytes), {&read, &file_});
@@ -129,7 +130,7 @@ class safetensors_file {
     filled_ = at < written_ ? 0 : static_cast<std::size_t>(at - written_);
     written_ = std::min(written_, at);
   }
-  /// What the cursor stands for is in the file from here on.
+  /// With `resume`, writes what the buffer holds, so that all that the cursor counts is in the file; else discards the file.
   void abandon(const error&) noexcept {
     if (options_.resume == nullptr || !flush()) file_.discard();
   }

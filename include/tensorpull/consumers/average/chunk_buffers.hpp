@@ -1,4 +1,4 @@
-// The chunk buffers that streaming consumers share: the only memory that grows with neither models nor clients. Made once at start.
+// The chunk buffers that streaming consumers share. Their memory is taken once; it grows with neither the model nor the number of clients.
 #pragma once
 
 #include <tensorpull/core/buffer_pool.hpp>
@@ -15,11 +15,12 @@
 
 namespace tensorpull {
 
-/// `count` buffers of `chunk_bytes`, aligned to 64 bytes, in one heap allocation of count * (chunk_bytes rounded up to 64, and 64) and a
-/// little. A consumer leases one while a chunk arrives; if none is free, it waits. So the buffers bound the memory. For one thread. Outlives its leases.
+/// `count` buffers of `chunk_bytes`, aligned to 64 bytes, in one heap allocation: for each buffer, chunk_bytes rounded up to a
+/// multiple of 64, and 64 more; and a little for all. A consumer leases one while a chunk arrives; if none is free, it waits. So the buffers
+/// bound the memory. For one thread. Outlives its leases.
 class chunk_buffers {
  public:
-  /// Bytes in front of a buffer that belong to it too: what a chunk before left over goes there.
+  /// Bytes of each buffer in front of its chunk. The part of an element that the chunk before ended with is copied there.
   static constexpr std::size_t margin = 64;
 
   /// One buffer, given back by the destructor. Empty if none was free.
@@ -37,7 +38,7 @@ class chunk_buffers {
     }
 
     explicit operator bool() const noexcept { return buffer_ != nullptr; }
-  /// The first byte of the chunk, behind the margin. Requires a lease that is not empty.
+    /// The first byte of the chunk, behind the margin. Requires a lease that is not empty.
     std::byte* data() const noexcept { return buffer_ + margin; }
 
    private:

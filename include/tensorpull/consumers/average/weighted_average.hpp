@@ -1,5 +1,6 @@
-// Federated averaging while the updates arrive: sum of weight * update, divided by the weight. No update is held as a whole, except with `staged` (McMahan et al.,
+// Federated averaging while the updates arrive: sum of weight * update, divided by the weight (McMahan et al.,
 // "Communication-Efficient Learning of Deep Networks from Decentralized Data", arXiv 1602.05629, algorithm 1).
+// No update is held as a whole, except with `staged`.
 //
 // Adding cannot be undone, so without `staged` a chunk is added only when its own digest was right: the pipeline needs a check of each
 // chunk. What an update that stops half-way means is chosen when the program is compiled.
@@ -32,8 +33,8 @@ struct average_options {
 
 /// The mean of models of one schema. Memory: 4 bytes for each floating-point element (8 for F64, C64 and integers), 8 for each tensor, 16 for each
 /// partial update, all allocated by make(), none later; and the chunk buffers, shared by all updates. With `staged`: one model more.
-/// Sums are float32 for floating-point dtypes of at most 32 bits and for C64, float64 for F64 and integers; the sum of weight * value has to fit: scale weights down
-/// if values are huge.
+/// Sums are float32 for floating-point dtypes of at most 32 bits and for C64, float64 for F64 and integers. The sum of weight * value has to
+/// fit: scale weights down if values are huge.
 /// Any number of updates may be under way, their calls interleaved in any way on one thread.
 template <partial_updates Partial = partial_updates::divide_by_reached>
 class weighted_average {
@@ -51,7 +52,8 @@ class weighted_average {
   };
 
   /// Borrows the result's memory, which is written by finish() only, and the buffers; both outlive the average. The longest chunk
-  /// that an update may come in is that of the buffers. Errors: unsupported_dtype (BOOL, F4, F6, F8_E8M0) with the tensor's name; out_of_memory.
+  /// that an update may come in is that of the buffers. Errors: unsupported_dtype (BOOL, F4, F6, F8_E8M0) and
+  /// unsupported_layout (a tensor without an address), with the tensor's name; out_of_memory.
   [[nodiscard]] static result<weighted_average> make(const destination_view& result_model, chunk_buffers& buffers, const average_options& options = {}) noexcept {
     return make_from(result_model, is_staged ? nullptr : &buffers, options);
   }
@@ -63,12 +65,13 @@ class weighted_average {
   }
 
   /// Writes the averages into the result's memory. May be called again after more updates.
-  /// Errors, before anything is written: partial_update (error_on_partial, with the peer; or with no name, `at` updates have begun to be
-  /// added and not ended), too_many_partial_updates, digest_mismatch (with the peer: its chunks were added, and together they were not
-  /// what it published), no_updates (with the first tensor that has an element that nothing reached).
+  /// Errors, before anything is written: partial_update (with the peer: its update stopped half-way, with error_on_partial; without a
+  /// name: `at` updates are still being added), too_many_partial_updates, digest_mismatch (with the peer: its chunks were added, and together
+  /// they were not what it published), no_updates (with the first tensor that has an element that no update reached).
   result<void> finish() noexcept { return state_->finish(); }
 
-  /// Begins the next round: everything is zero again. Updates that are still under way fail with `cancelled` at their next chunk.
+  /// Begins the next round: everything is zero again. Updates that are still under way add nothing more; they fail with `cancelled` when their
+  /// next chunk is complete. With `staged`, one whose chunk is not complete gets no more memory and waits: end its transfer.
   void reset() noexcept { state_->reset(); }
 
   /// Updates that were added as a whole in this round.
@@ -77,7 +80,7 @@ class weighted_average {
   std::size_t partial_update_count() const noexcept { return state_->partial; }  ///< Updates of this round that were added in part and then stopped.
   /// What make() has allocated, the buffers not counted.
   std::size_t allocated_bytes() const noexcept { return state_->sums.allocated_bytes() + sizeof(detail::averaging); }
-  const image_schema& schema() const noexcept { return state_->sums.schema(); }
+  const image_schema& schema() const noexcept { return state_->sums.schema(); }  ///< The result's, and so what an update has to be.
 
  private:
   explicit weighted_average(std::unique_ptr<detail::averaging> state) noexcept : state_(std::move(state)) {}

@@ -1,4 +1,4 @@
-// A file as the source of its own bytes: an image of one tensor without a header. What reads a file back that has no schema of ours.
+// A file as the source of its own bytes: an image of one tensor without a header. It reads back a file whose schema is not known.
 #pragma once
 
 #include <tensorpull/image/view.hpp>

@@ -1,5 +1,5 @@
 // The names, dtypes and shapes of a model's tensors as one constant, in the order of the model's members, and keys to sort them by.
-// Plain arrays and 8-byte words, not strings: a step of constant evaluation is what compile time is made of.
+// Plain arrays and 8-byte words, not strings: each step of constant evaluation costs compile time.
 #pragma once
 
 #include <tensorpull/core/dtype.hpp>

@@ -29,7 +29,7 @@ struct averaging {
   std::size_t whole = 0;
   std::size_t partial = 0;
   const void* staging_user = nullptr;
-  std::optional<error> spoiled;          ///< what cannot be taken out again
+  std::optional<error> spoiled;          ///< the first reason why the sums are no average; it stays until reset()
 
   /// Whether an update of this weight and description may begin.
   result<void> check(double weight, const description& d, error_name peer) const noexcept {

@@ -20,7 +20,7 @@
 
 namespace tensorpull::detail {
 
-/// Updates arrive from byte 0 on, so one that stopped at k reached exactly [0, k): a sorted list of stops says it all. Borrows its memory.
+/// Updates arrive from byte 0 on, so one that stopped at k reached exactly [0, k): a sorted list of stops is enough. Borrows its memory.
 class reached_weights {
  public:
   struct stop {
@@ -110,7 +110,7 @@ class weighted_sums {
   }
 
   /// Adds the data section's bytes from `at` on, where an element begins. Returns how many of them were whole elements; the rest,
-  /// fewer than 8, begin an element that goes on behind `bytes`.
+  /// fewer than 8, are the beginning of an element that ends behind `bytes`.
   std::size_t add(std::uint64_t at, std::span<const std::byte> bytes, double weight) noexcept {
     std::size_t done = 0;
     for_each_piece(at, at + bytes.size(), [&]<class E>(E, std::byte* sums, std::size_t, std::uint64_t, std::size_t parts) {
