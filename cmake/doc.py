@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the documentation of the public API with doxygen: python3 cmake/doc.py [FOLDER]; FOLDER/html/index.html, by default in build/doc.
+"""Makes the documentation of the public API with doxygen: build/doc/html/index.html, or below the folder that --output names.
 
 Every public name must have a comment (cmake/Doxyfile says what is public). Two kinds of names need none of their own:
   - what a concept requires of its models has one comment, at the concept (REQUIRED below);
@@ -8,6 +8,7 @@ Prints the names that have no comment, and how many each folder has. Status: 0 n
 With --filter FILE it is doxygen's input filter: it prints FILE with the sentence at its head as the page's, and with those comments.
 """
 
+import argparse
 import collections
 import json
 import os
@@ -132,7 +133,11 @@ def main(folder):
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--filter"]:
-        filtered(pathlib.Path(sys.argv[2]))
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--output", metavar="FOLDER", type=pathlib.Path, default=ROOT / "build" / "doc")
+    arguments.add_argument("--filter", metavar="FILE", type=pathlib.Path, help=argparse.SUPPRESS)
+    chosen = arguments.parse_args()
+    if chosen.filter:
+        filtered(chosen.filter)
         sys.exit(0)
-    sys.exit(main(pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build" / "doc").resolve()))
+    sys.exit(main(chosen.output.resolve()))

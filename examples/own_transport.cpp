@@ -62,6 +62,7 @@ int main() {
   auto owner = net::downloader::open({.listen = path});
   if (!owner) return 1;
   const auto ref = owner->add_tensors(std::as_const(trained), {.recipients = 4});
+  if (!ref) return 1;
   std::jthread serving([&](std::stop_token stop) { owner->run(until_settled(*ref), stop); });
 
   bool equal = true;

@@ -137,7 +137,7 @@ class pair {
   tp::result<tp::receipt> pull(Transfer& t) {
     tp::no_transfer idle;
     right.end.begin_pull();
-    if (run(idle, t, [&] { return t.ended() || t.pause_ms() > 0; }) && !t.ended()) t.fail({tp::errc::busy, 0, 0, {}});
+    if (run(idle, t, [&] { return t.ended() || t.pause().count() > 0; }) && !t.ended()) t.fail({tp::errc::busy, 0, 0, {}});
     if (!t.ended())
       return right_error ? tp::failure(*right_error) : left_error ? tp::failure(*left_error)
                                                                   : tp::failure(tp::errc::timed_out);

@@ -142,9 +142,9 @@ class conversation {
   tp::errc pull(Transfer& t) {
     tp::no_transfer idle;
     right.end.begin_pull();
-    run(idle, t, [&] { return t.ended() || t.pause_ms() > 0; });
+    run(idle, t, [&] { return t.ended() || t.pause().count() > 0; });
     right.end.end_pull(t);
-    if (t.pause_ms() > 0) return tp::errc::busy;
+    if (t.pause().count() > 0) return tp::errc::busy;
     if (!t.ended()) return tp::errc::connection_lost;
     take_leave(t);
     return t.outcome() ? tp::errc{} : t.outcome().error().code;

@@ -30,12 +30,12 @@ class locator {
   explicit locator(const tensorpull::reference& ref) noexcept : reference(ref) {}
 
   /// Appends an address; recipients try them in order. bad_address: not host:port, too long, no host, port 0, or one of the characters
-  /// that no address may have (spaces, control characters, `,` `@` `"`). table_full: there are max_addresses already.
+  /// that no address may have (what is not ASCII, spaces, control characters, `,` `@` `"`). table_full: there are max_addresses already.
   result<void> add(std::string_view address) noexcept {
     if (count_ == max_addresses) return failure(errc::table_full, max_addresses);
     if (address.size() > max_address_bytes) return failure(errc::bad_address, address.size(), address);
     for (const char c : address)
-      if (c <= ' ' || c == ',' || c == '@' || c == '"' || c == 0x7f) return failure(errc::bad_address);  // not named: it may not be fit to print
+      if (c <= ' ' || c >= 0x7f || c == ',' || c == '@' || c == '"') return failure(errc::bad_address);  // not named: it may not be fit to print
     const auto parsed = parse_address(address);
     if (!parsed) return failure(parsed.error());
     if (parsed->host[0] == '\0' || parsed->number == 0) return failure(errc::bad_address, 0, address);

@@ -5,7 +5,7 @@
 #include <tensorpull/core/byte_order.hpp>
 #include <tensorpull/core/limits.hpp>
 #include <tensorpull/framing/capnp/detail/capnp_read.hpp>
-#include <tensorpull/framing/capnp/quiet_kj.hpp>
+#include <tensorpull/framing/capnp/detail/quiet_kj.hpp>
 #include <tensorpull/framing/concept.hpp>
 #include <tensorpull/framing/detail/control_writer.hpp>
 #include <tensorpull/framing/detail/payload_prefix.hpp>

@@ -1,7 +1,7 @@
 // A message struct into the body of an application message. Two walks: one measures and refuses, the other publishes and writes.
 #pragma once
 
-#include <tensorpull/framing/capnp/quiet_kj.hpp>
+#include <tensorpull/framing/capnp/detail/quiet_kj.hpp>
 #include <tensorpull/framing/detail/payload_prefix.hpp>
 #include <tensorpull/messages/detail/fields.hpp>
 #include <tensorpull/protocol/owner/transaction.hpp>

@@ -14,6 +14,7 @@
 #include <tensorpull/protocol/recipient/detail/schema_comparison.hpp>
 #include <tensorpull/protocol/recipient/detail/wanted_ranges.hpp>
 #include <tensorpull/std/algorithm.hpp>
+#include <tensorpull/std/chrono.hpp>
 
 #include <cstdint>
 #include <span>
@@ -42,7 +43,7 @@ enum class recipient_event : std::uint8_t {
   chunk,            ///< its payload is wanted
   ignored_chunk,    ///< its payload is not wanted: throw it away
   confirmed,        ///< the owner has recorded the confirmation: the transfer is over
-  busy,             ///< the owner is busy: wait for delay_ms(), then restart()
+  busy,             ///< the owner is busy: wait for delay(), then restart()
 };
 
 /// The frames of one transfer. `Chunking` says where requests end, `Limits` how much is accepted from the other side.
@@ -157,7 +158,7 @@ class recipient {
   /// The first request id that was not used.
   std::uint32_t next_id() const noexcept { return next_id_; }
   /// After `busy`: how long the owner asks us to wait, in milliseconds.
-  std::uint32_t delay_ms() const noexcept { return delay_ms_; }
+  std::chrono::milliseconds delay() const noexcept { return std::chrono::milliseconds(delay_ms_); }
 
  private:
   enum class phase : std::uint8_t {

@@ -68,7 +68,7 @@ class transfer {
   }
 
   /// The next request to send. False: there is none now.
-  bool next(frame& out) noexcept { return !ended_ && pause_ms_ == 0 && machine_.next(out); }
+  bool next(frame& out) noexcept { return !ended_ && pause_ == pause_.zero() && machine_.next(out); }
 
   /// Whether the next request, if there is one now, may be longer than 100 bytes.
   bool next_is_long() const noexcept { return !ended_ && machine_.next_is_long(); }
@@ -85,7 +85,7 @@ class transfer {
       if constexpr (can_read_back) readable_ = to_.read_back().schema != nullptr;
       if (machine_.description().image_bytes == 0) received_all();
     } else if (*event == recipient_event::busy) {
-      pause_ms_ = machine_.delay_ms() > 0 ? machine_.delay_ms() : 1;
+      pause_ = std::max(machine_.delay(), std::chrono::milliseconds(1));
     } else if (*event == recipient_event::confirmed) {
       ended_ = true;
     }
@@ -124,14 +124,14 @@ class transfer {
   /// own, it starts from the chunk that was not complete; otherwise nothing that has landed is fetched twice.
   void restart() noexcept {
     if (ended_) return;
-    pause_ms_ = 0;
+    pause_ = {};
     if constexpr (Integrity::per_chunk)
       if (chunk_left_ > 0 && !rewind()) return fail({errc::connection_lost, 0, 0, {}});
     chunk_left_ = 0;
     machine_.restart(landed_);
   }
   /// Milliseconds that the owner's `busy` asks us to wait before restart(); 0: it is not busy.
-  std::uint32_t pause_ms() const noexcept { return pause_ms_; }
+  std::chrono::milliseconds pause() const noexcept { return pause_; }
 
   /// Whether a chunk may come.
   bool awaiting_chunk() const noexcept { return !ended_ && machine_.awaiting_chunk(); }
@@ -253,7 +253,8 @@ class transfer {
   std::uint64_t landed_ = 0, chunk_offset_ = 0, chunk_left_ = 0, chunk_digest_ = 0;
   receipt receipt_{};
   optional<error> error_;
-  std::uint32_t answers_ = 0, pause_ms_ = 0, reason_ = 0, damaged_ = 0;
+  std::chrono::milliseconds pause_{};
+  std::uint32_t answers_ = 0, reason_ = 0, damaged_ = 0;
   bool begun_ = false, finished_ = false, ended_ = false, readable_ = false;
 };
 

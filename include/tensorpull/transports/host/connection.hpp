@@ -190,7 +190,7 @@ class connection : public std::enable_shared_from_this<connection<Host>> {
   /// Tells the handler if the transfer has ended. False: the connection was closed meanwhile.
   bool transfer_ended() noexcept {
     if constexpr (pulls) {
-      if (transfer_ && transfer_->pause_ms() > 0) transfer_->fail({errc::busy, 0, 0, {}});  // the handler may ask again
+      if (transfer_ && transfer_->pause().count() > 0) transfer_->fail({errc::busy, 0, 0, {}});  // the handler may ask again
       if (transfer_ && transfer_->ended()) {
         end_.end_pull(*transfer_);
         const auto outcome = transfer_->outcome();

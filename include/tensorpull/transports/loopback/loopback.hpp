@@ -100,7 +100,7 @@ struct loopback {
       const auto answered = asked ? detail::move_frames(owner_end, nothing, end, t, from.scratch(), piece) : result<std::size_t>(failure(asked.error()));
       all.note();
       if (!answered) t.fail(answered.error());
-      else if (t.pause_ms() > 0) t.fail({errc::busy, 0, 0, {}});
+      else if (t.pause().count() > 0) t.fail({errc::busy, 0, 0, {}});
       else if (*asked + *answered == 0) t.fail({errc::busy, 0, 0, {}});  // the consumer has no memory, and nothing else in this thread can free any
     }
     if (const auto bye = t.farewell(); bye && end.send_control(*bye)) (void)detail::move_frames(end, t, owner_end, nothing, from.scratch(), piece);

@@ -107,7 +107,7 @@ class running_pull {
       }
       deadline.note(t_);
       if (t_.ended()) break;
-      if (t_.pause_ms() > 0) why = error{errc::busy, 0, 0, {}};
+      if (t_.pause().count() > 0) why = error{errc::busy, 0, 0, {}};
       else if (deadline.over()) why = error{errc::timed_out, 0, 0, {}};  // even if bytes came: a peer that sends single bytes makes no progress
       else if (did->received > 0 || did->sent > 0) continue;
       else if (!did->waited) stream.wait(did->wants_read, did->wants_write, std::min(wait_step, deadline.left()));
@@ -121,7 +121,7 @@ class running_pull {
 
   /// How long to wait before another try; nothing if there is none: the transfer has failed with `why`.
   optional<std::chrono::milliseconds> try_again(const error& why) noexcept {
-    const auto wait = tries_.after(why.code, t_.landed_bytes(), std::chrono::milliseconds(t_.pause_ms()), system_entropy{}());
+    const auto wait = tries_.after(why.code, t_.landed_bytes(), t_.pause(), system_entropy{}());
     if (!wait) t_.fail(why);
     return wait;
   }

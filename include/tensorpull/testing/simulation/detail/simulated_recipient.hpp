@@ -102,7 +102,7 @@ class simulated_recipient {
   /// How many milliseconds to wait before another try; nothing if the transfer has ended.
   std::optional<std::uint64_t> try_again(const error& why, std::uint64_t random) noexcept {
     attempt& a = *attempt_;
-    const auto wait = a.tries->after(why.code, a.t.landed_bytes(), std::chrono::milliseconds(a.t.pause_ms()), random);
+    const auto wait = a.tries->after(why.code, a.t.landed_bytes(), a.t.pause(), random);
     if (!wait) return a.t.fail(why), std::nullopt;
     return static_cast<std::uint64_t>(wait->count());
   }
@@ -129,7 +129,7 @@ class simulated_recipient {
       lost(did.error());
       return {};
     }
-    if (active() && attempt_->t.pause_ms() > 0) suspend({errc::busy, 0, 0, {}});
+    if (active() && attempt_->t.pause().count() > 0) suspend({errc::busy, 0, 0, {}});
     if (active() && (attempt_->t.landed_bytes() >= landed_ + step_bytes_ || attempt_->t.answers() != answers_)) {
       landed_ = attempt_->t.landed_bytes();
       answers_ = attempt_->t.answers();
