@@ -80,10 +80,13 @@ struct pipeline {
   static_assert(first != fault::fault_of_integrity + 4,
                 "tensorpull: an integrity policy has the hash of a version (requirement 4): using hash_type = xxhash_digest; "
                 "another hash of XXH3-64 will do, and of none if the whole is not checked");
-  static_assert(first != fault::fault_of_integrity + 5, "tensorpull: an integrity policy's chunk_hash_type is a hash (requirement 5): update(bytes) and std::uint64_t digest() const");
+  static_assert(first != fault::fault_of_integrity + 5,
+                "tensorpull: an integrity policy's chunk_hash_type is a hash (requirement 5): update(bytes) and std::uint64_t digest() const; "
+                "its `kind`, if it has one, is a digest_kind, and the hash of a chunk is not of kind none if per_chunk is true");
 
   static_assert(first != fault::fault_of_limits + 2,
-                "tensorpull: a limits policy has each constant of default_limits (requirement 2): derive from default_limits, and hide those that you change");
+                "tensorpull: a limits policy has each constant of default_limits (requirement 2): derive from default_limits, and hide those that you change; "
+                "they are whole numbers above 0, except that application_body_bytes, application_references, subset_bytes_per_second and busy_delay may be 0");
 
   static_assert(first != fault::fault_chunk_too_long, "tensorpull: the chunk does not fit one message of this transport: choose a smaller chunk");
 
@@ -109,16 +112,17 @@ struct pipeline {
   };
   /// The state machine of one pull into any consumer, for a driver of the user's own.
   template <class Consumer>
-  using transfer = tensorpull::transfer<Consumer, chunking, typename parts::integrity, limits>;
+  using transfer = tensorpull::transfer<typename detail::checked_consumer<Consumer>::type, chunking, typename parts::integrity, limits>;
 
   /// Connects to `where` (an address; for loopback the downloader itself), pulls what is published under `ref` into `model`, and closes. The library
   /// allocates nothing; the system's resolver may (getaddrinfo). After an error the model is unspecified from its first landed byte on; the error's `at` says how many landed.
   template <class Where>
   static result<receipt> download_tensors(Where&& where, const reference& ref, model_type& model, const pull_options& options = {}, chunking cut = {}) noexcept {
-    static_assert(can_pull<Where, consumer>,
+    static_assert(detail::lands<typename parts::tensors>, "tensorpull: models of this tensor policy are only read: it has no destination(model) (requirement 5)");
+    static_assert(pulls_from<typename parts::transport, parts, Where, consumer>,
                   "tensorpull: a transport pulls (requirement 6): template <class Parts> static result<receipt> pull(where, ref, consumer, options, "
                   "chunking) noexcept; this one has none for this type of `where`: tcp takes an address as text, loopback a downloader");
-    if constexpr (can_pull<Where, consumer>) {
+    if constexpr (detail::lands<typename parts::tensors> && pulls_from<typename parts::transport, parts, Where, consumer>) {
       consumer to(model);
       const auto done = parts::transport::template pull<parts>(std::forward<Where>(where), ref, to, options, cut);
       if (done) detail::after_landing<typename parts::tensors>(model);
@@ -134,13 +138,13 @@ struct pipeline {
   template <class Where, class Consumer>
   static result<receipt> pull(Where&& where, const reference& ref, Consumer& to, const pull_options& options = {}, chunking cut = {},
                               detail::consumer_checks<Consumer> = {}) noexcept {
-    static_assert(!tensorpull::consumer<Consumer> || can_pull<Where, Consumer>,
+    static_assert(!tensorpull::consumer<Consumer> || pulls_from<typename parts::transport, parts, Where, Consumer>,
                   "tensorpull: a transport pulls (requirement 6): template <class Parts> static result<receipt> pull(where, ref, consumer, options, "
                   "chunking) noexcept; this one has none for this type of `where`: tcp takes an address as text, loopback a downloader");
     static_assert(can_undo<Consumer>,
                   "tensorpull: this consumer cannot undo what it has taken, so the pipeline needs an integrity policy that checks each chunk "
                   "(chunk_and_image_digest or chunk_digest)");
-    if constexpr (tensorpull::consumer<Consumer> && can_pull<Where, Consumer> && can_undo<Consumer>)
+    if constexpr (tensorpull::consumer<Consumer> && pulls_from<typename parts::transport, parts, Where, Consumer> && can_undo<Consumer>)
       return parts::transport::template pull<parts>(std::forward<Where>(where), ref, to, options, cut);
     else return failure(errc::bad_address);  // refused above
   }
@@ -159,10 +163,6 @@ struct pipeline {
     if constexpr (tensorpull::consumer<Consumer>) return !Consumer::irrevocable || parts::integrity::per_chunk;
     else return true;  // refused already
   }();
-  template <class Where, class Consumer>
-  static constexpr bool can_pull = requires(Where&& where, const reference& ref, Consumer& to, const pull_options& options, chunking cut) {
-    { parts::transport::template pull<parts>(std::forward<Where>(where), ref, to, options, cut) } -> std::same_as<result<receipt>>;
-  };
   template <class Parts>
   struct owner_side {
     using type = owner<typename Parts::owner_hash, typename Parts::limits, no_lock, typename Parts::owner_chunk_hash>;

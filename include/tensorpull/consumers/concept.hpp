@@ -12,6 +12,8 @@
 
 namespace tensorpull {
 
+struct source_view;  // image/view.hpp
+
 /// Spans that a consumer hands out for the bytes that come next.
 struct prepared {
   std::size_t pieces = 0;  ///< Spans of the caller's list that were filled.
@@ -29,10 +31,10 @@ struct prepared {
 ///  6. `c.chunk(offset, length)`: the chunk is complete and, if the integrity policy says so, its own digest was right;
 ///  7. `c.finish(receipt)`: everything arrived and was checked; called before the owner is told, so an error makes it a failure;
 ///  8. `c.abandon(error)`: the transfer ended in any other way; never after finish() succeeded and at most once.
-/// A consumer that can take a chunk twice also has `c.rewind(offset)`: what was committed from there on comes again, since its chunk was
-/// damaged or cut off; offset is where a chunk began. Without it such a transfer fails.
-/// A consumer whose memory can be read has `source_view c.read_back() const`: what lies there, as the image that it is to become, so that
-/// a later transfer can continue from a cursor. A view without schema: nothing can be read back, so cursors stay empty and nothing resumes.
+///  9. optionally `void c.rewind(offset)`, if it can take a chunk twice: what was committed from there on comes again, since its chunk was
+///     damaged or cut off; offset is where a chunk began. Without it such a transfer fails;
+/// 10. optionally `source_view c.read_back() const`, if its memory can be read: what lies there, as the image that it is to become, so that
+///     a later transfer can continue from a cursor. A view without schema: nothing can be read back, so cursors stay empty and nothing resumes.
 /// Offsets count as `description` says. Nothing throws. prepare, commit and chunk allocate nothing; only new_model does so, while the header
 /// arrives.
 template <class C>
@@ -47,7 +49,8 @@ concept consumer = requires(C c, const C& k, const description& d, std::uint64_t
   { c.chunk(n, n) } -> std::same_as<result<void>>;
   { c.finish(r) } -> std::same_as<result<void>>;
   c.abandon(e);
-};
+} && (!requires { &C::rewind; } || requires(C c, std::uint64_t n) { { c.rewind(n) } -> std::same_as<void>; }) &&
+                   (!requires { &C::read_back; } || requires(const C& k) { { k.read_back() } -> std::same_as<source_view>; });
 
 namespace detail {
 /// The number of the first requirement that C misses, or 0.
@@ -61,6 +64,8 @@ constexpr int missed_of_consumer() noexcept {
   else if constexpr (!requires(C& c, std::span<const std::byte> bytes) { { c.commit(0, bytes) } -> std::same_as<result<void>>; }) return 5;
   else if constexpr (!requires(C& c, std::uint64_t n) { { c.chunk(n, n) } -> std::same_as<result<void>>; }) return 6;
   else if constexpr (!requires(C& c, const receipt& r) { { c.finish(r) } -> std::same_as<result<void>>; }) return 7;
+  else if constexpr (requires { &C::rewind; } && !requires(C& c, std::uint64_t n) { { c.rewind(n) } -> std::same_as<void>; }) return 9;
+  else if constexpr (requires { &C::read_back; } && !requires(const C& k) { { k.read_back() } -> std::same_as<source_view>; }) return 10;
   else return 8;
 }
 
@@ -81,6 +86,38 @@ struct consumer_checks<C, false> {
   static_assert(missed != 6, "tensorpull: a consumer is told of each whole chunk (requirement 6): result<void> chunk(std::uint64_t offset, std::uint64_t length)");
   static_assert(missed != 7, "tensorpull: a consumer is told that all is there (requirement 7): result<void> finish(const receipt&)");
   static_assert(missed != 8, "tensorpull: a consumer is told how a transfer failed (requirement 8): void abandon(const error&); and it is no constant and no reference");
+  static_assert(missed != 9, "tensorpull: a consumer that can take a chunk twice is told where it began (requirement 9): void rewind(std::uint64_t offset)");
+  static_assert(missed != 10, "tensorpull: a consumer whose memory can be read gives it as an image (requirement 10): source_view read_back() const");
+};
+
+/// The smallest consumer, which keeps nothing: it shows what a tee needs of its parts, and stands for a type that was refused.
+struct null_consumer {
+  static constexpr bool irrevocable = false;
+  std::byte scratch[64];
+  static std::uint64_t fingerprint() noexcept { return 0; }
+  static const image_schema* schema() noexcept { return nullptr; }
+  static result<void> begin(const description&) noexcept { return {}; }
+  prepared prepare(std::uint64_t, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
+    const std::size_t n = length < sizeof scratch ? static_cast<std::size_t>(length) : sizeof scratch;
+    if (n == 0 || out.empty()) return {};
+    out[0] = {scratch, n};
+    return {1, n};
+  }
+  static result<void> commit(std::uint64_t, std::span<const std::byte>) noexcept { return {}; }
+  static result<void> chunk(std::uint64_t, std::uint64_t) noexcept { return {}; }
+  static result<void> finish(const receipt&) noexcept { return {}; }
+  static void abandon(const error&) noexcept {}
+};
+
+/// The consumer behind a type that a user names: the type itself, or, after the sentence about what it lacks, one that keeps nothing.
+template <class C, bool Met = consumer<C>>
+struct checked_consumer {
+  using type = C;
+};
+template <class C>
+struct checked_consumer<C, false> {
+  static_assert(sizeof(consumer_checks<C>) != 0);
+  using type = null_consumer;
 };
 }  // namespace detail
 

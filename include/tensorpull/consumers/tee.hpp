@@ -14,8 +14,16 @@ namespace tensorpull {
 ///  - finish() ends the observer first and the destination last, so make the one that is more likely to fail (a file) the observer: its failure
 ///    abandons the destination unfinished. If the destination fails after that, the observer stays finished.
 ///  - If the observer has no memory now, the destination waits with it.
+template <class Destination, class Observer>
+class tee : public detail::null_consumer {
+  // What is chosen if one of the two is no consumer: the sentence says what it lacks.
+  static_assert(sizeof(detail::consumer_checks<Destination>) != 0 && sizeof(detail::consumer_checks<Observer>) != 0);
+
+ public:
+  tee(Destination&, Observer&) noexcept {}
+};
 template <consumer Destination, consumer Observer>
-class tee {
+class tee<Destination, Observer> {
  public:
   static constexpr bool irrevocable = Destination::irrevocable || Observer::irrevocable;
 
@@ -92,27 +100,6 @@ class tee {
   Observer& observer_;
   bool destination_open_ = false, observer_open_ = false;
 };
-
-namespace detail {
-/// The smallest consumer, which keeps nothing: it shows what a tee needs of its parts.
-struct null_consumer {
-  static constexpr bool irrevocable = false;
-  std::array<std::byte, 64> scratch{};
-  static std::uint64_t fingerprint() noexcept { return 0; }
-  static const image_schema* schema() noexcept { return nullptr; }
-  static result<void> begin(const description&) noexcept { return {}; }
-  prepared prepare(std::uint64_t, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
-    const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(length, scratch.size()));
-    if (n == 0 || out.empty()) return {};
-    out[0] = {scratch.data(), n};
-    return {1, n};
-  }
-  static result<void> commit(std::uint64_t, std::span<const std::byte>) noexcept { return {}; }
-  static result<void> chunk(std::uint64_t, std::uint64_t) noexcept { return {}; }
-  static result<void> finish(const receipt&) noexcept { return {}; }
-  static void abandon(const error&) noexcept {}
-};
-}  // namespace detail
 
 static_assert(consumer<tee<detail::null_consumer, detail::null_consumer>>);
 

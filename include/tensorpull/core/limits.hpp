@@ -55,22 +55,25 @@ struct default_limits {
 };
 
 namespace detail {
-/// Used in a requirement: its argument has to be a constant and a number.
-constexpr bool is_constant(std::uint64_t) noexcept { return true; }
+/// Used in a requirement, with an argument in braces: the argument has to be a constant and a whole number that is not negative.
+constexpr bool is_number(std::uint64_t) noexcept { return true; }
+/// The same for a number that is not 0 either.
+constexpr bool is_bound(std::uint64_t n) noexcept { return n > 0; }
 }  // namespace detail
 
 /// A limits policy L:
 ///  1. `L::is_limits_policy` names a type (it marks the slot);
 ///  2. `L` has each constant of default_limits under the same name. A policy that derives from default_limits has them all.
+///     They are whole numbers above 0, except that application_body_bytes, application_references, subset_bytes_per_second and busy_delay may be 0.
 template <class L>
 concept limits_policy = requires {
   typename L::is_limits_policy;
-  requires detail::is_constant(L::control_frame_bytes) && detail::is_constant(L::page_bytes) && detail::is_constant(L::control_frame_segments);
-  requires detail::is_constant(L::traversal_words) && detail::is_constant(L::nesting_levels) && detail::is_constant(L::application_body_bytes);
-  requires detail::is_constant(L::application_references) && detail::is_constant(L::chunk_cap_bytes) && detail::is_constant(L::references);
-  requires detail::is_constant(L::recipients) && detail::is_constant(L::transfers_per_connection) && detail::is_constant(L::tensors);
-  requires detail::is_constant(L::name_bytes) && detail::is_constant(L::pipelined_requests) && detail::is_constant(L::subset_bytes_per_second);
-  requires std::same_as<decltype(L::busy_delay), const std::chrono::milliseconds> && detail::is_constant(L::window);
+  requires detail::is_bound({L::control_frame_bytes}) && detail::is_bound({L::page_bytes}) && detail::is_bound({L::control_frame_segments});
+  requires detail::is_bound({L::traversal_words}) && detail::is_bound({L::nesting_levels}) && detail::is_number({L::application_body_bytes});
+  requires detail::is_number({L::application_references}) && detail::is_bound({L::chunk_cap_bytes}) && detail::is_bound({L::references});
+  requires detail::is_bound({L::recipients}) && detail::is_bound({L::transfers_per_connection}) && detail::is_bound({L::tensors});
+  requires detail::is_bound({L::name_bytes}) && detail::is_bound({L::pipelined_requests}) && detail::is_number({L::subset_bytes_per_second});
+  requires std::same_as<decltype(L::busy_delay), const std::chrono::milliseconds> && L::busy_delay.count() >= 0 && detail::is_bound({L::window});
 };
 static_assert(limits_policy<default_limits>);
 

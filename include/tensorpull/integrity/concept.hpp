@@ -16,13 +16,13 @@ enum class digest_kind : std::uint8_t {
 };
 
 /// A streaming hash: update(bytes) in order, digest() at any time; a copy goes on from where the original was. No heap.
-/// Its values are those of XXH3-64, unless a constant `H::kind` says otherwise.
+/// Its values are those of XXH3-64, unless a constant `H::kind`, a digest_kind, says otherwise.
 template <class H>
 concept hash = std::default_initializable<H> && requires(H h, const H& c, std::span<const std::byte> bytes) {
   h.update(bytes);
   h = c;
   { c.digest() } -> std::same_as<std::uint64_t>;
-};
+} && (!requires { H::kind; } || requires { requires std::same_as<decltype(H::kind), const digest_kind>; });
 
 /// What a hash is called on the wire.
 template <hash H>
@@ -30,23 +30,6 @@ inline constexpr digest_kind digest_kind_of = [] {
   if constexpr (requires { H::kind; }) return H::kind;
   else return digest_kind::xxh3_64;
 }();
-
-/// An integrity policy I:
-///  1. `I::is_integrity_policy` names a type (it marks the slot);
-///  2. `I::whole`: the digest of the whole image is computed while it lands and compared with the published one; without it a
-///     transfer ends as `completed_unverified`;
-///  3. `I::per_chunk`: every chunk carries a digest of its own that is checked before the consumer hears that the chunk is there;
-///     a consumer that cannot undo (weighted_average) needs it;
-///  4. `I::hash_type` is the hash of the whole: XXH3-64, since that is what a version is, or none at all;
-///  5. `I::chunk_hash_type`, if there is one, is the hash of a chunk; otherwise `hash_type` does both.
-template <class I>
-concept integrity_policy = requires {
-  typename I::is_integrity_policy;
-  requires std::same_as<decltype(I::whole), const bool>;
-  requires std::same_as<decltype(I::per_chunk), const bool>;
-  requires hash<typename I::hash_type>;
-  requires digest_kind_of<typename I::hash_type> == digest_kind::xxh3_64 || (!I::whole && digest_kind_of<typename I::hash_type> == digest_kind::none);
-} && (!requires { typename I::chunk_hash_type; } || requires { requires hash<typename I::chunk_hash_type>; });
 
 namespace detail {
 template <class I>
@@ -58,7 +41,27 @@ template <class I>
 struct chunk_hash<I> {
   using type = typename I::chunk_hash_type;
 };
+}  // namespace detail
 
+/// An integrity policy I:
+///  1. `I::is_integrity_policy` names a type (it marks the slot);
+///  2. `I::whole`: the digest of the whole image is computed while it lands and compared with the published one; without it a
+///     transfer ends as `completed_unverified`;
+///  3. `I::per_chunk`: every chunk carries a digest of its own that is checked before the consumer hears that the chunk is there;
+///     a consumer that cannot undo (weighted_average) needs it;
+///  4. `I::hash_type` is the hash of the whole: XXH3-64, since that is what a version is, or none at all;
+///  5. `I::chunk_hash_type`, if there is one, is the hash of a chunk; otherwise `hash_type` does both. If `per_chunk` is true, the kind of this hash is
+///     not `none`.
+template <class I>
+concept integrity_policy = requires {
+  typename I::is_integrity_policy;
+  requires std::same_as<decltype(I::whole), const bool>;
+  requires std::same_as<decltype(I::per_chunk), const bool>;
+  requires hash<typename I::hash_type>;
+  requires digest_kind_of<typename I::hash_type> == digest_kind::xxh3_64 || (!I::whole && digest_kind_of<typename I::hash_type> == digest_kind::none);
+} && (!requires { typename I::chunk_hash_type; } || requires { requires hash<typename I::chunk_hash_type>; }) && (!I::per_chunk || digest_kind_of<typename detail::chunk_hash<I>::type> != digest_kind::none);
+
+namespace detail {
 /// The number of the first requirement that I misses, or 0: `pipeline` has a sentence for each.
 template <class I>
 constexpr int missed_of_integrity() noexcept {
@@ -67,7 +70,11 @@ constexpr int missed_of_integrity() noexcept {
   else if constexpr (!requires { requires std::same_as<decltype(I::whole), const bool>; }) return 2;
   else if constexpr (!requires { requires std::same_as<decltype(I::per_chunk), const bool>; }) return 3;
   else if constexpr (requires { typename I::chunk_hash_type; requires !hash<typename I::chunk_hash_type>; }) return 5;
-  else return 4;
+  else if constexpr (!requires { requires hash<typename I::hash_type>; }) return 4;
+  else {
+    constexpr digest_kind kind = digest_kind_of<typename I::hash_type>;
+    return kind == digest_kind::xxh3_64 || (!I::whole && kind == digest_kind::none) ? 5 : 4;
+  }
 }
 }  // namespace detail
 

@@ -16,7 +16,7 @@
 namespace tensorpull {
 
 /// An owner O: what an end serves. Models: owner, no_owner. No member throws.
-///  1. `O::owns` is a constant: whether it answers requests at all (if not, no code for answers is generated);
+///  1. `O::owns` is a constant of type bool: whether it answers requests at all (if not, no code for answers is generated);
 ///  2. `O::lock_type` is the lock that it takes, and that its connections' buffers take (std/mutex.hpp);
 ///  3. `O::waiting_replies` is a constant: answers that one connection may have waiting, at least 1;
 ///  4. `O::peer` is default constructible: what the owner remembers about one connection;
@@ -28,9 +28,11 @@ namespace tensorpull {
 ///  9. `o.expand(reply, rows)` writes a reply out as a frame; `o.refuse_gone(reply)` turns one whose image is gone into a refusal.
 template <class O>
 concept owner_role = requires(O& o, typename O::peer& peer, const frame& request, frame& answer, pending_reply& reply, std::span<byte_range> ranges, std::span<schema_row> rows) {
-  { O::owns } -> std::convertible_to<bool>;
+  requires std::same_as<decltype(O::owns), const bool>;
   typename O::lock_type;
-  { O::waiting_replies } -> std::convertible_to<std::size_t>;
+  requires std::size_t { O::waiting_replies }
+  >= 1;
+  { typename O::peer() };
   { o.handle(peer, request, reply) } -> std::same_as<bool>;
   o.locate(peer, request, ranges, answer);
   o.forget(peer);
@@ -132,10 +134,10 @@ namespace detail {
 
 template <class O>
 constexpr bool assert_owner_role() noexcept {
-  static_assert(requires { { O::owns } -> std::convertible_to<bool>; }, "tensorpull: an owner needs `static constexpr bool owns`: whether it answers requests (owner_role, 1)");
+  static_assert(requires { requires std::same_as<decltype(O::owns), const bool>; }, "tensorpull: an owner needs `static constexpr bool owns`: whether it answers requests (owner_role, 1)");
   static_assert(requires { typename O::lock_type; }, "tensorpull: an owner needs `lock_type`: no_lock, or the lock that it takes (owner_role, 2)");
-  static_assert(requires { { O::waiting_replies } -> std::convertible_to<std::size_t>; }, "tensorpull: an owner needs `static constexpr std::size_t waiting_replies`: answers that a connection may have waiting (owner_role, 3)");
-  static_assert(requires { typename O::peer; }, "tensorpull: an owner needs a type `peer`: what it remembers of one connection (owner_role, 4)");
+  static_assert(requires { requires std::size_t{O::waiting_replies} >= 1; }, "tensorpull: an owner needs `static constexpr std::size_t waiting_replies`, at least 1: answers that a connection may have waiting (owner_role, 3)");
+  static_assert(requires { { typename O::peer() }; }, "tensorpull: an owner needs a type `peer`, default constructible: what it remembers of one connection (owner_role, 4)");
   if constexpr (requires { typename O::peer; }) {
     static_assert(requires(O& o, typename O::peer& p, const frame& m, pending_reply& r) { { o.handle(p, m, r) } -> std::same_as<bool>; }, "tensorpull: an owner needs `bool handle(peer&, const frame&, pending_reply&)` (owner_role, 5)");
     static_assert(requires(O& o, typename O::peer& p, const frame& m, std::span<byte_range> ranges, frame& answer) { o.locate(p, m, ranges, answer); }, "tensorpull: an owner needs `void locate(peer&, const frame&, std::span<byte_range>, frame&)` (owner_role, 6)");

@@ -42,6 +42,10 @@ constexpr int missed_of_tensors() noexcept {
   else return requires(typename T::model_type& to) { T::destination(to); } ? 5 : 6;
 }
 
+/// Whether models of T can be landed in.
+template <class T>
+concept lands = requires(typename T::model_type& to) { T::destination(to); };
+
 template <class Tensors>
 void after_landing(typename Tensors::model_type& model) noexcept {
   if constexpr (requires { Tensors::landed(model); }) Tensors::landed(model);

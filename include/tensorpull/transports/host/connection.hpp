@@ -30,7 +30,7 @@ struct no_consumer {};
 namespace detail {
 template <class Parts, class Consumer>
 struct transfer_for {
-  using type = transfer<Consumer, typename Parts::chunking, typename Parts::integrity, typename Parts::limits>;
+  using type = transfer<typename checked_consumer<Consumer>::type, typename Parts::chunking, typename Parts::integrity, typename Parts::limits>;
 };
 template <class Parts>
 struct transfer_for<Parts, no_consumer> {

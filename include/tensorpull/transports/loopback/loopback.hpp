@@ -82,6 +82,7 @@ struct loopback {
 
   /// Runs both ends until the transfer has ended. All state is on the stack; smaller limits (control_frame_bytes) make it smaller.
   template <class Parts, class Owner, consumer Consumer>
+    requires requires(Owner& o) { o.machine(), o.scratch(), o.deliver(); }
   static result<receipt> pull(Owner& from, const reference& ref, Consumer& to, const pull_options& options, typename Parts::chunking chunking) noexcept {
     ignore_messages handler;
     using limits = typename Parts::limits;

@@ -14,6 +14,8 @@
 #include <tensorpull/transports/stream/wait.hpp>
 
 #include <array>
+#include <concepts>
+#include <string_view>
 
 namespace tensorpull {
 
@@ -174,55 +176,68 @@ inline recipient_id random_recipient() noexcept {
   return me;
 }
 
+/// What a transport over streams does to have a connection (stream_transport.hpp, 1).
+template <class Transport, class Stream>
+concept connects = requires(std::string_view address, std::chrono::milliseconds timeout, const stop_token& stop) {
+  { Transport::connect(address, timeout, stop) } noexcept -> std::same_as<result<Stream>>;
+};
+
 }  // namespace detail
 
 /// Pulls into a consumer over connections of its own. It has no owner role and allocates nothing; all state is on the stack. `connect() ->
 /// result<Stream>` makes a connection each time that one is needed; `pause(time)` waits at most that long. What has landed stays when a connection is
 /// lost. A first connection that cannot be made is not tried again. Errors: those of `connect`, of the protocol, and of the consumer; `at` says how many
-/// bytes landed.
-template <class Parts, class Connect, class Pause, consumer Consumer>
+/// bytes landed. Leave out the last argument: its type makes the compiler say what a consumer lacks.
+template <class Parts, class Connect, class Pause, class Consumer>
 result<receipt> pull_with(Connect connect, Pause pause, const reference& ref, Consumer& to, const pull_options& options = {},
-                          typename Parts::chunking chunking = {}) noexcept {
-  using limits = typename Parts::limits;
-  ignore_messages handler;
-  detail::running_pull<Parts, Consumer> pull(ref, to, options, chunking, 1, options.recipient ? options.recipient : detail::random_recipient());
-  const auto again = [&](const error& why) noexcept {
-    if (pull.ended()) return false;
-    const auto delay = pull.try_again(why);
-    if (!delay) return false;
-    if (!detail::wait_out(*delay, options.stop, pause)) pull.fail({errc::cancelled, 0, 0, {}});
-    pull.transfer().restart();
-    return !pull.ended();
-  };
-  for (bool connected = false; !pull.ended();) {
-    optional<error> why, broken;
-    if (auto stream = connect(); !stream) {
-      why = stream.error();
-      if (!connected || (why->code != errc::connection_failed && !is_passing(why->code))) pull.fail(*why);
-      else why->code = errc::connection_lost;  // the owner could be reached before, so it is worth another try
-    } else {
-      connected = true;
-      no_owner none;
+                          typename Parts::chunking chunking = {}, detail::consumer_checks<Consumer> = {}) noexcept {
+  if constexpr (!consumer<Consumer>) return failure(errc::bad_address);  // refused by the last argument
+  else {
+    using limits = typename Parts::limits;
+    ignore_messages handler;
+    detail::running_pull<Parts, Consumer> pull(ref, to, options, chunking, 1, options.recipient ? options.recipient : detail::random_recipient());
+    const auto again = [&](const error& why) noexcept {
+      if (pull.ended()) return false;
+      const auto delay = pull.try_again(why);
+      if (!delay) return false;
+      if (!detail::wait_out(*delay, options.stop, pause)) pull.fail({errc::cancelled, 0, 0, {}});
+      pull.transfer().restart();
+      return !pull.ended();
+    };
+    for (bool connected = false; !pull.ended();) {
+      optional<error> why, broken;
+      if (auto stream = connect(); !stream) {
+        why = stream.error();
+        if (!connected || (why->code != errc::connection_failed && !is_passing(why->code))) pull.fail(*why);
+        else why->code = errc::connection_lost;  // the owner could be reached before, so it is worth another try
+      } else {
+        connected = true;
+        no_owner none;
       // for the names of a subset, and for pages of the owner's schema if the schemas differ
-      alignas(8) std::array<std::byte, limits::page_bytes> memory;
-      buffer_pool<> pool(memory, memory.size());
-      endpoint<typename Parts::framing, limits, no_owner, ignore_messages> end(none, pool, handler);
-      do {  // a busy owner is asked again over the same connection, which may be in the middle of a frame
-        why = pull.drive(end, *stream, {}, broken);
-      } while (why && why->code == errc::busy && again(*why));
+        alignas(8) std::array<std::byte, limits::page_bytes> memory;
+        buffer_pool<> pool(memory, memory.size());
+        endpoint<typename Parts::framing, limits, no_owner, ignore_messages> end(none, pool, handler);
+        do {  // a busy owner is asked again over the same connection, which may be in the middle of a frame
+          why = pull.drive(end, *stream, {}, broken);
+        } while (why && why->code == errc::busy && again(*why));
+      }
+      if (!why || !again(*why)) break;
     }
-    if (!why || !again(*why)) break;
+    return pull.outcome();
   }
-  return pull.outcome();
 }
 
 /// The same over one connected stream, which is borrowed. A lost connection or a time-out ends the pull.
-template <class Parts, byte_stream Stream, consumer Consumer>
-result<receipt> pull_over(Stream& stream, const reference& ref, Consumer& to, const pull_options& options = {}, typename Parts::chunking chunking = {}) noexcept {
-  pull_options once = options;
-  once.retry.retries = 0;
-  const auto connect = [&]() -> result<detail::borrowed_stream<Stream>> { return detail::borrowed_stream<Stream>{&stream}; };
-  return pull_with<Parts>(connect, [&](std::chrono::milliseconds time) { stream.wait(false, false, time); }, ref, to, once, chunking);
+template <class Parts, byte_stream Stream, class Consumer>
+result<receipt> pull_over(Stream& stream, const reference& ref, Consumer& to, const pull_options& options = {}, typename Parts::chunking chunking = {},
+                          detail::consumer_checks<Consumer> = {}) noexcept {
+  if constexpr (!consumer<Consumer>) return failure(errc::bad_address);  // refused by the last argument
+  else {
+    pull_options once = options;
+    once.retry.retries = 0;
+    const auto connect = [&]() -> result<detail::borrowed_stream<Stream>> { return detail::borrowed_stream<Stream>{&stream}; };
+    return pull_with<Parts>(connect, [&](std::chrono::milliseconds time) { stream.wait(false, false, time); }, ref, to, once, chunking);
+  }
 }
 
 }  // namespace tensorpull

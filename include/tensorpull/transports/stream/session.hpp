@@ -34,18 +34,26 @@ class session {
   }
   /// Connects with the pipeline's transport. Errors: bad_address, connection_failed, timed_out, cancelled, out_of_memory.
   static result<session> connect(std::string_view address, std::chrono::milliseconds timeout = std::chrono::seconds(10), const stop_token& stop = {}) noexcept {
-    auto stream = Parts::transport::connect(address, timeout, stop);
-    if (!stream) return failure(stream.error());
-    return over(std::move(*stream));
+    static_assert(detail::connects<typename Parts::transport, Stream>,
+                  "tensorpull: a transport over streams connects: static result<stream> connect(std::string_view address, std::chrono::milliseconds timeout, "
+                  "const stop_token& stop) noexcept");
+    if constexpr (detail::connects<typename Parts::transport, Stream>) {
+      auto stream = Parts::transport::connect(address, timeout, stop);
+      if (!stream) return failure(stream.error());
+      return over(std::move(*stream));
+    } else return failure(errc::bad_address);  // refused above
   }
 
   /// Pulls what is published under `ref` into `model`. A model of another schema is refused before data moves.
   /// After an error the model is unspecified from its first landed byte on; the error's `at` says how many landed.
   result<receipt> download_tensors(const reference& ref, model_type& model, const pull_options& options = {}, chunking_type chunking = {}) noexcept {
-    land to(tensors::destination(model));
-    const auto done = pull_into(ref, to, options, chunking);
-    if (done) detail::after_landing<tensors>(model);
-    return done;
+    static_assert(detail::lands<tensors>, "tensorpull: models of this tensor policy are only read: it has no destination(model) (requirement 5)");
+    if constexpr (detail::lands<tensors>) {
+      land to(tensors::destination(model));
+      const auto done = pull_into(ref, to, options, chunking);
+      if (done) detail::after_landing<tensors>(model);
+      return done;
+    } else return failure(errc::invalid_argument);  // refused above
   }
   /// The same into any consumer. Leave out the last argument: its type makes the compiler say what a consumer lacks.
   template <class Consumer>

@@ -59,8 +59,13 @@ struct stream_transport {
   /// Connects, pulls and closes; connects again if the connection is lost meanwhile.
   template <class Parts, consumer Consumer>
   static result<receipt> pull(std::string_view address, const reference& ref, Consumer& to, const pull_options& options, typename Parts::chunking chunking) noexcept {
-    const auto connect = [&] { return Self::connect(address, options.per_request_timeout, options.stop); };
-    return pull_with<Parts>(connect, [](std::chrono::milliseconds time) { detail::pause(time); }, ref, to, options, chunking);
+    static_assert(detail::connects<Self, Stream>,
+                  "tensorpull: a transport over streams connects: static result<stream> connect(std::string_view address, std::chrono::milliseconds timeout, "
+                  "const stop_token& stop) noexcept");
+    if constexpr (detail::connects<Self, Stream>) {
+      const auto connect = [&] { return Self::connect(address, options.per_request_timeout, options.stop); };
+      return pull_with<Parts>(connect, [](std::chrono::milliseconds time) { detail::pause(time); }, ref, to, options, chunking);
+    } else return failure(errc::bad_address);  // refused above
   }
 };
 
