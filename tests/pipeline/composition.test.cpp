@@ -73,6 +73,18 @@ static_assert(consumer<plain::consumer> && consumer<land> && !consumer<nothing> 
 
 static_assert(tensor_policy<raw_tensors<mlp>> && tensor_policy<tensor_list> && !tensor_policy<nothing> && !tensor_policy<loopback>);
 static_assert(limits_policy<few> && !limits_policy<nothing> && !limits_policy<raw_tensors<mlp>>);
+// a number of any integral type will do, and 0 where it means something
+struct quiet_limits : default_limits {
+  static constexpr int window = 1;
+  static constexpr unsigned short application_references = 0;
+  static constexpr std::uint64_t chunk_cap_bytes = ~std::uint64_t{0};
+  static constexpr std::chrono::milliseconds busy_delay{0};
+};
+struct hurried_limits : default_limits {
+  static constexpr std::chrono::milliseconds busy_delay{-1};
+};
+static_assert(limits_policy<quiet_limits> && !limits_policy<hurried_limits>);
+static_assert(detail::missed_of_integrity<chunk_and_image_digest>() == 0 && hash<xxhash_digest> && chunk_digest_kind<chunk_digest> == digest_kind::xxh3_64);
 static_assert(detail::missed_of_tensors<tensor_list>() == 0 && detail::missed_of_chunking<whole>() == 0 && detail::missed_of_integrity<unverified>() == 0);
 static_assert(detail::missed_of_framing<word_framing>() == 0 && detail::missed_of_transport<tcp, plain::parts>() == 0 && detail::missed_of_consumer<land>() == 0);
 static_assert(detail::missed_of_transport<endless_transport, plain::parts>() == 2 && detail::missed_of_integrity<no_digest>() == 3);

@@ -16,12 +16,14 @@ namespace tensorpull {
 ///  - If the observer has no memory now, the destination waits with it.
 template <class Destination, class Observer>
 class tee : public detail::null_consumer {
-  // What is chosen if one of the two is no consumer: the sentence says what it lacks.
+  // This one is chosen if one of the two is no consumer: the sentence says what it lacks.
   static_assert(sizeof(detail::consumer_checks<Destination>) != 0 && sizeof(detail::consumer_checks<Observer>) != 0);
 
  public:
+  /// Borrows both.
   tee(Destination&, Observer&) noexcept {}
 };
+/// The tee of two consumers; the other one refuses what is no consumer.
 template <consumer Destination, consumer Observer>
 class tee<Destination, Observer> {
  public:

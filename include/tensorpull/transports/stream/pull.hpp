@@ -213,7 +213,7 @@ result<receipt> pull_with(Connect connect, Pause pause, const reference& ref, Co
       } else {
         connected = true;
         no_owner none;
-      // for the names of a subset, and for pages of the owner's schema if the schemas differ
+        // for the names of a subset, and for pages of the owner's schema if the schemas differ
         alignas(8) std::array<std::byte, limits::page_bytes> memory;
         buffer_pool<> pool(memory, memory.size());
         endpoint<typename Parts::framing, limits, no_owner, ignore_messages> end(none, pool, handler);
