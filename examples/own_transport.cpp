@@ -23,7 +23,7 @@ class local_listener {
   result<local_stream> accept() noexcept {
     local_stream s(::accept4(native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (s.native_handle() >= 0) return s;
-    return failure(errno == EAGAIN ? errc::timed_out : errc::out_of_memory, 0, {}, errno);
+    return failure(errno == EAGAIN || errno == ECONNABORTED ? errc::timed_out : errc::out_of_memory, 0, {}, errno);
   }
 
  private:
@@ -32,6 +32,7 @@ class local_listener {
 
 /// The policy for the transport slot: connects and, for owners, listens.
 struct local : stream_transport<local, local_stream> {
+  /// A local socket connects at once or not at all, so there is nothing to wait for within the time or until `stop`.
   static result<local_stream> connect(std::string_view path, std::chrono::milliseconds, const stop_token&) noexcept { return open<local_stream>(path, ::connect); }
   static result<local_listener> listen(std::string_view path) noexcept {
     return open<local_listener>(path, [](int fd, const sockaddr* a, socklen_t n) { return ::bind(fd, a, n) != 0 ? -1 : ::listen(fd, 64); });
@@ -43,7 +44,7 @@ struct local : stream_transport<local, local_stream> {
     sockaddr_un a{AF_UNIX, {}};
     if (path.size() >= sizeof a.sun_path) return failure(errc::bad_address, 0, path);
     path.copy(a.sun_path, path.size());
-    End end(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    End end(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));  // no call waits: a full queue is EAGAIN
     if (end.native_handle() >= 0 && call(end.native_handle(), reinterpret_cast<const sockaddr*>(&a), sizeof a) == 0) return end;
     return failure(errc::connection_failed, 0, path, errno);
   }

@@ -148,6 +148,31 @@ TEST(DeviceTensors, AWriteThatFailsEndsTheTransferWithTheTensorsName) {
   }
 }
 
+TEST(DeviceTensors, AfterAWriteThatFailedATransferGoesOnFromTheCursor) {
+  const device_model from({place::device}, 64, 1);
+  device_model to({place::device}, 64, 2);
+  using transfer_type = tp::transfer<tp::land, tp::fixed_bytes<64>, tp::image_digest>;
+  tp::resume_cursor where;
+  {
+    pair p;
+    publish(p, from);
+    tp::land consumer(to.destination());
+    transfer_type t(consumer, {.ref = {1, 2}}, {}, p.right.end.next_id());
+    to.on.writes_left = 8;
+    ASSERT_FALSE(p.pull(t));
+    where = t.cursor();
+    ASSERT_TRUE(where);
+  }
+  pair p;
+  publish(p, from);
+  tp::land consumer(to.destination());
+  transfer_type t(consumer, {.ref = {1, 2}}, {}, p.right.end.next_id());
+  EXPECT_TRUE(t.resume(where)) << "the digest is that of the bytes that landed";
+  EXPECT_EQ(t.landed_bytes(), where.offset);
+  ASSERT_TRUE(p.pull(t));
+  EXPECT_EQ(to.on.memory, from.on.memory);
+}
+
 TEST(DeviceTensors, AResumedTransferReadsBackWhatIsThere) {
   for (const bool readable : {true, false}) {
     const device_model from({place::device}, 64, 1);

@@ -35,6 +35,10 @@ TEST(Describe, GoesWhereTextGoes) {
 
 TEST(Describe, ANameFromTheOtherSideCannotSteerATerminal) {
   EXPECT_EQ(describe({errc::unknown_field, 0, 0, error_name("a\x1b[2J\n\x7f")}).view(), std::string(to_string(errc::unknown_field)) + ": a?[2J??");
+  EXPECT_EQ(describe({errc::unknown_field, 0, 0, error_name("a\xc2\x9b"
+                                                            "2J\xc3\x9b")})
+                .view(),
+            std::string(to_string(errc::unknown_field)) + ": a\xc2?2J\xc3\x9b");
 }
 
 TEST(Describe, TheLongestTextFits) {

@@ -4,6 +4,10 @@
 
 #include <boost/asio/io_context.hpp>
 
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
 namespace {
 
 using namespace test;
@@ -145,6 +149,70 @@ TEST(OwnStream, A_host_connects_and_pulls_over_it_and_hears_that_nobody_listens)
   ASSERT_TRUE(handler.end);
   EXPECT_EQ(*handler.end, tp::errc::connection_failed);
   EXPECT_EQ(handler.connected_calls, 1);
+}
+
+TEST(OwnStream, A_host_listens_once_and_takes_nothing_after_its_stop) {
+  using tcp_net = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<64_KiB>, tp::tcp>;
+  puller handler{{}, nullptr, 0, {}, {}};
+  boost::asio::io_context io(1);
+  tcp_net::host<puller, tp::land> host(io, handler);
+  ASSERT_TRUE(host.listen("127.0.0.1:0"));
+  const auto again = host.listen("127.0.0.1:0");
+  ASSERT_FALSE(again);
+  EXPECT_EQ(again.error(), tp::errc::invalid_argument);
+  EXPECT_EQ(again.error().system, 0);
+  host.stop();
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  tp::posix_stream mine(ends[0]), other(ends[1]);
+  EXPECT_EQ(host.adopt(std::move(mine)).error(), tp::errc::cancelled);
+  EXPECT_EQ(mine.native_handle(), ends[0]) << "the stream is still the caller's";
+  io.run();
+  EXPECT_EQ(host.connections(), 0u);
+  EXPECT_EQ(host.listen("127.0.0.1:0").error(), tp::errc::cancelled);
+}
+
+/// A transport over threads whose listener takes a while to be moved: the host's timer looks at it meanwhile.
+struct slow_listener {
+  tp::tcp_listener inner;
+  explicit slow_listener(tp::tcp_listener l) noexcept : inner(std::move(l)) {}
+  slow_listener(slow_listener&& other) noexcept : inner((std::this_thread::sleep_for(500ms), std::move(other.inner))) {}
+  slow_listener& operator=(slow_listener&&) noexcept = default;
+  tp::result<tp::posix_stream> accept() noexcept { return inner.accept(); }
+  int native_handle() const noexcept { return inner.native_handle(); }
+};
+struct slow_to_listen : tp::stream_transport<slow_to_listen, tp::posix_stream, true> {
+  static tp::result<tp::posix_stream> connect(std::string_view address, std::chrono::milliseconds timeout, const tp::stop_token& stop) noexcept { return tp::tcp::connect(address, timeout, stop); }
+  static tp::result<slow_listener> listen(std::string_view address) noexcept {
+    auto made = tp::tcp_listener::open(address);
+    if (!made) return tp::failure(made.error());
+    return slow_listener(std::move(*made));
+  }
+};
+TEST(OwnStream, A_host_on_threads_is_not_looked_at_before_it_listens) {
+  using slow_net = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<64_KiB>, slow_to_listen>;
+  puller handler{{}, nullptr, 0, {}, {}};
+  boost::asio::io_context io;
+  slow_net::host<puller, tp::land> host(io, handler);
+  std::jthread runs([&] { io.run(); });
+  EXPECT_TRUE(host.listen("127.0.0.1:0"));
+  host.stop();
+}
+
+TEST(OwnStream, A_host_that_cannot_reserve_descriptors_reserves_fewer) {
+  using tcp_net = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<64_KiB>, tp::tcp>;
+  puller handler{{}, nullptr, 0, {}, {}};
+  boost::asio::io_context io(1);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  tcp_net::host<puller, tp::land> first(io, handler);  // the event loop's own descriptors are there
+  const int top = ::fcntl(0, F_DUPFD_CLOEXEC, 0);
+  rlimit none = before;
+  none.rlim_cur = static_cast<rlim_t>(top) + 1;
+  ::setrlimit(RLIMIT_NOFILE, &none);
+  EXPECT_NO_THROW((tcp_net::host<puller, tp::land>(io, handler, {.reserved_connections = 20})));
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  ::close(top);
 }
 
 TEST(OwnStream, An_owner_serves_a_connection_that_the_program_has_made) {

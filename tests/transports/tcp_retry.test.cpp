@@ -229,6 +229,28 @@ TEST(TcpRetry, The_owner_hears_of_an_abort_and_its_reason_and_the_cursor_goes_on
   EXPECT_EQ(r.owner->status_of(r.ref)->cancelled, 0u);
 }
 
+TEST(TcpRetry, The_longest_delay_does_not_wrap) {
+  auto listener = tp::tcp_listener::open("127.0.0.1:0");
+  ASSERT_TRUE(listener);
+  const auto mine = blank<mlp>();
+  std::stop_source quit, abort;
+  std::atomic<int> connections{0};
+  std::jthread accepts([&] {
+    while (!quit.stop_requested()) connections += listener->accept(50ms).has_value();  // and hangs up
+  });
+  std::jthread aborts([&] {
+    while (connections == 0) std::this_thread::sleep_for(1ms);
+    std::this_thread::sleep_for(300ms);
+    abort.request_stop();
+  });
+  const auto longest = std::chrono::milliseconds::max();
+  const auto done = net::download_tensors(local(listener->port()), tp::ref_id{1, 2}, *mine, {.stop = abort.get_token(), .retry = {.retries = 3, .first_delay = longest, .longest_delay = longest}});
+  quit.request_stop();
+  accepts.join();
+  EXPECT_EQ(done.error(), tp::errc::cancelled);
+  EXPECT_EQ(connections, 1);
+}
+
 TEST(TcpRetry, T3_an_owner_that_dribbles_is_timed_out_like_a_silent_one) {
   raw_listener listener;
   std::jthread dribbler([&](std::stop_token stop) {

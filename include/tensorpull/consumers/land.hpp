@@ -10,7 +10,7 @@
 namespace tensorpull {
 
 /// Landing in place. Borrows the destination; its contents are unspecified from the first landed byte until finish().
-/// The image's header is not kept: its bytes pass through 192 bytes of this object.
+/// The image's header is not kept: its bytes pass through 184 bytes of this object.
 /// A destination with a writer costs a call of it for each range of a tensor that has arrived, at most as long as the staging memory.
 class land {
  public:
@@ -63,7 +63,7 @@ class land {
  private:
   destination_view to_;
   std::uint64_t data_start_ = 0;
-  std::byte header_[192];
+  std::byte header_[184];
 };
 
 static_assert(consumer<land>);

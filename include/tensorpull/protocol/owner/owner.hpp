@@ -300,7 +300,7 @@ class owner {
     m.nonce = r.nonce;
     m.digest = r.digest;
     m.length = r.length;
-    if (r.kind == frame_kind::refused && r.status == status::busy) m.delay_ms = static_cast<std::uint32_t>(Limits::busy_delay.count());
+    if (r.kind == frame_kind::refused && r.status == status::busy) m.delay_ms = static_cast<std::uint32_t>(Limits::busy_delay.count());  // limits_policy has bounded it
     if (r.kind == frame_kind::refused || r.kind == frame_kind::confirmed || r.kind == frame_kind::chunk) return m;
     const publication& p = slots_[r.slot];
     if (p.generation != r.generation || p.now != publication::state::published) {

@@ -112,9 +112,10 @@ class transfer {
   /// The transport has written these bytes, which are the first of what prepare() gave.
   void landed(std::span<const std::byte> bytes) noexcept {
     if (ended_) return;
+    // hashed once they are taken: a cursor after a failure must have the digest of what landed
+    if (const auto ok = to_.commit(landed_, bytes); !ok) return fail(ok.error());
     if constexpr (Integrity::whole) whole_hash_.update(bytes);
     if constexpr (Integrity::per_chunk) chunk_hash_.update(bytes);
-    if (const auto ok = to_.commit(landed_, bytes); !ok) return fail(ok.error());
     landed_ += bytes.size();
     chunk_left_ -= bytes.size();
     if (chunk_left_ == 0) chunk_complete();

@@ -40,7 +40,8 @@ struct silent_handler {
 }  // namespace detail
 
 /// `Handler` has connected(connection&), message(connection&, const message&), pulled(connection&, const result<receipt>&) and
-/// closed(connection&, const error&). What they throw is caught and dropped. `Consumer`: what connections pull into, or no_consumer.
+/// closed(connection&, const error&). What they throw is caught and dropped. A connection that was never established (a connect or a handshake that
+/// failed) has closed() without connected(). `Consumer`: what connections pull into, or no_consumer.
 /// If the transport's `threads` is true, several threads may run the io_context; the callbacks of one connection never overlap.
 template <class Parts, class Handler, class Consumer>
   requires listening_transport<typename Parts::transport>
@@ -84,8 +85,11 @@ class host<Parts, Handler, Consumer> {
   publisher_type& published() noexcept { return published_; }
 
   /// Starts to listen. Returns the port, which the system has chosen if it was 0; 0 if the transport has no ports. Errors: those of the transport's
-  /// listen(); io: the event loop cannot watch the listener, or there is one already; out_of_memory.
+  /// listen(); invalid_argument: it listens already; cancelled: stop() was called; io: the event loop cannot watch the listener; out_of_memory.
+  /// One thread calls it at a time.
   result<std::uint16_t> listen(std::string_view address) noexcept {
+    if (listening_) return failure(errc::invalid_argument, 0, address);
+    if (stop_posted_) return failure(errc::cancelled, 0, address);
     auto listener = transport::listen(address);
     if (!listener) return failure(listener.error());
     boost::system::error_code failed;
@@ -96,13 +100,14 @@ class host<Parts, Handler, Consumer> {
     }
     if (failed) return failure(errc::io, 0, address, failed.value());
     listener_.emplace(std::move(*listener));
+    listening_ = true;  // another thread's timer may look at both from now on
     accept_event(recheck);
     if constexpr (requires { listener_->port(); }) return listener_->port();
     else return std::uint16_t{0};
   }
 
   /// Starts to connect; the handler's connected() or closed() says how it ended. `tag`: the connection's. Errors: those of the transport's
-  /// start_connect(); out_of_memory.
+  /// start_connect(); cancelled: stop() was called; out_of_memory.
   result<connection*> connect(std::string_view address, std::uint64_t tag = 0) noexcept
     requires requires { transport::start_connect(address); }
   {
@@ -110,7 +115,8 @@ class host<Parts, Handler, Consumer> {
     if (!stream) return failure(stream.error());
     return begin(*stream, true, tag);
   }
-  /// Takes over a connection that the program has made, and treats it as one that was accepted. Error: out_of_memory: the stream is still the caller's.
+  /// Takes over a connection that the program has made, and treats it as one that was accepted. Errors, after which the stream is still the
+  /// caller's: cancelled: stop() was called; out_of_memory.
   result<connection*> adopt(stream_type&& stream, std::uint64_t tag = 0) noexcept { return begin(stream, false, tag); }
 
   /// How many connections there are, those that are still connecting included.
@@ -167,6 +173,7 @@ class host<Parts, Handler, Consumer> {
 
   /// Makes a connection and makes the event loop look at it. Another thread may call the handler before this returns.
   result<connection*> begin(stream_type& stream, bool connecting, std::uint64_t tag) noexcept {
+    if (stop_posted_) return failure(errc::cancelled);
     connection* const c = make(stream, connecting, tag);
     if (c == nullptr) return failure(errc::out_of_memory);
     c->again();
@@ -213,13 +220,14 @@ class host<Parts, Handler, Consumer> {
   /// The event loop keeps one record for each descriptor that it has watched at the same time, and reuses the records. They are made here with copies of
   /// one descriptor, so that memory does not depend on how many participants come later.
   void reserve(std::size_t count) {
-    std::deque<boost::asio::posix::basic_stream_descriptor<executor>> watched;  // a deque, because descriptors with this executor cannot be moved in Asio 1.74
-    if (count == 0) return;
-    const boost::asio::posix::basic_stream_descriptor<executor> original(io_.get_executor(), ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    std::deque<boost::asio::posix::basic_stream_descriptor<executor>> watched;  // of a type that Asio 1.74 cannot move
+    const posix_stream original(count == 0 ? -1 : ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (original.native_handle() < 0) return;
     for (std::size_t i = 0; i < count; ++i) {
-      const int copy = ::fcntl(const_cast<boost::asio::posix::basic_stream_descriptor<executor>&>(original).native_handle(), F_DUPFD_CLOEXEC, 0);
-      if (copy < 0) return;  // out of descriptors: there will be no more connections than this either
-      watched.emplace_back(io_.get_executor(), copy);
+      posix_stream copy(::fcntl(original.native_handle(), F_DUPFD_CLOEXEC, 0));
+      if (copy.native_handle() < 0) return;  // fewer descriptors than asked for: then there will not be as many connections either
+      watched.emplace_back(io_.get_executor(), copy.native_handle());
+      (void)copy.release();
     }
   }
 
@@ -229,15 +237,17 @@ class host<Parts, Handler, Consumer> {
     accept_gate_.pass(what, [this](std::uint32_t events) noexcept {
       if (events & connections_wait) accept_waits_ = false;
       if (stopping_) {
+        if (!listening_) return;
         (void)acceptor_.release();
         listener_.reset();
+        listening_ = false;
       } else if (!(events & connections_wait) || accept_more()) {
         await_connections();
       }
     });
   }
   void await_connections() noexcept {
-    if (accept_waits_ || !acceptor_.is_open() || count_ >= options_.max_connections) return;
+    if (accept_waits_ || !listening_ || count_ >= options_.max_connections) return;
     accept_waits_ = true;
     acceptor_.async_wait(acceptor_.wait_read, detail::in_memory(anchor_->accept_memory, [a = anchor_](const boost::system::error_code&) {
                            if (a->to != nullptr) a->to->accept_event(connections_wait);
@@ -321,9 +331,19 @@ class host<Parts, Handler, Consumer> {
   connection *first_ = nullptr, *first_awaiting_memory_ = nullptr, *last_awaiting_memory_ = nullptr;
   std::atomic<std::size_t> count_{0};
   std::atomic<bool> stopping_{false}, stop_posted_{false};
+  std::atomic<bool> listening_{false};  ///< acceptor_ and listener_ are there
   bool accept_waits_ = false;
   [[no_unique_address]] detail::event_gate<threads> accept_gate_{};
   [[no_unique_address]] detail::event_gate<threads> timer_gate_{};
+};
+
+/// A host of a transport that cannot listen, which is refused.
+template <class Parts, class Handler, class Consumer>
+  requires(!listening_transport<typename Parts::transport>)
+class host<Parts, Handler, Consumer> {
+  static_assert(detail::never<Parts>,
+                "tensorpull: this transport has no host: it needs `static result<L> listen(std::string_view address) noexcept`, where L is a "
+                "stream_listener and its stream a pollable_stream (transports/stream/pollable_stream.hpp)");
 };
 
 }  // namespace tensorpull

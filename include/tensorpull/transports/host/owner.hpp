@@ -113,4 +113,16 @@ class stream_owner<Parts> {
   std::unique_ptr<state> s_;
 };
 
+/// An owner over a transport that cannot listen, which is refused.
+template <class Parts>
+  requires(!listening_transport<typename Parts::transport>)
+class stream_owner<Parts> {
+  static_assert(detail::never<Parts>,
+                "tensorpull: this transport cannot have an owner: it needs `static result<L> listen(std::string_view address) noexcept`, where L "
+                "is a stream_listener and its stream a pollable_stream (transports/stream/pollable_stream.hpp)");
+
+ public:
+  static result<stream_owner> open(const owner_options& = {}) noexcept;  ///< not defined
+};
+
 }  // namespace tensorpull

@@ -77,8 +77,7 @@ class session {
       }
       const auto delay = pull.try_again(*why);
       if (!delay) break;
-      const auto end = std::chrono::steady_clock::now() + *delay;
-      const auto waited = run_until([&] { return std::chrono::steady_clock::now() >= end; }, *delay + detail::wait_step, options.stop);
+      const auto waited = run_until([] { return false; }, *delay, options.stop);  // it serves meanwhile, and times out
       if (!waited && waited.error().code != errc::timed_out) pull.fail(waited.error());
       pull.transfer().restart();
     }

@@ -14,24 +14,24 @@ class session;  // transports/stream/session.hpp: a program that only pulls need
 /// transports/host/owner.hpp.
 template <class Parts>
 class stream_owner {
+  // the class itself is refused, since it would be another one in a file that includes the header
+  static_assert(detail::never<Parts>, "tensorpull: #include <tensorpull/transports/host/owner.hpp> to own tensors (it needs Boost.Asio)");
+
  public:
-  /// Refused when it compiles, with the name of the header.
-  template <class... Arguments>
-  static result<stream_owner> open(Arguments&&...) noexcept {
-    static_assert(detail::never<Arguments...>, "tensorpull: #include <tensorpull/transports/host/owner.hpp> to own tensors (it needs Boost.Asio)");
-    return failure(errc::invalid_argument);
-  }
+  struct options {
+    std::string_view listen;  ///< as in owner_options
+  };
+  static result<stream_owner> open(const options& = {}) noexcept;  ///< not defined
 };
 
 /// Many connections in both roles on an event loop. This is its stand-in for a program that has not included its header, transports/host/host.hpp.
 template <class Parts, class Handler, class Consumer>
 class host {
+  static_assert(detail::never<Parts>, "tensorpull: #include <tensorpull/transports/host/host.hpp> to have a host (it needs Boost.Asio)");
+
  public:
-  /// Refused when it compiles, with the name of the header.
   template <class... Arguments>
-  explicit host(Arguments&&...) noexcept {
-    static_assert(detail::never<Arguments...>, "tensorpull: #include <tensorpull/transports/host/host.hpp> to have a host (it needs Boost.Asio)");
-  }
+  explicit host(Arguments&&...) noexcept;  ///< not defined
 };
 
 /// A policy for the transport slot is `struct mine : stream_transport<mine, my_stream>` with

@@ -18,12 +18,13 @@ inline void pause(std::chrono::milliseconds time) noexcept { (void)::poll(nullpt
 /// Waits for `time` with `step(left)`, which waits at most that long and returns. False: `stop` was requested.
 template <class Step>
 bool wait_out(std::chrono::milliseconds time, const stop_token& stop, Step step) noexcept {
-  const auto end = std::chrono::steady_clock::now() + time;
+  const auto start = std::chrono::steady_clock::now();
   for (;;) {
     if (stop.stop_requested()) return false;
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
-    if (left <= std::chrono::milliseconds::zero()) return true;
-    step(std::min(left, wait_step));
+    // by subtraction, so that the longest time does not wrap
+    const auto spent = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start);
+    if (spent >= time) return true;
+    step(std::min(time - spent, wait_step));
   }
 }
 

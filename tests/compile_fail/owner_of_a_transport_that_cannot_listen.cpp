@@ -1,0 +1,20 @@
+// An owner over a transport that connects and does not listen.
+// EXPECT: tensorpull: this transport cannot have an owner: it needs `static result<L> listen(std::string_view address) noexcept`
+// WITHIN_LINES: 5
+// MAX_ERRORS: 1
+// MAX_LINES: 30
+#include <tensorpull/tensorpull.hpp>
+#include <tensorpull/transports/host/owner.hpp>
+
+struct mlp {
+  float w[4][3], b[4];
+};
+BOOST_HANA_ADAPT_STRUCT(mlp, w, b);
+
+using namespace tensorpull;
+
+struct mine : stream_transport<mine, posix_stream> {
+  static result<posix_stream> connect(std::string_view, std::chrono::milliseconds, const stop_token&) noexcept { return failure(errc::connection_failed); }
+};
+using net = pipeline<raw_tensors<mlp>, fixed_bytes<1_KiB>, mine>;
+auto owner = net::downloader::open({.listen = "here"});
