@@ -25,7 +25,7 @@ Installs what is missing (apt-get, as root or with sudo), then runs these legs, 
                  processes instead of 20
   -h, --help     this text
 
-The leg dev adds which cases of the fault catalogue ran (tests/fault_table.py; a case without a test needs a reason in
+The leg dev also lists which cases of the fault catalogue ran (tests/fault_table.py; a case without a test needs a reason in
 tests/fault_exceptions.txt). Stops at the first leg that fails. The last line has the sums of all legs. Status: 0 all passed, 1 something failed, 2 a wrong option.
 TEXT
 }

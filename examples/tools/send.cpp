@@ -44,7 +44,7 @@ Example:
   send model.safetensors --recipients 1
   send encoder.safetensors head.npz --listen 0.0.0.0:8002
 
-Status: 0 ended as it was to (without a number of recipients: by Ctrl-C), 1 a file cannot be published, or not any more, 2 a wrong
+Status: 0 it ended as asked (without a number of recipients: by Ctrl-C), 1 a file cannot be published, or not any more, 2 a wrong
 option, 3 --idle came first, 130 Ctrl-C and 143 SIGTERM before everybody had the files.
 )";
 

@@ -18,6 +18,7 @@ class stream_owner {
   static_assert(detail::never<Parts>, "tensorpull: #include <tensorpull/transports/host/owner.hpp> to own tensors (it needs Boost.Asio)");
 
  public:
+  /// The one option of owner_options that a program is likely to give.
   struct options {
     std::string_view listen;  ///< as in owner_options
   };
