@@ -120,7 +120,7 @@ struct settlement {
   std::uint32_t references = 0;                 ///< how many it had
   std::uint32_t expected = 0;   ///< 0: not known
   publication_status counts{};  ///< of its recipients, over all references
-  std::chrono::milliseconds lasted{};  ///< from opening to settling
+  std::chrono::milliseconds lasted{};  ///< from opening to settling, to within the interval of the driver's ticks (0.2 s of a host)
 };
 
 /// Budgets on the owner's clock. 0 or less: no such budget.
