@@ -146,7 +146,7 @@ enum fault : int {
 
 /// What is wrong with the list of policies, before any policy is looked at.
 constexpr fault list_fault(const unsigned* slots, std::size_t count) noexcept {
-  int n[6] = {};
+  unsigned n[6] = {};
   for (std::size_t i = 0; i < count; ++i) {
     if (slots[i] == 0) return fault_no_policy;
     if ((slots[i] & (slots[i] - 1)) != 0) return fault_two_slots;
