@@ -4,6 +4,8 @@
 The rules:
   - a folder of the library includes itself and the folders above it in the table;
   - headers of the system and of other libraries are included only where the table names them;
+  - what is neither of C++, nor of a library of the table, nor the library's own is an error; so are macros, quotes, . and .. in the library's includes;
+  - __has_include stands only in std/, or asks for a generated header; generated headers (.capnp.h) are for messages and tests;
   - headers whose names libstdc++ keeps for itself (<bits/...>) are included only in std/;
   - what lies in a detail/ folder is for the library, its tests and its benchmarks: examples do without it;
   - an included header of the library exists, and each folder of the table exists and has the component that CMake gives it.
@@ -11,12 +13,23 @@ Prints the lines that break a rule. Status: 0 none, 1 some, 2 the table cannot b
 """
 
 import pathlib
+import posixpath
 import re
 import sys
 
-INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
-SOURCES = {".hpp", ".cpp", ".h"}
-# Which library a header belongs to, by its first characters; "" is the C++ standard library.
+DIRECTIVE = re.compile(r'^\s*(?:#|%:)\s*(include_next|include|import)\b\s*(.*)$')
+HAS_INCLUDE = re.compile(r'__has_include(?:_next)?\s*\(\s*([<"])([^>"]+)[>"]')
+NAME = re.compile(r'([<"])([^>"]+)[>"]')
+SOURCES = {".hpp", ".cpp", ".cc", ".ipp", ".h"}
+STANDARD = set("""algorithm any array atomic barrier bit bitset cassert cctype cerrno cfenv cfloat charconv chrono cinttypes climits clocale cmath codecvt
+    compare complex concepts condition_variable coroutine csetjmp csignal cstdarg cstddef cstdint cstdio cstdlib cstring ctime cuchar cwchar cwctype deque
+    exception execution filesystem format forward_list fstream functional future initializer_list iomanip ios iosfwd iostream istream iterator latch limits
+    list locale map memory memory_resource mutex new numbers numeric optional ostream queue random ranges ratio regex scoped_allocator semaphore set
+    shared_mutex source_location span sstream stack stdexcept stop_token streambuf string string_view strstream syncstream system_error thread tuple
+    type_traits typeindex typeinfo unordered_map unordered_set utility valarray variant vector version
+    assert.h ctype.h errno.h fenv.h float.h inttypes.h limits.h locale.h math.h setjmp.h stdarg.h stddef.h stdint.h stdio.h stdlib.h string.h time.h
+    uchar.h wchar.h wctype.h""".split())
+# Which library a header belongs to, by its first characters; STANDARD has those of C++, and what is in neither is an error in the library.
 LIBRARIES = {
     "Hana": ("boost/hana",),
     "Boost.Asio": ("boost/asio", "boost/system"),
@@ -26,7 +39,8 @@ LIBRARIES = {
     "nlohmann's JSON": ("nlohmann/",),
     "zlib": ("zlib.h",),
     "libtorch": ("ATen/", "c10/", "torch/"),
-    "POSIX": ("sys/", "netinet/", "arpa/", "net/", "fcntl.h", "unistd.h", "poll.h", "netdb.h", "termios.h", "dirent.h", "pthread.h", "signal.h", "dlfcn.h"),
+    "POSIX": ("sys/", "netinet/", "arpa/", "net/", "fcntl.h", "unistd.h", "poll.h", "netdb.h", "termios.h", "dirent.h", "pthread.h", "signal.h", "dlfcn.h",
+              "linux/", "ifaddrs.h", "sched.h", "semaphore.h"),
     "libstdc++": ("bits/",),
 }
 
@@ -58,17 +72,31 @@ def folder_of(path):
 
 
 def library_of(header):
+    """The library, "" for C++'s own, None for one that nobody knows."""
     for name, starts in LIBRARIES.items():
         if header.startswith(starts):
             return name
-    return ""
+    return "" if header in STANDARD else None
+
+
+def without_comments(text):
+    """Joins continued lines and blanks comments; every line keeps its number."""
+    text = re.sub(r"((?:[^\n]*\\[ \t]*\n)+)([^\n]*)", lambda m: re.sub(r"\\[ \t]*\n", "", m[1]) + m[2] + "\n" * m[1].count("\n"), text)
+    token = re.compile(r'//[^\n]*|/\*.*?\*/|R"([^()\\\s]{0,16})\(.*?\)\1"|"(?:[^"\\\n]|\\.)*"', re.S)
+    return token.sub(lambda m: " " + "\n" * m[0].count("\n") if m[0][0] == "/" or m[0][0] == "R" else m[0], text)
 
 
 def includes(file):
-    for number, line in enumerate(file.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
-        found = INCLUDE.match(line)
+    """(line number, quote, name, line, directive); a name of None is a macro."""
+    text = without_comments(file.read_text(encoding="utf-8-sig", errors="replace"))
+    for number, line in enumerate(text.splitlines(), 1):
+        found = DIRECTIVE.match(line)
         if found:
-            yield number, found[2], line.strip()
+            name = NAME.match(found[2])
+            yield number, name and name[1], name and name[2], line.strip(), found[1]
+        elif re.match(r"\s*(?:#|%:)", line):
+            for quote, name in HAS_INCLUDE.findall(line):
+                yield number, quote, name, line.strip(), "__has_include"
 
 
 def check(root):
@@ -79,41 +107,68 @@ def check(root):
     def say(file, number, line, why):
         wrong.append(f"{file.relative_to(root)}:{number}: {line}\n    {why}")
 
-    for header in sorted(library.rglob("*.hpp")):
-        here, _ = folder_of(header.relative_to(library))
-        if here not in table.order:
-            say(header, 1, "", f"the table has no folder {here}")
-            continue
-        for number, name, line in includes(header):
-            if name.startswith("tensorpull/"):
-                there, _ = folder_of(pathlib.PurePath(name[len("tensorpull/"):]))
-                generated = name.endswith(".capnp.h")
-                if not generated and not (root / "include" / name).is_file():
-                    say(header, number, line, "there is no such header")
-                elif there not in table.order:
-                    say(header, number, line, f"the table has no folder {there}")
-                elif table.order[there] > table.order[here]:
-                    say(header, number, line, f"{here} stands above {there} in the table, so it must not include it")
-            else:
-                library_name = library_of(name)
-                if library_name == "libstdc++":
-                    if here != "std":
-                        say(header, number, line, "headers that libstdc++ keeps for itself are included only in std/")
-                elif library_name and library_name not in table.libraries[here]:
-                    say(header, number, line, f"the table does not give {library_name} to {here}")
+    def one(file, here, part, number, quote, name, line, directive):
+        """What is wrong with one directive, or None; here is None outside the library."""
+        if name is None:
+            return "a macro hides what is included" if here is not None else None
+        if directive in ("include_next", "import"):
+            return f"#{directive} is not C++"
+        if quote == '"':
+            target = (file.parent / name).resolve()
+            if here is not None:
+                return "the library names its headers from <tensorpull/...>, not by quotes"
+            if target.is_relative_to(root / "include"):
+                return "this reaches into include/ by quotes"
+        plain = posixpath.normpath(name)
+        if plain != name and (plain.startswith("tensorpull/") or here is not None):
+            return "a path to a header is written without . and .."
+        if plain.startswith("tensorpull/"):
+            there, private = folder_of(pathlib.PurePath(plain[len("tensorpull/"):]))
+            generated = plain.endswith(".capnp.h")
+            if generated and part not in ("tests", "bench") and here != "messages":
+                return "generated headers are included only in messages and in tests"
+            if directive == "__has_include" and not generated:
+                return "a header of the library is always there"
+            if not generated and not (root / "include" / plain).is_file():
+                return "there is no such header"
+            if there not in table.order:
+                return f"the table has no folder {there}"
+            if here is not None and table.order[there] > table.order[here]:
+                return f"{here} stands above {there} in the table, so it must not include it"
+            if private and part == "examples":
+                return "what lies in detail/ is not for users, so not for examples"
+            return None
+        if here is None:
+            return None
+        if directive == "__has_include" and here != "std":
+            return "__has_include is only for std/ and generated headers"
+        library_name = library_of(name)
+        if library_name == "libstdc++":
+            return None if here == "std" else "headers that libstdc++ keeps for itself are included only in std/"
+        if library_name is None:
+            return "this is neither a header of C++ nor of a library of the table"
+        if library_name and library_name not in table.libraries[here]:
+            return f"the table does not give {library_name} to {here}"
+        return None
 
+    for file in sorted(f for f in (root / "include").rglob("*") if f.is_file()):
+        if file.suffix not in (".hpp", ".capnp", ".md"):
+            say(file, 1, "", "include/ has only .hpp, .capnp and .md")
+        elif file.suffix == ".hpp":
+            here = folder_of(file.relative_to(library))[0] if file.is_relative_to(library) else None
+            if here not in table.order:
+                say(file, 1, "", f"the table has no folder {here}")
+                continue
+            for found in includes(file):
+                why = one(file, here, "include", *found)
+                if why:
+                    say(file, found[0], found[3], why)
     for part in ("examples", "bench", "tests"):
         for file in sorted(f for f in (root / part).rglob("*") if f.suffix in SOURCES and f.is_file()):
-            for number, name, line in includes(file):
-                if not name.startswith("tensorpull/"):
-                    continue
-                there, private = folder_of(pathlib.PurePath(name[len("tensorpull/"):]))
-                if not name.endswith(".capnp.h") and not (root / "include" / name).is_file():
-                    say(file, number, line, "there is no such header")
-                elif there not in table.order:
-                    say(file, number, line, f"the table has no folder {there}")
-                elif private and part == "examples":
-                    say(file, number, line, "what lies in detail/ is not for users, so not for examples")
+            for found in includes(file):
+                why = one(file, None, part, *found)
+                if why:
+                    say(file, found[0], found[3], why)
 
     headers = (root / "cmake" / "TensorpullHeaders.cmake").read_text(encoding="utf-8")
     given = {}

@@ -16,13 +16,32 @@ WRONG = [  # file, line, what is said of it
     ("include/tensorpull/framing/word_framing.hpp", "#include <capnp/message.h>", "does not give Cap'n Proto to framing"),
     ("examples/quickstart.cpp", "#include <tensorpull/framing/detail/payload_prefix.hpp>", "not for users"),
     ("tests/core/result.test.cpp", "#include <tensorpull/core/no_such_header.hpp>", "no such header"),
+    ("include/tensorpull/core/result.hpp", '#include "../protocol/owner/owner.hpp"', "not by quotes"),
+    ("include/tensorpull/core/result.hpp", "#include <./tensorpull/image/schema.hpp>", "without . and .."),
+    ("include/tensorpull/core/result.hpp", "#include SOME_HEADER", "a macro hides"),
+    ("include/tensorpull/core/result.hpp", "/* a */ #/* b */include /* c */ <tensorpull/image/schema.hpp>", "core stands above image"),
+    ("include/tensorpull/core/result.hpp", "#inc\\\nlude <tensorpull/image/schema.hpp>", "core stands above image"),
+    ("include/tensorpull/core/result.hpp", "%:include <tensorpull/image/schema.hpp>", "core stands above image"),
+    ("include/tensorpull/core/result.hpp", "#include_next <vector>", "is not C++"),
+    ("include/tensorpull/core/result.hpp", "#import <vector>", "is not C++"),
+    ("include/tensorpull/core/result.hpp", "#if __has_include(<tensorpull/image/schema.hpp>)\n#endif", "always there"),
+    ("include/tensorpull/core/result.hpp", "#if __has_include(<unistd.h>)\n#endif", "only for std/"),
+    ("include/tensorpull/core/result.hpp", "#include <zstd.h>", "neither a header of C++"),
+    ("include/tensorpull/core/result.hpp", "#include <linux/futex.h>", "does not give POSIX to core"),
+    ("include/tensorpull/core/result.hpp", "#include <sched.h>", "does not give POSIX to core"),
+    ("include/tensorpull/core/result.hpp", "#include <tensorpull/core/x.capnp.h>", "only in messages"),
+    ("include/tensorpull/core/extra.h", "#pragma once", "only .hpp"),
+    ("include/tensorpull/core/bom.hpp", "\ufeff#include <tensorpull/image/schema.hpp>", "core stands above image"),
+    ("examples/other.cc", "#include <tensorpull/framing/detail/payload_prefix.hpp>", "not for users"),
+    ("examples/other.ipp", "#include <tensorpull/framing/detail/payload_prefix.hpp>", "not for users"),
+    ("examples/quickstart.cpp", '#include "../include/tensorpull/framing/detail/payload_prefix.hpp"', "into include/ by quotes"),
     ("include/tensorpull/new_folder/a.hpp", "#pragma once", "the table has no folder new_folder"),
 ]
 
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        copy = pathlib.Path(folder) / "tree"
+        copy = pathlib.Path(folder).resolve() / "tree"
         for part in ("include", "examples", "bench", "tests", "cmake"):
             shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("build", "report", "__pycache__", "corpus"))
         assert includes.check(copy) == [], includes.check(copy)
@@ -30,7 +49,7 @@ def main():
             file = copy / name
             before = file.read_text(encoding="utf-8") if file.exists() else None
             file.parent.mkdir(exist_ok=True)
-            file.write_text((before or "") + "\n" + line + "\n", encoding="utf-8")
+            file.write_text((before + "\n" if before is not None else "") + line + "\n", encoding="utf-8")
             wrong = includes.check(copy)
             assert len(wrong) == 1 and said in wrong[0] and name in wrong[0], (name, line, wrong)
             if before is None:

@@ -14,6 +14,7 @@ check: every block is claimed, every program is used, excerpts, outputs and comm
 generate: writes the programs to FOLDER, and prints a line NAME|LANGUAGE|TARGETS for each.
 """
 
+import json
 import pathlib
 import re
 import shlex
@@ -128,19 +129,55 @@ def check_commands(root, block):
             raise ValueError(f"bash cannot read: {line}")
         words = shlex.split(line, comments=True)
         script = None
-        for word in words:
+        for i, word in enumerate(words):
+            value = words[i + 1] if i + 1 < len(words) else ""
+            if word == "--preset" or word.startswith("--preset="):
+                preset = word.partition("=")[2] or value
+                kinds = json.loads((root / "CMakePresets.json").read_text(encoding="utf-8"))
+                kind = "buildPresets" if "--build" in words else "testPresets" if words[0] == "ctest" else "configurePresets"
+                if preset not in [p["name"] for p in kinds.get(kind, []) if not p.get("hidden")]:
+                    raise ValueError(f"CMakePresets.json has no preset {preset} in {kind}")
+            target = re.fullmatch(r"tensorpull_(\w+)_tests", value) if word in ("--target", "-t") else None
+            if target and not (root / "tests" / target[1]).is_dir():
+                raise ValueError(f"there is no tests/{target[1]}, so no target {value}")
+            folder = re.match(r"\^?(\w+)\\?\.", value) if word == "-R" and words[0] == "ctest" else None
+            if folder and not (root / "tests" / folder[1]).exists() and folder[1] not in (root / "tests" / "CMakeLists.txt").read_text(encoding="utf-8"):
+                raise ValueError(f"no test's name begins with {folder[1]}")
             named = word.split("=")[0].rstrip("/")
             if re.match(r"^(\./)?(examples|tests|bench|cmake|include|\.github)/", named) and "*" not in named:
                 if not (root / named).exists():
                     raise ValueError(f"there is no {named}")
-                if named.endswith(".sh"):
+                if named.endswith((".sh", ".py")):
                     script = root / named
-            elif word.startswith("--") and script is not None and word not in script.read_text(encoding="utf-8"):
+            elif word.startswith("--") and script is not None and not re.search(
+                    rf"(?<![\w-]){re.escape(word.split('=')[0])}(?![\w-])", script.read_text(encoding="utf-8")):
                 raise ValueError(f"{script.relative_to(root)} has no option {word}")
 
 
+CODE = re.compile(r"[;{}]\s*$|^\s*(?:#include|import |from \w+ import|def |find_package\(|add_\w+\(|target_\w+\(|cmake |ctest |bash |python3? |git )")
+
+
+def hidden_code(root):
+    """Yields what is wrong with code that stands outside of ``` blocks: blocks of ~~~, and indented lines that look like code."""
+    for page in pages(root):
+        inside, listed, before = False, False, ""
+        for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
+            if re.match(r"^\s*```", line):
+                inside = not inside
+            elif not inside:
+                if re.match(r"^\s*~~~", line):
+                    yield f"{page.relative_to(root)}:{number}: blocks stand between ```, not between ~~~"
+                if re.match(r"^\s*(?:[-*+]|\d+\.)\s", line):
+                    listed = True
+                elif line.strip() and not line[0].isspace():
+                    listed = False
+                elif re.match(r"^(?: {4}|\t)", line) and not before.strip() and not listed and CODE.search(line):
+                    yield f"{page.relative_to(root)}:{number}: an indented block of code has no claim: put it between ```"
+            before = line
+
+
 def check(root):
-    wrong, used = [], set()
+    wrong, used = list(hidden_code(root)), set()
     count = 0
     for block in blocks(root):
         count += 1

@@ -26,6 +26,8 @@ class Check(unittest.TestCase):
             (root / "README.md").write_text(page)
             for file, text in files.items():
                 (root / "tests" / "snippets" / file.replace("__", ".")).write_text(text)
+            (root / "CMakePresets.json").write_text('{"configurePresets": [{"name": "dev"}, {"name": "base", "hidden": true}]}')
+            (root / "tests" / "CMakeLists.txt").write_text("")
             (root / "program.cpp").write_text("int main() {\n  one();\n  two();\n}\n\n// Output:\n// it works\n")
             with contextlib.redirect_stdout(io.StringIO()) as out:
                 status = snippets.check(root)
@@ -45,6 +47,13 @@ class Check(unittest.TestCase):
         self.assertIn("second.py: no block", self.said(PAGE, first__cpp="// SNIPPET\n", second__py="# SNIPPET\n"))
         self.assertIn("no blocks at all", self.said("text\n"))
 
+    def test_code_stands_in_blocks_that_can_be_claimed(self):
+        good = "<!-- snippet: picture -->\n```\n~~~\n```\n"
+        self.assertEqual(self.said(good), "")
+        self.assertIn("not between ~~~", self.said(good + "~~~cpp\nint a;\n~~~\n"))
+        self.assertIn("indented block", self.said(good + "text\n\n    int a = 1;\n"))
+        self.assertEqual(self.said(good + "- text\n\n    more of it\n"), "")
+
     def test_excerpts_and_outputs(self):
         excerpt = "<!-- snippet: excerpt program.cpp -->\n\n```cpp\n{}\n```\n"
         self.assertEqual(self.said(excerpt.format("one();\n\ntwo();")), "")
@@ -57,6 +66,15 @@ class Check(unittest.TestCase):
         self.assertEqual(self.said(commands.format("ls tests/snippets  # lists")), "")
         self.assertIn("there is no tests/none.sh", self.said(commands.format("bash tests/none.sh")))
         self.assertIn("has no option --none", self.said(commands.format("bash tests/snippets/a.sh --none"), a__sh="# --some\n"))
+        self.assertIn("has no option --som", self.said(commands.format("bash tests/snippets/a.sh --som"), a__sh="# --some\n"))
+        self.assertIn("has no option --none", self.said(commands.format("./tests/snippets/a.sh --none=1"), a__sh="# --some\n"))
+        self.assertEqual(self.said(commands.format("cmake --preset dev")), "")
+        self.assertIn("no preset base", self.said(commands.format("cmake --preset base")))
+        self.assertIn("no preset dev in buildPresets", self.said(commands.format("cmake --build --preset dev")))
+        self.assertEqual(self.said(commands.format("cmake --build b --target tensorpull_snippets_tests")), "")
+        self.assertIn("no tests/none", self.said(commands.format("cmake --build b --target tensorpull_none_tests")))
+        self.assertEqual(self.said(commands.format("ctest -R '^snippets\\.'")), "")
+        self.assertIn("begins with none", self.said(commands.format("ctest -R '^none\\.'")))
         self.assertIn("bash cannot read", self.said(commands.format("if then")))
 
 

@@ -59,7 +59,7 @@ if(NOT HOW MATCHES "^(add_subdirectory|fetch_content)$")
   list(APPEND options "-DCMAKE_PREFIX_PATH=${INSTALLED}" "-DTorch_DIR=${TORCH_DIR}")
 endif()
 # Each component finds what it needs and nothing more.
-if(HOW STREQUAL "alone_freestanding")
+if(HOW MATCHES "^(alone_freestanding|optional_components)$")
   forbid(Boost TensorpullCapnProto TensorpullXxhash TensorpullIsal nlohmann_json ZLIB Torch Threads)
 elseif(HOW STREQUAL "alone_tensorpull")
   forbid(TensorpullCapnProto TensorpullIsal nlohmann_json ZLIB Torch Threads)
