@@ -5,6 +5,7 @@
 #include <tensorpull/transports/host/connection.hpp>
 #include <tensorpull/transports/host/detail/thread_lock.hpp>
 #include <tensorpull/transports/publisher.hpp>
+#include <tensorpull/transports/stream/posix_stream.hpp>
 #include <tensorpull/transports/stream/stream_transport.hpp>
 
 #include <boost/asio/steady_timer.hpp>
