@@ -31,7 +31,7 @@ REQUIRED = (
     ("byte_stream", r"transports/|testing/", "read_some write_some wait"),
     ("transport", r"transports/|testing/", "is_transport_policy max_payload_bytes connection_bytes downloader session"),
 )
-WARNING = re.compile(r"^(\S+?):(\d+): (?:error|warning): (.*)$")
+WARNING = re.compile(r"^(.+?):(\d+): (?:error|warning): (.*)$")
 MEMBER = re.compile(r"Member (.*?)(?:\(.*)? \((\w+)\) of .* is not documented")
 
 
@@ -86,7 +86,7 @@ def doxygen(folder, html, comments):
 OUTPUT_DIRECTORY = "{folder}"
 GENERATE_HTML = {"YES" if html else "NO"}
 GENERATE_XML = {"NO" if html else "YES"}
-INPUT_FILTER = "{sys.executable} {pathlib.Path(__file__).resolve()} --filter"
+INPUT_FILTER = "{sys.executable} \\"{pathlib.Path(__file__).resolve()}\\" --filter"
 """
     environment = dict(os.environ)
     environment.pop("TENSORPULL_DOC_COMMENTS", None)
