@@ -111,11 +111,15 @@ constexpr auto model_of() noexcept {
 template <class Tensors>
 using missing_parts = pipeline_parts<missing_tensors<typename decltype(model_of<Tensors>())::type>, missing_chunking, missing_transport, word_framing, unverified, default_limits>;
 
+/// Whether the schema is a constant, as that of a static model is; of a model that was refused it is none, and that was said already.
+template <class Tensors>
+concept has_constant_schema = requires { typename std::integral_constant<std::uint64_t, Tensors::schema().image_bytes>; };
+
 /// The longest chunk that can occur. `whole` sends the image as one chunk, whose length is known at compile time for a static model only.
 template <class Chunking, class Tensors>
 constexpr std::uint64_t longest_chunk() noexcept {
   if constexpr (Chunking::max_chunk_bytes != 0) return std::min(Chunking::max_chunk_bytes, max_payload_bytes);  // a longer one was refused already
-  else if constexpr (Tensors::is_static) return Tensors::schema().image_bytes;
+  else if constexpr (has_constant_schema<Tensors>) return Tensors::schema().image_bytes;
   else return max_payload_bytes;
 }
 
