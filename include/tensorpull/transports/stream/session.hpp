@@ -77,7 +77,10 @@ class session {
       }
       const auto delay = pull.try_again(*why);
       if (!delay) break;
-      const auto waited = run_until([] { return false; }, *delay, options.stop);  // it serves meanwhile, and times out
+      // it serves meanwhile: run_until looks at its time-out only when nothing moves, so the delay is a condition, too
+      const auto start = std::chrono::steady_clock::now();
+      const auto over = [&] { return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start) >= *delay; };
+      const auto waited = run_until(over, *delay, options.stop);
       if (!waited && waited.error().code != errc::timed_out) pull.fail(waited.error());
       pull.transfer().restart();
     }
