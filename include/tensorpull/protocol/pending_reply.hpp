@@ -21,6 +21,21 @@ struct pending_reply {
   std::uint64_t digest = 0;                      ///< as in frame
 };
 
+/// The frame as far as the reply itself has it; a description and a schema page take the rest from their publication.
+constexpr frame frame_of(const pending_reply& r) noexcept {
+  frame m;
+  m.kind = r.kind;
+  m.status = r.status;
+  m.id = r.id;
+  m.ref = r.ref;
+  m.version = r.version;
+  m.offset = r.offset;
+  m.nonce = r.nonce;
+  m.digest = r.digest;
+  m.length = r.length;
+  return m;
+}
+
 /// Turns a reply into a refusal; true, so that a function can answer `return refuse(...)`.
 inline bool refuse(pending_reply& r, status why) noexcept {
   r.kind = frame_kind::refused;

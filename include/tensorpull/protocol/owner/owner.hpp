@@ -290,16 +290,7 @@ class owner {
   /// Writes a reply out as a frame, for the publication that it was made for; if that is gone, as a refusal. `rows`: memory for a schema page.
   frame expand(const pending_reply& r, std::span<schema_row> rows) const noexcept {
     const lock_guard hold(lock_);
-    frame m;
-    m.kind = r.kind;
-    m.status = r.status;
-    m.id = r.id;
-    m.ref = r.ref;
-    m.version = r.version;
-    m.offset = r.offset;
-    m.nonce = r.nonce;
-    m.digest = r.digest;
-    m.length = r.length;
+    frame m = frame_of(r);
     if (r.kind == frame_kind::refused && r.status == status::busy) m.delay_ms = static_cast<std::uint32_t>(Limits::busy_delay.count());  // limits_policy has bounded it
     if (r.kind == frame_kind::refused || r.kind == frame_kind::confirmed || r.kind == frame_kind::chunk) return m;
     const publication& p = slots_[r.slot];

@@ -192,15 +192,7 @@ class stream_output {
     using prefix = payload_prefix;
     const std::size_t before = skip < prefix::bytes ? prefix::bytes - skip : 0;
     if (before > 0) {
-      frame m;
-      m.id = r.id;
-      m.ref = r.ref;
-      m.version = r.version;
-      m.offset = r.offset;
-      m.nonce = r.nonce;
-      m.digest = r.digest;
-      m.length = r.length;
-      prefix::write(m, scratch.template first<prefix::bytes>());
+      prefix::write(frame_of(r), scratch.template first<prefix::bytes>());
       add(out, scratch.subspan(skip, before));
       scratch = scratch.subspan(prefix::bytes);
     }
