@@ -1,6 +1,7 @@
 // What a recipient knows when a transfer has ended well.
 #pragma once
 
+#include <tensorpull/core/error.hpp>
 #include <tensorpull/core/ids.hpp>
 
 #include <cstdint>
@@ -8,8 +9,9 @@
 
 namespace tensorpull {
 
-/// `completed`: exactly the published bytes, checked by digest, and the owner was told so and has recorded it.
+/// `completed`: the recipient holds exactly the published bytes; it has compared their digest.
 /// `completed_unverified`: everything arrived, but nobody compared a digest of the whole.
+/// Neither says that the owner knows of it: see receipt::confirmed.
 enum class outcome : std::uint8_t {
   completed,
   completed_unverified,
@@ -18,7 +20,7 @@ enum class outcome : std::uint8_t {
 /// The outcome's name.
 constexpr std::string_view to_string(outcome o) noexcept { return o == outcome::completed ? "completed" : "completed_unverified"; }
 
-/// What has been received.
+/// What has been received. A consumer's finish() is given it before the owner is told, so `confirmed` is false there.
 struct receipt {
   tensorpull::outcome outcome = outcome::completed_unverified;  ///< Whether the whole was compared with what was published.
   std::uint64_t bytes = 0;        ///< of the image, header included; of a subset: of its tensors
@@ -27,6 +29,8 @@ struct receipt {
   std::uint64_t version = 0;      ///< of the image
   std::uint64_t fingerprint = 0;  ///< of the image's schema
   std::uint64_t digest = 0;       ///< XXH3-64 of what was received; 0 if none was computed
+  bool confirmed = false;         ///< The owner is known to have recorded the confirmation.
+  errc unconfirmed_because{};     ///< If it is not: why, such as timed_out. The bytes are what `outcome` says nevertheless. errc{} if it is confirmed.
 };
 
 /// What the recipient is told before data moves. Offsets that consumers see count from the image's first byte;

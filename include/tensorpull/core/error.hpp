@@ -38,6 +38,7 @@ enum class errc : std::uint8_t {
   wrong_payload,
   digest_mismatch,
   chunk_digest_mismatch,
+  not_verifiable,
   cancelled_by_peer,
   already_final,
   cancelled,
@@ -86,6 +87,7 @@ constexpr std::string_view to_string(errc code) noexcept {
     case errc::wrong_payload: return "the payload is not the range that was asked for";
     case errc::digest_mismatch: return "the digest of the received bytes differs from the published one";
     case errc::chunk_digest_mismatch: return "the digest of a received chunk differs from the one sent with it";
+    case errc::not_verifiable: return "the owner has no digest of the image, and the recipient requires one";
     case errc::cancelled_by_peer: return "the other side cancelled the transfer";
     case errc::already_final: return "this recipient has ended this transfer before";
     case errc::cancelled: return "the transfer was cancelled";
@@ -170,6 +172,7 @@ constexpr std::string_view code_name(errc code) noexcept {
     case errc::wrong_payload: return "wrong_payload";
     case errc::digest_mismatch: return "digest_mismatch";
     case errc::chunk_digest_mismatch: return "chunk_digest_mismatch";
+    case errc::not_verifiable: return "not_verifiable";
     case errc::cancelled_by_peer: return "cancelled_by_peer";
     case errc::already_final: return "already_final";
     case errc::cancelled: return "cancelled";

@@ -22,6 +22,9 @@ struct pull_options {
   std::uint64_t version = 0;
   /// Names of the tensors to pull: all tensors of the destination, which are a part of what is published. Empty: the whole image.
   std::span<const std::string_view> tensors{};
+  /// Accepts an image without a digest; the outcome is then completed_unverified. Otherwise a pipeline that compares the digest of the whole refuses such
+  /// an image (not_verifiable) before a byte lands. It never makes a digest that is there count less.
+  bool unverified = false;
   /// Requests in flight; the owner may allow fewer.
   std::uint32_t window = 4;
   /// Ends the transfer; noticed within 0.1 s wherever it waits, in back-off too. The system's resolver cannot be interrupted.
@@ -49,6 +52,7 @@ inline pull_request make_request(const reference& ref, const pull_options& optio
   r.subset = options.tensors;
   r.window = options.window;
   r.recipient = options.recipient;
+  r.unverified = options.unverified;
   return r;
 }
 

@@ -32,6 +32,7 @@ struct pull_request {
   std::span<const std::string_view> subset{};     ///< names of the tensors wanted, which are those of `schema`; empty: the whole image; borrowed
   std::uint32_t window = 4;                       ///< requests in flight; the owner may allow fewer
   digest_kind chunk_digest = digest_kind::none;   ///< the digest that every chunk shall carry
+  bool unverified = false;                        ///< an image without a digest is accepted, too, if the digest of the whole would be compared
   recipient_id recipient{};                       ///< who asks, the same over reconnections; none: the connection stands for it
 };
 
