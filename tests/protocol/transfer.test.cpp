@@ -139,18 +139,197 @@ TEST(Transfer, An_image_above_the_owners_cap_does_not_fit_a_native_transfer) {
   EXPECT_TRUE(mine.untouched());
 }
 
-TEST(Transfer, Unverifiable_publications_end_unverified) {
+TEST(Transfer, Unverifiable_publications_end_unverified_where_the_pull_accepts_that) {
   const model source = mixed_model().fill(1);
   pair p;
-  p.left.publish(source, {1, 2}, 1, false);
+  p.left.publish(source, {1, 2}, 0, false);
+  model mine = mixed_model();
+  tp::land to(mine.destination());
+  transfer<> refusing(to, {{1, 2}}, {}, 1);
+  EXPECT_EQ(p.pull(refusing).error(), tp::errc::not_verifiable);
+  EXPECT_TRUE(mine.untouched());
+  transfer<> t(to, {.ref = {1, 2}, .unverified = true}, {}, p.right.end.next_id());
+  const auto done = p.pull(t);
+  ASSERT_TRUE(done);
+  EXPECT_EQ(done->outcome, tp::outcome::completed_unverified);
+  EXPECT_TRUE(done->confirmed);
+  EXPECT_EQ(p.left.status().completed, 0u);
+  EXPECT_TRUE(mine.same_tensors(source));
+}
+
+// Everything has come, and the owner does not hear of it, or not in this life.
+
+/// A pull until its confirmation leaves for the first time; that frame is lost with its connection.
+template <class Transfer>
+void pull_up_to_the_confirmation(pair& p, Transfer& t) {
+  tp::no_transfer idle;
+  bool last = false;
+  p.owner_lies = [&](std::vector<std::byte>& f) {
+    if (kind_of(f) == tp::frame_kind::confirmed) last = true, f.clear();
+  };
+  p.right.end.begin_pull();
+  p.run(idle, t, [&] { return last; });
+  p.owner_lies = {};
+  EXPECT_TRUE(last);
+  EXPECT_FALSE(t.ended());
+}
+struct wanted_part {
+  model mine;
+  std::vector<std::string_view> names;
+  wanted_part(bool part, const model& source) : mine(part ? model() : mixed_model()) {
+    if (!part) return;
+    for (std::size_t i = 0; i < source.schema().tensor_count; ++i) {
+      const auto& t = source.schema().tensors[i];
+      if (t.name != "layers.0.weight" && t.name != "step") continue;
+      mine.add(std::string(t.name), t.type, {t.extents().begin(), t.extents().end()});
+      names.push_back(t.name);
+    }
+    mine.ready();
+  }
+};
+TEST(Transfer, An_owner_that_restarts_before_it_is_heard_costs_the_last_byte_once_more) {
+  const model source = mixed_model().fill(1);
+  for (const bool named : {false, true})
+    for (const bool part : {false, true}) {
+      pair p;
+      p.left.publish(source, {1, 2}, 1);
+      wanted_part want(part, source);
+      tp::land to(want.mine.destination());
+      transfer<> t(to, {.ref = {1, 2}, .subset = want.names, .recipient = {named ? 7u : 0u}}, {}, 1);
+      pull_up_to_the_confirmation(p, t);
+      const auto landed = t.landed_bytes();
+      p.left.restart();
+      p.reconnect();
+      p.left.publish(source, {1, 2}, 1);
+      t.restart();
+      const auto done = p.pull(t);
+      ASSERT_TRUE(done) << to_string(done.error().code);
+      EXPECT_EQ(done->outcome, tp::outcome::completed);
+      EXPECT_TRUE(done->confirmed) << to_string(done->unconfirmed_because);
+      EXPECT_EQ(t.landed_bytes(), landed);
+      EXPECT_EQ(p.left.status().bytes_sent, 1u);
+      EXPECT_EQ(p.left.status().completed, 1u);
+      EXPECT_TRUE(p.left.references.settled({1, 2}));
+      EXPECT_TRUE(part || want.mine.same_tensors(source));
+    }
+}
+TEST(Transfer, An_owner_that_restarts_at_any_frame_costs_nothing_but_time) {
+  const model source = mixed_model().fill(1);
+  for (const bool part : {false, true})
+    for (std::uint64_t victim = 0;; ++victim) {
+      pair p;
+      p.left.publish(source, {1, 2}, 1);
+      wanted_part want(part, source);
+      tp::land to(want.mine.destination());
+      transfer<tp::fixed_bytes<1024>, tp::chunk_and_image_digest> t(to, {.ref = {1, 2}, .subset = want.names, .recipient = {7}}, {}, 1);
+      tp::no_transfer idle;
+      std::uint64_t n = 0;
+      p.owner_lies = [&](std::vector<std::byte>& f) {
+        if (n++ >= victim) f.clear();
+      };
+      p.right.end.begin_pull();
+      p.run(idle, t, [&] { return t.ended() || n > victim; });
+      if (t.ended()) {
+        EXPECT_GE(victim, part ? 5u : 9u);
+        break;
+      }
+      p.owner_lies = {};
+      p.left.restart();
+      p.reconnect();
+      p.left.publish(source, {1, 2}, 1);
+      t.restart();
+      const auto done = p.pull(t);
+      ASSERT_TRUE(done) << to_string(done.error().code) << ", frame " << victim;
+      EXPECT_EQ(done->outcome, tp::outcome::completed);
+      EXPECT_TRUE(done->confirmed) << to_string(done->unconfirmed_because);
+      EXPECT_EQ(p.left.status().completed, 1u);
+      EXPECT_TRUE(part || want.mine.same_tensors(source));
+    }
+}
+TEST(Transfer, A_confirmation_that_is_lost_for_good_leaves_what_was_checked) {
+  const model source = mixed_model().fill(1);
+  for (const tp::errc why : {tp::errc::timed_out, tp::errc::connection_lost, tp::errc::cancelled}) {
+    pair p;
+    p.left.publish(source);
+    model mine = mixed_model();
+    tp::land to(mine.destination());
+    transfer<> t(to, {{1, 2}}, {}, 1);
+    pull_up_to_the_confirmation(p, t);
+    t.fail({why, 0, 0, {}});
+    const auto done = t.outcome();
+    ASSERT_TRUE(done);
+    EXPECT_EQ(done->outcome, tp::outcome::completed);
+    EXPECT_FALSE(done->confirmed);
+    EXPECT_EQ(done->unconfirmed_because, why);
+    EXPECT_FALSE(t.farewell());
+    EXPECT_TRUE(mine.same_tensors(source));
+  }
+}
+TEST(Transfer, A_restarted_owner_with_something_else_leaves_what_was_checked) {
+  const model source = mixed_model().fill(1), other = mixed_model().fill(2);
+  for (const bool nothing : {false, true}) {
+    pair p;
+    p.left.publish(source);
+    model mine = mixed_model();
+    tp::land to(mine.destination());
+    transfer<> t(to, {{1, 2}}, {}, 1);
+    pull_up_to_the_confirmation(p, t);
+    p.left.restart();
+    p.reconnect();
+    if (!nothing) p.left.publish(other);
+    t.restart();
+    const auto done = p.pull(t);
+    ASSERT_TRUE(done) << to_string(done.error().code);
+    EXPECT_EQ(done->outcome, tp::outcome::completed);
+    EXPECT_EQ(done->version, version_of(source));
+    EXPECT_EQ(done->unconfirmed_because, nothing ? tp::errc::unknown_reference : tp::errc::stale_version);
+    EXPECT_FALSE(done->confirmed);
+    EXPECT_TRUE(mine.same_tensors(source));
+  }
+}
+TEST(Transfer, An_owner_that_knows_no_serve_is_asked_once_and_not_for_ever) {
+  const model source = mixed_model().fill(1);
+  pair p;
+  p.left.publish(source);
+  p.owner_lies = [](std::vector<std::byte>& f) {
+    if (kind_of(f) != tp::frame_kind::confirmed) return;
+    tp::frame m;
+    m.kind = tp::frame_kind::refused;
+    m.id = static_cast<std::uint32_t>(tp::load_le64(f.data() + 16));
+    m.ref = {1, 2};
+    m.status = tp::status::bad_request;
+    const frame r = encode(m);
+    f.assign(r.bytes().begin(), r.bytes().end());
+  };
   model mine = mixed_model();
   tp::land to(mine.destination());
   transfer<> t(to, {{1, 2}}, {}, 1);
   const auto done = p.pull(t);
-  ASSERT_TRUE(done);
-  EXPECT_EQ(done->outcome, tp::outcome::completed_unverified);
-  EXPECT_EQ(p.left.status().completed, 0u);
-  EXPECT_TRUE(mine.same_tensors(source));
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_EQ(done->unconfirmed_because, tp::errc::bad_request);
+  EXPECT_EQ(p.left.status().bytes_sent, source.schema().image_bytes + 1);
+}
+TEST(Transfer, An_owner_that_says_we_had_ended_has_recorded_the_confirmation) {
+  const model source = mixed_model().fill(1);
+  pair p;
+  p.left.publish(source, {1, 2}, 1);
+  model mine = mixed_model();
+  tp::land to(mine.destination());
+  transfer<> t(to, {.ref = {1, 2}, .recipient = {7}}, {}, 1);
+  p.owner_lies = [&](std::vector<std::byte>& f) {
+    const bool late = kind_of(f) == tp::frame_kind::description && t.total_bytes() > 0;
+    if (kind_of(f) != tp::frame_kind::confirmed && !late) return;
+    tp::frame m;
+    m.kind = tp::frame_kind::refused;
+    m.id = static_cast<std::uint32_t>(tp::load_le64(f.data() + 16));
+    m.ref = {1, 2};
+    m.status = late ? tp::status::already_final : tp::status::bad_request;
+    const frame r = encode(m);
+    f.assign(r.bytes().begin(), r.bytes().end());
+  };
+  const auto done = p.pull(t);
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_TRUE(done->confirmed);
 }
 
 TEST(Transfer, C1_a_source_that_changes_without_being_published_again_is_a_digest_mismatch) {

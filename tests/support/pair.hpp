@@ -85,6 +85,15 @@ struct party {
   std::unique_ptr<std::uint64_t[]> scratch;
   endpoint end;
 
+  /// The process starts again: it has forgotten what it published and for whom.
+  void restart() {
+    std::destroy_at(&end);
+    std::destroy_at(&references);
+    std::destroy_at(&storage);
+    std::construct_at(&storage);
+    std::construct_at(&references, storage, [this] { return random(); });
+    std::construct_at(&end, references, pool, box);
+  }
   /// Another connection in the place of this one.
   void renew() {
     std::destroy_at(&end);

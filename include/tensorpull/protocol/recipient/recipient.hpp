@@ -38,7 +38,8 @@ struct pull_request {
 
 /// What an accepted frame means to the driver of a recipient.
 enum class recipient_event : std::uint8_t {
-  nothing,          ///< nothing to do
+  nothing,          ///< not an answer to what was asked: it changes nothing, and is no progress
+  answered,         ///< an answer, and nothing to do
   described,        ///< data may come; the consumer has to begin
   described_again,  ///< after restart(): the same as before
   chunk,            ///< its payload is wanted
@@ -83,7 +84,7 @@ class recipient {
         fill_pull(out, length_at(ask_));
         break;
       case phase::confirming:
-        if (std::exchange(confirm_sent_, true)) return false;
+        if (std::exchange(request_sent_, true)) return false;
         out.kind = frame_kind::confirm;
         out.recipient = request_.recipient;
         out.nonce = nonce_;
@@ -91,7 +92,7 @@ class recipient {
         out.flag = verified_;
         break;
       case phase::comparing:
-        if (std::exchange(page_asked_, true)) return false;
+        if (std::exchange(request_sent_, true)) return false;
         out.kind = frame_kind::schema;
         out.offset = comparison_.position();
         break;
@@ -103,8 +104,8 @@ class recipient {
 
   /// Checks an answer. An error ends the transfer; for a refusal it is the owner's reason.
   result<recipient_event> on(const frame& m) noexcept {
-    // an answer to a transfer that ended before; ids may wrap
-    if (m.ref != request_.ref || static_cast<std::int32_t>(m.id - first_id_) < 0) return recipient_event::nothing;
+    if (m.ref != request_.ref || comes_before(m.id, first_id_)) return recipient_event::nothing;  // an answer to a transfer that ended before
+    if (m.kind != frame_kind::chunk && !comes_before(m.id, next_id_)) return failure(errc::unexpected_frame, static_cast<std::uint64_t>(m.kind));
     switch (m.kind) {
       case frame_kind::description: return on_description(m);
       case frame_kind::located: return on_located(m);
@@ -120,12 +121,14 @@ class recipient {
   /// Starts again, on another connection or after giving up all requests in flight. It continues after the first `received` wanted bytes, with the
   /// version that was begun.
   void restart(std::uint64_t received) noexcept {
-    first_id_ = expected_id_ = next_id_;
-    in_flight_ = 0;
-    received_ = received;
-    if (phase_ == phase::confirming) confirm_sent_ = false;
-    else if (phase_ == phase::comparing) page_asked_ = false;
-    else if (phase_ != phase::settled) phase_ = phase::start, asked_ahead_ = false, ask_ = expected_ = {received, 0};
+    served_again_ = false;
+    if (phase_ == phase::confirming || phase_ == phase::comparing) {
+      first_id_ = expected_id_ = next_id_;
+      in_flight_ = 0;
+      request_sent_ = false;
+    } else if (phase_ != phase::settled) {
+      start_over(confirms_ ? before_last_byte() : received);
+    }
   }
   /// Continues an earlier program's transfer; call it before the first request. `version`: the one that the first `received` bytes belong to.
   void resume(std::uint64_t version, std::uint64_t received) noexcept {
@@ -138,7 +141,9 @@ class recipient {
   void confirm(std::uint64_t own, bool verified) noexcept {
     own_digest_ = own;
     verified_ = verified;
+    confirms_ = true;
     phase_ = phase::confirming;
+    request_sent_ = false;
   }
   /// Whether the next request, if there is one now, may be longer than 100 bytes.
   bool next_is_long() const noexcept { return phase_ == phase::describing && !asked_ahead_ && !request_.subset.empty(); }
@@ -171,12 +176,29 @@ class recipient {
     settled,
   };
 
+  /// Whether one id was used before another; ids may wrap.
+  static bool comes_before(std::uint32_t id, std::uint32_t other) noexcept { return static_cast<std::int32_t>(id - other) < 0; }
+  /// Whether `m` answers the last request, of which there is one at a time while confirming or comparing.
+  bool answers_last(const frame& m) const noexcept { return request_sent_ && m.id == next_id_ - 1; }
+
+  /// Asks for a description, and then for what follows the first `received` wanted bytes.
+  void start_over(std::uint64_t received) noexcept {
+    first_id_ = expected_id_ = next_id_;
+    in_flight_ = 0;
+    received_ = received;
+    phase_ = phase::start;
+    description_came_ = asked_ahead_ = false;
+    ask_ = expected_ = {received, 0};
+  }
+  /// Where to start over if everything is here and the owner does not know it: it takes a confirmation after it has served the last byte.
+  std::uint64_t before_last_byte() const noexcept { return described_.image_bytes - std::min<std::uint64_t>(described_.image_bytes, 1); }
+
   void fill_pull(frame& out, std::uint64_t length) noexcept {
     out.kind = frame_kind::pull;
     out.offset = ask_.offset;
     out.length = static_cast<std::uint32_t>(std::min(length, max_payload_bytes));
     out.fingerprint = request_.subset.empty() ? request_.fingerprint : 0;
-    out.chunk_digest = request_.chunk_digest;
+    out.chunk_digest = confirms_ ? digest_kind::none : request_.chunk_digest;  // a byte that is thrown away needs none
     if (in_flight_++ == 0) expected_id_ = next_id_;
     if (!describing()) wanted_.advance(ask_, out.length);
   }
@@ -185,14 +207,14 @@ class recipient {
   }
 
   result<recipient_event> on_description(const frame& m) noexcept {
-    if (phase_ != phase::describing || described_id_ == first_id_) return failure(errc::unexpected_frame);
+    if (phase_ != phase::describing || m.id != first_id_ || description_came_) return failure(errc::unexpected_frame);
     if (m.data_start < 8 || m.data_start > m.image_bytes || m.length == 0 || m.version == 0) return failure(errc::bad_frame);
     if (version_ != 0 ? m.version != version_ : request_.version != 0 && m.version != request_.version) return failure(errc::stale_version, received_);
     if (m.tensors > Limits::tensors) return failure(errc::too_large, m.tensors);
     const bool again = described_.ref == m.ref;
     // the same version means the same bytes; an owner that says otherwise must not move what has landed
     if (again && (m.image_bytes != context_.image_bytes || m.data_start != context_.data_start)) return failure(errc::bad_frame, received_);
-    described_id_ = first_id_;
+    description_came_ = true;
     if (!again) described_ = {m.ref, m.version, m.fingerprint, m.image_bytes, m.data_start, m.tensors, m.flag};
     version_ = m.version;
     nonce_ = m.nonce;
@@ -200,7 +222,7 @@ class recipient {
     context_ = {m.image_bytes, m.data_start, request_.schema};
     chunk_cap_ = std::min<std::uint64_t>(m.length, max_payload_bytes);
     window_ = std::max<std::uint32_t>(1, std::min(request_.window, std::min<std::uint32_t>(m.window, Limits::window)));
-    if (!request_.subset.empty()) return recipient_event::nothing;
+    if (!request_.subset.empty()) return recipient_event::answered;
     if (request_.fingerprint != 0 && m.fingerprint != request_.fingerprint) return compare();
     if constexpr (Chunking::max_chunk_bytes == 0)
       if (m.image_bytes > chunk_cap_) return failure(errc::does_not_fit, m.image_bytes);
@@ -210,7 +232,7 @@ class recipient {
   }
 
   result<recipient_event> on_located(const frame& m) noexcept {
-    if (phase_ != phase::describing || request_.subset.empty() || described_id_ != first_id_) return failure(errc::unexpected_frame);
+    if (phase_ != phase::describing || request_.subset.empty() || !description_came_ || m.id != first_id_ + 1) return failure(errc::unexpected_frame);
     if (m.version != version_) return failure(errc::stale_version, received_);
     if (m.ranges.size() != request_.subset.size()) return failure(errc::bad_frame);
     if (request_.fingerprint != 0 && m.fingerprint != request_.fingerprint) return compare();
@@ -228,7 +250,8 @@ class recipient {
 
   result<recipient_event> on_chunk(const frame& m) noexcept {
     if (phase_ == phase::comparing || phase_ == phase::settled || in_flight_ == 0) return recipient_event::ignored_chunk;
-    if (m.id != expected_id_) return m.id < expected_id_ ? result<recipient_event>(recipient_event::ignored_chunk) : failure(errc::wrong_payload, received_);
+    if (comes_before(m.id, expected_id_)) return recipient_event::ignored_chunk;
+    if (m.id != expected_id_) return failure(errc::wrong_payload, received_);
     if (phase_ != phase::pulling) return failure(errc::unexpected_frame, received_);
     if (m.version != version_) return failure(errc::stale_version, received_);
     const std::uint64_t wanted = length_at(expected_);
@@ -237,21 +260,31 @@ class recipient {
     received_ += wanted;
     --in_flight_;
     ++expected_id_;
-    return recipient_event::chunk;
+    if (!confirms_) return recipient_event::chunk;
+    phase_ = phase::confirming;  // this serve has reached its end, and everything is here already
+    request_sent_ = false;
+    return recipient_event::ignored_chunk;
   }
 
   result<recipient_event> on_confirmed(const frame& m) noexcept {
-    if (phase_ != phase::confirming || !confirm_sent_ || m.nonce != nonce_ || m.version != version_) return failure(errc::unexpected_frame);
+    if (phase_ != phase::confirming || !answers_last(m) || m.nonce != nonce_ || m.version != version_) return failure(errc::unexpected_frame);
     phase_ = phase::settled;
     return m.status == status::ok ? result<recipient_event>(recipient_event::confirmed) : failure(to_errc(m.status), received_);
   }
 
   result<recipient_event> on_refused(const frame& m) noexcept {
-    if (phase_ == phase::comparing || phase_ == phase::settled) return recipient_event::nothing;
+    if (phase_ == phase::settled) return recipient_event::nothing;
+    if (phase_ == phase::comparing)  // pulls that were in flight are refused, too
+      return answers_last(m) ? result<recipient_event>(failure(errc::schema_mismatch, received_)) : recipient_event::nothing;
     if (m.status == status::schema_mismatch && described_.ref) return compare();
     if (m.status == status::busy) {
       delay_ms_ = m.delay_ms;
       return first_id_ = next_id_, in_flight_ = 0, recipient_event::busy;  // other requests in flight are given up
+    }
+    if (confirms_ && describing() && m.status == status::already_final) return phase_ = phase::settled, recipient_event::confirmed;
+    if (phase_ == phase::confirming && m.status == status::bad_request && !std::exchange(served_again_, true)) {
+      start_over(before_last_byte());  // it does not know this serve: it was started again, or has forgotten us
+      return recipient_event::answered;
     }
     const bool a_name = m.status == status::bad_request && describing() && m.offset < request_.subset.size();
     return failure(to_errc(m.status), received_, a_name ? error_name(request_.subset[static_cast<std::size_t>(m.offset)]) : error_name{});
@@ -260,21 +293,23 @@ class recipient {
   /// The schemas differ: asks for the other one, page by page, to name the first tensor that differs.
   result<recipient_event> compare() noexcept {
     phase_ = phase::comparing;
-    return request_.schema != nullptr ? result<recipient_event>(recipient_event::nothing) : failure(errc::schema_mismatch);
+    request_sent_ = false;
+    return request_.schema != nullptr ? result<recipient_event>(recipient_event::answered) : failure(errc::schema_mismatch);
   }
 
   result<recipient_event> on_page(const frame& m) noexcept {
-    if (phase_ != phase::comparing || !page_asked_) return failure(errc::unexpected_frame);
+    if (phase_ != phase::comparing || !answers_last(m)) return failure(errc::unexpected_frame);
     if (const auto more = comparison_.take(m, *request_.schema, described_.tensors, !request_.subset.empty()); !more) return failure(more.error());
-    page_asked_ = false;
-    return recipient_event::nothing;
+    request_sent_ = false;
+    return recipient_event::answered;
   }
 
   result<recipient_event> start_pulling(bool again) noexcept {
     const bool asked = in_flight_ == 1;  // the pull that was sent ahead of the description; the owner shortens it to what length_at gives now
     ask_ = expected_ = wanted_.at(received_);
     if (asked && wanted_.over(ask_)) return failure(errc::bad_frame, received_);
-    phase_ = phase::pulling;
+    phase_ = confirms_ && wanted_.total() == 0 ? phase::confirming : phase::pulling;
+    request_sent_ = false;
     if (asked) wanted_.advance(ask_, length_at(ask_));
     return again ? recipient_event::described_again : recipient_event::described;
   }
@@ -288,10 +323,12 @@ class recipient {
   std::uint64_t received_ = 0;
   std::uint64_t version_ = 0, nonce_ = 0, expected_digest_ = 0, expected_subset_ = 0, own_digest_ = 0;
   std::uint64_t chunk_cap_ = max_payload_bytes;
-  std::uint32_t first_id_, next_id_, expected_id_, described_id_ = 0, in_flight_ = 0, window_ = 1, delay_ms_ = 0;
+  std::uint32_t first_id_, next_id_, expected_id_, in_flight_ = 0, window_ = 1, delay_ms_ = 0;
   detail::schema_comparison comparison_{};
   phase phase_ = phase::start;
-  bool asked_ahead_ = false, confirm_sent_ = false, page_asked_ = false, verified_ = false, located_ = false;
+  bool description_came_ = false, asked_ahead_ = false, request_sent_ = false, verified_ = false, located_ = false;
+  bool confirms_ = false;      // everything is here, and the owner has to hear of it
+  bool served_again_ = false;  // the last byte was asked for again since the last restart
 };
 
 }  // namespace tensorpull

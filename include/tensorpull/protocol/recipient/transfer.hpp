@@ -1,5 +1,6 @@
 // One pull from description to confirmation: the recipient's state machine together with a consumer and the digests. A driver moves the bytes,
-// through an endpoint; the transfer decides which bytes are wanted, where they land, and whether they are the published ones.
+// through an endpoint; the transfer decides which bytes are wanted, where they land, and whether they are the published ones. The consumer has finished
+// before the owner is told, so a confirmation that is lost or refused makes the result no error.
 #pragma once
 
 #include <tensorpull/consumers/concept.hpp>
@@ -76,10 +77,12 @@ class transfer {
   /// An answer other than a chunk arrived. Errors are kept: see ended() and outcome().
   void on(const frame& m) noexcept {
     if (ended_) return;
-    ++answers_;
     const auto event = machine_.on(m);
     if (!event) return fail(event.error());
+    if (*event == recipient_event::nothing) return;
+    ++answers_;
     if (*event == recipient_event::described) {
+      if (Integrity::whole && !verifiable() && !machine_.request().unverified) return fail({errc::not_verifiable, 0, 0, {}});
       begun_ = true;
       if (const auto ok = to_.begin(machine_.description()); !ok) return fail(ok.error());
       if constexpr (can_read_back) readable_ = to_.read_back().schema != nullptr;
@@ -87,7 +90,7 @@ class transfer {
     } else if (*event == recipient_event::busy) {
       pause_ = std::max(machine_.delay(), std::chrono::milliseconds(1));
     } else if (*event == recipient_event::confirmed) {
-      ended_ = true;
+      receipt_.confirmed = ended_ = true;
     }
   }
 
@@ -142,18 +145,19 @@ class transfer {
   std::uint64_t landed_bytes() const noexcept { return landed_; }
   /// Bytes wanted in all; 0 before the description.
   std::uint64_t total_bytes() const noexcept { return machine_.description().image_bytes; }
-  /// Whether it is over: confirmed, or failed.
+  /// Whether it is over: confirmed, failed, or given up after everything had come.
   bool ended() const noexcept { return ended_; }
   /// What was asked for.
   const pull_request& request() const noexcept { return machine_.request(); }
   /// Chunks that have landed whole.
   std::uint64_t chunks() const noexcept { return receipt_.chunks; }
-  /// Answers other than chunks so far; a driver counts them as progress.
+  /// Answers other than chunks so far, to what was asked; a driver counts them as progress.
   std::uint32_t answers() const noexcept { return answers_; }
   /// The first request id that was not used.
   std::uint32_t next_id() const noexcept { return machine_.next_id(); }
 
-  /// How it ended; ended() must be true. The error's `at` is the number of bytes that had landed.
+  /// How it ended; ended() must be true. The error's `at` is the number of bytes that had landed. Once the consumer has finished it is a receipt, which
+  /// says whether the owner has confirmed.
   result<receipt> outcome() const noexcept {
     if (error_) return failure(*error_);
     return receipt_;
@@ -161,14 +165,18 @@ class transfer {
 
   /// Sets a number, chosen by the application, that farewell() tells the owner.
   void give_reason(std::uint32_t reason) noexcept { reason_ = reason; }
-  /// Ends the transfer with this error, if it has not ended.
+  /// Ends the transfer with this error, if it has not ended. If the consumer has finished, it is only the confirmation that has failed.
   void fail(error reason) noexcept {
     if (ended_) return;
+    ended_ = true;
+    machine_.settle();
+    if (finished_) {
+      receipt_.unconfirmed_because = reason.code;
+      return;
+    }
     reason.at = landed_;
     error_ = reason;
-    ended_ = true;
-    if (begun_ && !finished_) to_.abandon(*error_);
-    machine_.settle();
+    if (begun_) to_.abandon(reason);
   }
 
   /// The frame that tells the owner that we gave up, and whether the bytes were wrong. Nothing if the owner need not be told.
@@ -208,17 +216,23 @@ class transfer {
     if (landed_ == machine_.description().image_bytes) received_all();
   }
 
+  /// Whether the owner has said which digest the wanted bytes have: the version, or of a subset a digest of its own.
+  bool verifiable() const noexcept { return machine_.description().verifiable || !machine_.request().subset.empty(); }
+
   void received_all() noexcept {
     const description& d = machine_.description();
     bool verified = false;
     std::uint64_t own = 0;
     if constexpr (Integrity::whole) {
       own = whole_hash_.digest();
-      verified = d.verifiable;
+      verified = verifiable();
       if (verified && own != machine_.expected_digest()) return fail({errc::digest_mismatch, 0, 0, {}});
     }
-    receipt_ = {verified ? tensorpull::outcome::completed : tensorpull::outcome::completed_unverified,
-                landed_, receipt_.chunks, receipt_.damaged, d.version, d.fingerprint, own};
+    receipt_.outcome = verified ? tensorpull::outcome::completed : tensorpull::outcome::completed_unverified;
+    receipt_.bytes = landed_;
+    receipt_.version = d.version;
+    receipt_.fingerprint = d.fingerprint;
+    receipt_.digest = own;
     if (const auto ok = to_.finish(receipt_); !ok) return fail(ok.error());
     finished_ = true;
     machine_.confirm(own, verified);
