@@ -51,7 +51,7 @@ int run_site(const options& chosen, std::uint32_t site, std::uint16_t coordinato
   federated::initialise(*model, federated::derived_seed(chosen.seed, 21, site));
   federated::train(*model, own, scratch, {.epochs = chosen.rounds, .learning_rate = 0.1f, .seed = federated::derived_seed(chosen.seed, 22, site)});
 
-  auto session = net::session::connect(at_port(coordinator), patience);
+  auto session = net::session::connect(at_port(coordinator), {.timeout = patience});
   if (!session) return complain("cannot connect", session.error()), 1;
   if (!say(*session, hello_kind, hello{site})) return 1;
   // The model is borrowed until the end. The number of its recipients is unknown, so it stays published until it is withdrawn.

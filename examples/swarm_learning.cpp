@@ -57,7 +57,7 @@ int run_site(const options& chosen, std::uint32_t site, std::uint16_t coordinato
   auto owner = net::downloader::open();
   if (!owner) return complain("cannot listen", owner.error()), 1;
   std::jthread serving([&](std::stop_token stop) { owner->run(stop); });
-  auto session = net::session::connect(at_port(coordinator), patience);
+  auto session = net::session::connect(at_port(coordinator), {.timeout = patience});
   if (!session) return complain("cannot connect", session.error()), 1;
   if (!say(*session, hello_kind, hello{site})) return 1;
 

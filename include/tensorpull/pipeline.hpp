@@ -81,8 +81,8 @@ struct pipeline {
                 "tensorpull: an integrity policy has the hash of a version (requirement 4): using hash_type = xxhash_digest; "
                 "another hash of XXH3-64 will do, and of none if the whole is not checked");
   static_assert(first != fault::fault_of_integrity + 5,
-                "tensorpull: an integrity policy's chunk_hash_type is a hash (requirement 5): update(bytes) and std::uint64_t digest() const; "
-                "its `kind`, if it has one, is a digest_kind, and the hash of a chunk is not of kind none if per_chunk is true");
+                "tensorpull: an integrity policy's chunk_hash_type is a hash (requirement 5): update(bytes), std::uint64_t digest() const, and "
+                "`static constexpr digest_kind kind`: what it computes; and the hash of a chunk is not of kind none if per_chunk is true");
 
   static_assert(first != fault::fault_of_limits + 2,
                 "tensorpull: a limits policy has each constant of default_limits (requirement 2): derive from default_limits, and hide those that you change; "

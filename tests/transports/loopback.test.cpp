@@ -1,6 +1,7 @@
 // Owner and recipient in one process.
 #include "network.hpp"
 
+#include <tensorpull/consumers/any_schema/digest.hpp>
 #include <tensorpull/framing/word_framing.hpp>
 
 #include <functional>
@@ -190,6 +191,20 @@ TEST(Loopback, AbortIsHeard) {
   EXPECT_EQ(net::pull(*owner, ref, to, {.stop = stop.get_token()}).error(), tp::errc::cancelled);
   EXPECT_EQ(owner->status_of(ref)->cancelled, 1u) << "the owner hears of it";
   EXPECT_TRUE(owner->settled(ref));
+}
+TEST(Loopback, A_reference_states_the_schema_for_a_consumer_of_any) {
+  const auto owner = std::make_unique<net::downloader>();
+  const auto source = random_model<mlp>(1), mine = blank<mlp>();
+  const auto ref = *owner->add_tensors(*source);
+  tp::digest any;
+  EXPECT_TRUE(net::pull(*owner, ref, any));
+  tp::reference wrong{ref.id, 0, ref.fingerprint ^ 1};
+  tp::digest other;
+  const auto done = net::pull(*owner, wrong, other);
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error(), tp::errc::schema_mismatch);
+  EXPECT_EQ(done.error().at, 0u);
+  EXPECT_TRUE(net::download_tensors(*owner, wrong, *mine)) << "a model has a schema of its own, which is compared";
 }
 TEST(Loopback, TheTableOfReferencesHasAnEnd) {
   const auto owner = std::make_unique<net::downloader>();

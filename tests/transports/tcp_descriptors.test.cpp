@@ -158,14 +158,14 @@ TEST(TcpDescriptors, T2_AListenerWhoseQueueIsFullTimesOut) {
   }
   const auto mine = blank<mlp>();
   const auto start = std::chrono::steady_clock::now();
-  EXPECT_EQ(net::session::connect(where, 200ms).error(), tp::errc::timed_out);
+  EXPECT_EQ(net::session::connect(where, {.timeout = 200ms}).error(), tp::errc::timed_out);
   EXPECT_EQ(net::download_tensors(where, {{1, 2}, 0, 0}, *mine, {.per_request_timeout = 200ms}).error(), tp::errc::timed_out);
   std::stop_source stop;
   std::jthread later([&] {
     std::this_thread::sleep_for(100ms);
     stop.request_stop();
   });
-  EXPECT_EQ(net::session::connect(where, 100s, stop.get_token()).error(), tp::errc::cancelled);
+  EXPECT_EQ(net::session::connect(where, {.timeout = 100s, .stop = stop.get_token()}).error(), tp::errc::cancelled);
   boost::asio::io_context io(1);
   counting handler;
   tp::host_options options;
@@ -180,7 +180,7 @@ TEST(TcpDescriptors, T2_AListenerWhoseQueueIsFullTimesOut) {
 
   std::vector<raw_peer> accepted;
   for (std::size_t i = 0; i < queued.size(); ++i) accepted.push_back(listener.accept());
-  EXPECT_TRUE(net::session::connect(where, 20s)) << "there is room again";
+  EXPECT_TRUE(net::session::connect(where, {.timeout = 20s})) << "there is room again";
 }
 
 }  // namespace

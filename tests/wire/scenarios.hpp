@@ -666,7 +666,7 @@ inline std::vector<scenario> scenarios() {
       {"chunk_digest", [=] { return pull_of<tp::fixed_bytes<2048>, tp::chunk_digest>({}); }},
       {"chunk_and_image_digest", [=] { return pull_of<tp::per_tensor<4096>, tp::chunk_and_image_digest>({}); }},
       {"unverified", [=] { return pull_of<tp::fixed_bytes<4096>, tp::unverified>({}); }},
-      {"unverifiable", [=] { return pull_of<tp::fixed_bytes<4096>>({}, {}, false); }},
+      {"unverifiable", [=] { return pull_of<tp::fixed_bytes<4096>>({.unverified = true}, {}, false); }},
       {"repeated_confirmation", [=] { return repeated_confirmation(false); }},
       {"repeated_confirmation_named", [=] { return repeated_confirmation(true); }},
       {"wrong_digest_confirmed", wrong_digest_confirmed},

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <tensorpull/core/byte_order.hpp>
+#include <tensorpull/core/digest_kind.hpp>
 
 #include <bit>
 #include <cstddef>
@@ -168,6 +169,7 @@ class xxh3_64 {
   std::size_t held_ = 0;
 
  public:
+  static constexpr digest_kind kind = digest_kind::xxh3_64;  ///< as integrity policies name it
   constexpr xxh3_64() noexcept = default;
 
   /// Adds bytes.

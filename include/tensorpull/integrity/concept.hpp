@@ -1,6 +1,8 @@
 // The integrity slot: which digests a recipient asks for and checks. It decides what "completed" may claim.
 #pragma once
 
+#include <tensorpull/core/digest_kind.hpp>
+
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -8,28 +10,19 @@
 
 namespace tensorpull {
 
-/// What a digest is computed with. Frames carry these values, so their order must not change.
-enum class digest_kind : std::uint8_t {
-  none,
-  xxh3_64,
-  crc32c,
-};
-
 /// A streaming hash: update(bytes) in order, digest() at any time; a copy goes on from where the original was. No heap.
-/// Its values are those of XXH3-64, unless a constant `H::kind`, a digest_kind, says otherwise.
+/// `static constexpr digest_kind kind` says whose values it computes. A hash that did not say would be taken for another one.
 template <class H>
 concept hash = std::default_initializable<H> && requires(H h, const H& c, std::span<const std::byte> bytes) {
   h.update(bytes);
   h = c;
   { c.digest() } -> std::same_as<std::uint64_t>;
-} && (!requires { H::kind; } || requires { requires std::same_as<decltype(H::kind), const digest_kind>; });
+  requires std::same_as<decltype(H::kind), const digest_kind>;
+};
 
 /// What a hash is called on the wire.
 template <hash H>
-inline constexpr digest_kind digest_kind_of = [] {
-  if constexpr (requires { H::kind; }) return H::kind;
-  else return digest_kind::xxh3_64;
-}();
+inline constexpr digest_kind digest_kind_of = H::kind;
 
 namespace detail {
 template <class I>

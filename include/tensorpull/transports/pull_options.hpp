@@ -31,7 +31,8 @@ struct pull_options {
   stop_token stop{};
   /// A number chosen by the application, which the owner is told if `stop` ends the transfer. It is read at that moment.
   const std::uint32_t* stop_reason = nullptr;
-  /// How often to try again after a time-out, a lost connection or a busy owner. What has landed stays.
+  /// How often to try again after a connection that cannot be made, is lost or times out, and after a busy owner. What has landed stays. It is also
+  /// how often the confirmation is tried, before the pull ends without one (receipt::confirmed).
   retry_policy retry{};
   /// The recipient that asks: the owner counts it once, however often it reconnects. None: a random number for this pull, or that of the session.
   recipient_id recipient{};
@@ -49,6 +50,7 @@ inline pull_request make_request(const reference& ref, const pull_options& optio
   pull_request r;
   r.ref = ref.id;
   r.version = options.version != 0 ? options.version : ref.version;
+  r.fingerprint = options.tensors.empty() ? ref.fingerprint : 0;  // the reference's is that of the whole
   r.subset = options.tensors;
   r.window = options.window;
   r.recipient = options.recipient;

@@ -10,15 +10,17 @@
 
 namespace tensorpull {
 
-/// How often a pull tries again, and how long it waits first. The delay is doubled after each failure, up to the longest one.
+/// How often a pull or a connect tries again, and how long it waits first. The delay is doubled after each failure, up to the longest one.
 struct retry_policy {
   std::uint32_t retries = 3;  ///< in a row without progress; 0: none
   std::chrono::milliseconds first_delay{250};       ///< after the first failure; jitter takes off up to half
   std::chrono::milliseconds longest_delay{60'000};  ///< no delay of ours is longer; a busy owner may ask for a longer one
 };
 
-/// Whether another try may succeed after this error. Not after connection_failed: a first connection that cannot be made is not tried again.
-constexpr bool is_passing(errc code) noexcept { return code == errc::timed_out || code == errc::connection_lost || code == errc::busy; }
+/// Whether another try may succeed after this error. The owner may not have started yet (connection_failed), or may start again.
+constexpr bool is_passing(errc code) noexcept {
+  return code == errc::connection_failed || code == errc::timed_out || code == errc::connection_lost || code == errc::busy;
+}
 
 /// The tries of one pull, over all its connections. Tries are counted from the last progress. A busy owner is not a failure, but the time that
 /// it may put us off is limited.

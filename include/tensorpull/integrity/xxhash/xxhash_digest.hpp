@@ -15,6 +15,8 @@ namespace tensorpull {
 /// Models hash. 576 bytes of state, aligned to 64.
 class xxhash_digest {
  public:
+  static constexpr digest_kind kind = digest_kind::xxh3_64;  ///< its name in frames
+
   xxhash_digest() noexcept { XXH3_64bits_reset(&state_); }
   void reset() noexcept { XXH3_64bits_reset(&state_); }
   void update(std::span<const std::byte> bytes) noexcept { XXH3_64bits_update(&state_, bytes.data(), bytes.size()); }

@@ -29,7 +29,7 @@ class transfer {
   /// Bytes of payload that one read should ask for: few enough to be still in the cache when they are hashed.
   static constexpr std::size_t read_piece_bytes = Integrity::whole || Integrity::per_chunk ? 256 * 1024 : 4 * 1024 * 1024;
 
-  /// `to`: borrowed. `request`: its fingerprint, schema and chunk digest are filled in from the consumer and the policy. `first_id`: higher than any
+  /// `to`: borrowed. `request`: its schema, its chunk digest, and its fingerprint unless the consumer takes any schema, are filled in from the consumer and the policy. `first_id`: higher than any
   /// that the connection has used (endpoint::next_id).
   transfer(Consumer& to, pull_request request, Chunking chunking, std::uint32_t first_id) noexcept
       : to_(to), machine_(complete(request, to), chunking, first_id) {}
@@ -195,7 +195,7 @@ class transfer {
 
  private:
   static pull_request complete(pull_request request, const Consumer& to) noexcept {
-    request.fingerprint = to.fingerprint();
+    if (const std::uint64_t own = to.fingerprint(); own != 0) request.fingerprint = own;  // a consumer of any schema expects what the reference states
     request.schema = to.schema();
     request.chunk_digest = chunk_digest_kind<Integrity>;
     return request;

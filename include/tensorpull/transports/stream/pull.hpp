@@ -186,8 +186,8 @@ concept connects = requires(std::string_view address, std::chrono::milliseconds 
 
 /// Pulls into a consumer over connections of its own. It has no owner role and allocates nothing; all state is on the stack. `connect() ->
 /// result<Stream>` makes a connection each time that one is needed; `pause(time)` waits at most that long. What has landed stays when a connection is
-/// lost. A first connection that cannot be made is not tried again. Errors: those of `connect`, of the protocol, and of the consumer; `at` says how many
-/// bytes landed. Leave out the last argument: its type makes the compiler say what a consumer lacks.
+/// lost. A connection that cannot be made is tried again as `options.retry` says, the first one too; an error such as bad_address is final. Errors: those
+/// of `connect`, of the protocol, and of the consumer; `at` says how many bytes landed. Leave out the last argument: its type makes the compiler say what a consumer lacks.
 template <class Parts, class Connect, class Pause, class Consumer>
 result<receipt> pull_with(Connect connect, Pause pause, const reference& ref, Consumer& to, const pull_options& options = {},
                           typename Parts::chunking chunking = {}, detail::consumer_checks<Consumer> = {}) noexcept {
@@ -204,14 +204,11 @@ result<receipt> pull_with(Connect connect, Pause pause, const reference& ref, Co
       pull.transfer().restart();
       return !pull.ended();
     };
-    for (bool connected = false; !pull.ended();) {
+    while (!pull.ended()) {
       optional<error> why, broken;
       if (auto stream = connect(); !stream) {
         why = stream.error();
-        if (!connected || (why->code != errc::connection_failed && !is_passing(why->code))) pull.fail(*why);
-        else why->code = errc::connection_lost;  // the owner could be reached before, so it is worth another try
       } else {
-        connected = true;
         no_owner none;
         // for the names of a subset, and for pages of the owner's schema if the schemas differ
         alignas(8) std::array<std::byte, limits::page_bytes> memory;

@@ -8,6 +8,7 @@
 #include <tensorpull/std/memory.hpp>
 #include <tensorpull/tensors/concept.hpp>
 #include <tensorpull/transports/publisher.hpp>
+#include <tensorpull/transports/retry.hpp>
 #include <tensorpull/transports/stream/inbox.hpp>
 #include <tensorpull/transports/stream/pull.hpp>
 #include <tensorpull/transports/until_settled.hpp>
@@ -16,6 +17,16 @@
 #include <utility>
 
 namespace tensorpull {
+
+/// How a session connects.
+struct connect_options {
+  /// How long each try may take.
+  std::chrono::milliseconds timeout = std::chrono::seconds(10);
+  /// How often to try again if the other end cannot be reached: a device that starts before its server waits for it.
+  retry_policy retry{};
+  /// Ends the wait; noticed within 0.1 s, except by the system's resolver.
+  stop_token stop{};
+};
 
 /// One connection in both roles. Movable. All its memory is one allocation made at start (about 360 KiB with the default limits); only models that
 /// are handed over add to it.
@@ -33,14 +44,18 @@ class session {
     return session(std::move(s));
   }
   /// Connects with the pipeline's transport. Errors: bad_address, connection_failed, timed_out, cancelled, out_of_memory.
-  static result<session> connect(std::string_view address, std::chrono::milliseconds timeout = std::chrono::seconds(10), const stop_token& stop = {}) noexcept {
+  static result<session> connect(std::string_view address, const connect_options& options = {}) noexcept {
     static_assert(detail::connects<typename Parts::transport, Stream>,
                   "tensorpull: a transport over streams connects: static result<stream> connect(std::string_view address, std::chrono::milliseconds timeout, "
                   "const stop_token& stop) noexcept");
     if constexpr (detail::connects<typename Parts::transport, Stream>) {
-      auto stream = Parts::transport::connect(address, timeout, stop);
-      if (!stream) return failure(stream.error());
-      return over(std::move(*stream));
+      for (retry_state tries(options.retry);;) {
+        auto stream = Parts::transport::connect(address, options.timeout, options.stop);
+        if (stream) return over(std::move(*stream));
+        const auto delay = tries.after(stream.error().code, 0, {}, system_entropy{}());
+        if (!delay) return failure(stream.error());
+        if (!detail::wait_out(*delay, options.stop, [](std::chrono::milliseconds time) { detail::pause(time); })) return failure(errc::cancelled);
+      }
     } else return failure(errc::bad_address);  // refused above
   }
 
