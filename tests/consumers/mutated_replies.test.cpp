@@ -104,6 +104,7 @@ class MutatedReplies : public folder_test {
   void learn() {
     std::vector<std::vector<std::byte>> seen;
     frames_.assign(64, {});
+    sum_ = {};
     pull<Integrity, Into>([&](std::vector<std::byte>& f, std::uint64_t) { seen.push_back(f); });
     frames_ = std::move(seen);
     ASSERT_GE(frames_.size(), 4u);
@@ -161,9 +162,9 @@ class MutatedReplies : public folder_test {
   /// The damage happened, and did not merely fail.
   template <class Integrity>
   void expect_both() const {
-    EXPECT_GT(sum_.failed, 100u);
+    EXPECT_GT(sum_.failed, 50u);
     EXPECT_GT(sum_.completed, 10u);
-    EXPECT_GT(sum_.unconfirmed, 10u);
+    EXPECT_GT(sum_.unconfirmed, 0u);
     EXPECT_EQ(sum_.damaged > 0, Integrity::per_chunk);
   }
 
@@ -200,9 +201,9 @@ TEST_F(MutatedReplies, Anything_in_a_new_model) {
   expect_both<tp::chunk_and_image_digest>();
 }
 TEST_F(MutatedReplies, Anything_in_a_file) {
-  random_damage<tp::image_digest, into_file>(20'000);
+  random_damage<tp::image_digest, into_file>(500);
   expect_both<tp::image_digest>();
-  random_damage<tp::chunk_and_image_digest, into_file>(20'000);
+  random_damage<tp::chunk_and_image_digest, into_file>(500);
   expect_both<tp::chunk_and_image_digest>();
 }
 
