@@ -37,8 +37,9 @@ inline std::span<const schema_row> schema_rows(const image_schema& schema, std::
   return rows.first(count);
 }
 
-/// The use of one publication by one connection. The recipient's record has what is known about it.
-struct serve {
+/// The use of one publication by one connection. The recipient's record has what is known about the recipient, and the state of the serve if no other
+/// connection has used the record since.
+struct serve : serve_state {
   std::uint32_t slot = 0;
   std::uint32_t generation = 0;  ///< 0: this entry is free
   std::uint32_t record = 0;
@@ -89,7 +90,8 @@ class owner {
   // What the program that publishes calls.
 
   /// Starts a transaction of several references: publish() each in it, then seal() it. table_full: too many transactions are under way.
-  /// invalid_argument: a recipient is named twice; `at` is the index of the second.
+  /// invalid_argument: a recipient is named twice (`at` is the index of the second), `least` is above the number of recipients, or `recipients` is
+  /// another number than that of names (the error's name says which).
   result<transaction_id> open_transaction(const transaction_options& options) noexcept {
     const lock_guard hold(lock_);
     return book_.open(options);
@@ -141,6 +143,13 @@ class owner {
     if (slot->now == publication::state::published) book_.take(*slot);
     await_unpinned(*slot);
     return {};
+  }
+
+  /// Withdraws everything, and settles also what is not sealed: the last settlements can be delivered before the owner is destroyed. Nothing may read the
+  /// images any more.
+  void withdraw_all() noexcept {
+    const lock_guard hold(lock_);
+    book_.settle_all();
   }
 
   /// Lets time pass and judges the budgets. `now`: the time of a monotonic clock with any origin. Budgets are as exact as these calls are frequent.
@@ -228,7 +237,11 @@ class owner {
     out.record = book_.records.index(*r);
     out.nonce = r->nonce;
     switch (m.kind) {
-      case frame_kind::describe: r->subset = false, out.kind = frame_kind::description; return true;  // the whole, unless a locate follows
+      case frame_kind::describe:  // the whole, unless a locate follows
+        r->subset = false;
+        keep(from, *r);
+        out.kind = frame_kind::description;
+        return true;
       case frame_kind::schema: out.kind = frame_kind::schema_page; return true;
       case frame_kind::pull: return answer_pull(*slot, *r, m, out);
       default: return refuse(out, status::unsupported);
@@ -278,6 +291,7 @@ class owner {
     r->subset_end = 0;  // where the last byte that can be asked for ends
     for (std::size_t i = 0; i < m.names.size(); ++i)
       if (ranges[i].begin != ranges[i].end) r->subset_end = ranges[i].end;
+    keep(from, *r);
   }
 
   /// The connection is gone: each transfer that it had not finished counts as `lost`. A named recipient may come back.
@@ -438,20 +452,32 @@ class owner {
     const auto number = static_cast<std::uint32_t>(&slot - slots_.data());
     serve* entry = from.find(number, slot.generation);
     recipient_record* r = entry != nullptr ? record_of(from, *entry) : nullptr;
-    if (r != nullptr && r->serving) return r;
+    if (r != nullptr && r->serving && !is_final(r->state)) return r;
+    const bool goes_on = entry != nullptr;
     if (entry == nullptr)
       entry = from.place([&](const serve& e) {
         const recipient_record* const old = record_of(from, e);
-        return old == nullptr || !old->serving;
+        return old == nullptr || !old->serving || is_final(old->state);
       });
     if (entry == nullptr) return nullptr;
     if (from.number == 0) from.number = ++connections_, from.anonymous = {fresh_nonce()};
     r = book_.acquire(slot, from.who ? from.who : from.anonymous, !from.who);
     if (r == nullptr) return nullptr;
-    *entry = {number, slot.generation, book_.records.index(*r)};
+    if (goes_on && r->connection != from.number) state_of(*r) = state_of(*entry);  // another connection was served under its name meanwhile
     r->connection = from.number;
     if (!r->serving) r->serving = true, r->nonce = fresh_nonce();  // one that comes back before the end continues the serve that was begun
+    *entry = {state_of(*r), number, slot.generation, book_.records.index(*r)};
     return r;
+  }
+  static serve_state& state_of(serve_state& s) noexcept { return s; }
+  /// The entry of a record at a connection that has been served under it; nullptr if there is none.
+  serve* entry_of(peer& from, const recipient_record& r) noexcept {
+    serve* const entry = from.find(r.slot, r.generation);
+    return entry != nullptr && entry->record == book_.records.index(r) ? entry : nullptr;
+  }
+  /// What the connection that uses the record is served.
+  void keep(peer& from, recipient_record& r) noexcept {
+    if (serve* const entry = entry_of(from, r)) state_of(*entry) = state_of(r);
   }
 
   bool answer_pull(publication& slot, recipient_record& r, const frame& m, pending_reply& out) noexcept {
@@ -479,10 +505,17 @@ class owner {
   /// A confirmation counts once, for the serve whose nonce it repeats, after that serve reached the end. A repeated one gets the same answer.
   /// Anything else changes nothing.
   bool settle(peer& from, const frame& m, pending_reply& out) noexcept {
-    const bool confirms = m.kind == frame_kind::confirm;
-    const publication* const there = find(m.ref);
     recipient_record* const r = book_.records.find(m.ref, m.recipient ? m.recipient : from.who ? from.who
                                                                                                : from.anonymous);
+    if (r == nullptr) return conclude(from, r, m, out);
+    if (serve* const entry = entry_of(from, *r); entry != nullptr && r->connection != from.number) state_of(*r) = state_of(*entry), r->connection = from.number;
+    const bool answers = conclude(from, r, m, out);
+    keep(from, *r);
+    return answers;
+  }
+  bool conclude(const peer& from, recipient_record* r, const frame& m, pending_reply& out) noexcept {
+    const bool confirms = m.kind == frame_kind::confirm;
+    const publication* const there = find(m.ref);
     if (r == nullptr || m.nonce == 0 || r->nonce != m.nonce || (r->anonymous && r->connection != from.number))
       return confirms && refuse(out, there == nullptr ? status::unknown_reference : there->now == publication::state::withdrawn ? status::withdrawn
                                                                                                                                 : status::bad_request);
@@ -492,6 +525,7 @@ class owner {
     publication* const slot = book_.publication_of(*r);
     if (r->state == recipient_state::unfinished || (slot == nullptr && !is_final(r->state)))
       return confirms && refuse(out, there != nullptr && there->now == publication::state::published ? status::stale : status::withdrawn);
+    if (confirms && slot != nullptr && r->state == recipient_state::vanished) r = book_.acquire(*slot, r->who, r->anonymous);
     if (is_final(r->state)) return r->serving = false, confirms && (out.status = verdict_on(*r, m), true);
     if (!confirms) {
       r->reason = m.reason;
