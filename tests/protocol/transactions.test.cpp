@@ -508,6 +508,48 @@ TEST_F(Transactions, Who_ended_and_was_pushed_out_counts_once_when_it_comes_back
   EXPECT_EQ(settled[0].verdict, verdict::completed);
 }
 
+TEST_F(Transactions, One_recipient_that_pulls_different_tensors_over_two_connections_is_judged_by_each) {
+  for (const bool whole : {false, true}) {
+    publish(counted(0));
+    owner::peer a, b;
+    struct part {
+      tp::byte_range range;
+      std::uint64_t nonce, digest;
+    };
+    const auto locate = [&](owner::peer& l, std::size_t tensor) -> part {
+      describe(l, ada);
+      const std::string_view name = m.schema().tensors[tensor].name;
+      auto q = ask(kind::locate, {});
+      q.names = std::span(&name, 1);
+      tp::byte_range ranges[4];
+      tp::frame answer;
+      o.locate(l, q, ranges, answer);
+      EXPECT_EQ(answer.kind, kind::located);
+      return {ranges[0], answer.nonce, answer.digest};
+    };
+    const auto take = [&](owner::peer& l, const part& p) {
+      const auto r = pull(l, p.range.begin, static_cast<std::uint32_t>(p.range.end - p.range.begin));
+      EXPECT_EQ(r.nonce, p.nonce) << "its machine takes no other";
+    };
+    std::vector<std::size_t> with_bytes;
+    for (std::size_t i = 0; i < m.size(); ++i)
+      if (m.schema().tensors[i].size_bytes() != 0) with_bytes.push_back(i);
+    const part x = locate(a, with_bytes.front());
+    const part y = whole ? part{{0, m.schema().image_bytes}, describe(b, ada).nonce, version} : locate(b, with_bytes.back());
+    ASSERT_NE(x.digest, y.digest);
+    take(b, y), take(a, x), take(b, y), take(a, x);
+    EXPECT_EQ(confirm(a, ada, x.nonce, x.digest).status, status::ok);
+    EXPECT_EQ(describe(a, ada).kind, kind::description) << "the next pull of the first connection";
+    take(b, y);
+    EXPECT_EQ(confirm(b, ada, y.nonce, y.digest).status, status::ok) << whole;
+    EXPECT_EQ(confirm(b, ada, y.nonce, y.digest ^ 1).status, status::digest_mismatch) << whole;
+    EXPECT_EQ(o.status_of(id)->completed, 1u);
+    EXPECT_EQ(o.status_of(id)->final(), 1u);
+    ASSERT_TRUE(o.withdraw(id));
+    deliver();
+  }
+}
+
 TEST_F(Transactions, Invented_identities_push_out_no_recipient_between_two_connections) {
   publish(counted(0));
   owner::peer honest, attacker, again;
