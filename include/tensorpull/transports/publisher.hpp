@@ -28,6 +28,11 @@ class publisher {
   publisher() noexcept : owner_(memory_, system_entropy{}) {}
   publisher(const publisher&) = delete;
   publisher& operator=(const publisher&) = delete;
+  /// Settles what has not settled, with what there was, tells it, and releases the models. The connections that used it are gone by then.
+  ~publisher() {
+    owner_.withdraw_all();
+    deliver();
+  }
 
   /// Publishes a model that the caller keeps: it must not change until it is settled or withdrawn.
   /// Cost: one pass over the bytes for the digest (none if the integrity policy has no digest of the whole). Bytes that are not in memory are read
