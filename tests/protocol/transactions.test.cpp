@@ -610,6 +610,55 @@ TEST_F(Transactions, An_owner_that_restarts_knows_nothing_and_waits_for_those_th
   EXPECT_EQ(restarted.settlement_of(id)->verdict, verdict::completed);
 }
 
+TEST_F(Transactions, Recipients_are_told_why_an_owner_gives_up_in_every_answer) {
+  for (const bool unreadable : {false, true}) {
+    publish(counted(2));
+    owner::peer a, fresh;
+    std::vector<tp::pending_reply> in_flight{describe(a, ada), pull(a, 0, 8), say(a, ask(kind::schema, {}))};
+    const auto last = pull(a, 0, 1u << 30);
+    if (unreadable) o.unreadable(in_flight[1]);
+    else ASSERT_TRUE(o.withdraw(id, 4'000'000'000));
+    deliver();
+    const auto expect = [&](const tp::frame& answer, int where) {
+      EXPECT_EQ(answer.kind, kind::refused) << where;
+      EXPECT_EQ(answer.status, unreadable ? status::unreadable : status::withdrawn) << where;
+      EXPECT_EQ(answer.reason, unreadable ? 0 : 4'000'000'000) << where;
+    };
+    int where = 0;
+    for (tp::pending_reply& r : in_flight) {
+      EXPECT_EQ(o.pin(r), nullptr);
+      if (r.kind != kind::schema_page) o.refuse_gone(r);  // a page is written out without its image
+      expect(o.expand(r, {}), where++);
+    }
+    for (owner::peer* const l : {&a, &fresh}) {
+      expect(o.expand(describe(*l, ada), {}), where++);
+      expect(o.expand(pull(*l, 0, 8), {}), where++);
+      tp::frame located;
+      tp::byte_range ranges[2];
+      const std::string_view name = m.schema().tensors[0].name;
+      auto q = ask(kind::locate, {});
+      q.names = std::span(&name, 1);
+      o.locate(*l, q, ranges, located);
+      expect(located, where++);
+      expect(o.expand(confirm(*l, ada, last.nonce, version), {}), where++);
+    }
+  }
+}
+
+TEST_F(Transactions, A_reference_that_cannot_be_read_any_more_leaves_its_siblings) {
+  publish_both(counted(1));
+  owner::peer a;
+  describe(a, ada);
+  o.unreadable(pull(a, 0, 8));
+  deliver();
+  EXPECT_EQ(settled.size(), 0u);
+  EXPECT_EQ(pull(a, 0, 8).status, status::unreadable);
+  EXPECT_EQ(complete(a, ada, other), status::ok);
+  ASSERT_EQ(settled.size(), 1u);
+  EXPECT_EQ(settled[0].verdict, verdict::withdrawn);
+  EXPECT_EQ(settled[0].counts.unfinished, 1u);
+}
+
 /// A table that is too small for the number that is expected.
 TEST(TransactionsInASmallTable, Who_has_completed_is_not_forgotten_and_counted_twice) {
   model m = mixed_model().fill(1);

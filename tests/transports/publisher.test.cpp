@@ -167,6 +167,32 @@ TEST(Shutdown, Of_a_session_settles_what_it_published_once) {
   EXPECT_EQ(all.released, 1);
 }
 
+/// Withdraws what it receives, in the middle.
+template <class Owner>
+struct withdrawing : tp::land {
+  Owner& owner;
+  tp::reference ref;
+  withdrawing(mlp& to, Owner& o, const tp::reference& r) : tp::land(tp::raw_tensors<mlp>::destination(to)), owner(o), ref(r) {}
+  tp::result<void> chunk(std::uint64_t offset, std::uint64_t) noexcept {
+    if (offset == 64_KiB) {
+      EXPECT_TRUE(owner.withdraw(ref, 9));
+    }
+    return {};
+  }
+};
+TEST(Publisher, A_withdrawal_reaches_who_is_in_the_middle_with_its_reason_and_not_by_a_time_out) {
+  using threaded = tp::pipeline<tp::tcp_on_threads, tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>>;
+  auto owner = *threaded::downloader::open();
+  const serving run(owner);
+  const auto ref = *owner.add_tensors(std::shared_ptr<mlp>(random_model<mlp>(1)));
+  const auto mine = blank<mlp>();
+  withdrawing to(*mine, owner, ref);
+  const auto done = threaded::pull(local(owner.port()), ref, to, {.per_request_timeout = 3600s, .window = 1});
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error(), tp::errc::withdrawn);
+  EXPECT_EQ(done.error().system, 9);
+}
+
 TEST(ConnectionBudgets, The_longest_times_never_pass) {
   constexpr auto never = std::chrono::milliseconds::max();
   const tp::connection_budgets budgets{never, never, never};

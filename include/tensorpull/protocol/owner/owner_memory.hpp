@@ -32,6 +32,8 @@ struct publication {
   state now = state::empty;   ///< how far it is now
   tensorpull::verdict verdict = verdict::open;  ///< its transaction's
   bool verifiable = false;  ///< whether `version` is the digest that recipients compare with
+  bool unreadable = false;  ///< it is over because it could not be read
+  std::uint32_t reason = 0;  ///< of withdrawing it: a number chosen by the application
 
   /// Whether it is, or was last, a part of this transaction.
   bool is_part_of(transaction_id t) const noexcept { return now != state::empty && transaction == t; }

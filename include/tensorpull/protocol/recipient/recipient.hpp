@@ -253,7 +253,8 @@ class recipient {
       return first_id_ = next_id_, in_flight_ = 0, recipient_event::busy;  // other requests in flight are given up
     }
     const bool a_name = m.status == status::bad_request && describing() && m.offset < request_.subset.size();
-    return failure(to_errc(m.status), received_, a_name ? error_name(request_.subset[static_cast<std::size_t>(m.offset)]) : error_name{});
+    const std::uint32_t reason = m.status == status::withdrawn ? m.reason : 0;
+    return failure(to_errc(m.status), received_, a_name ? error_name(request_.subset[static_cast<std::size_t>(m.offset)]) : error_name{}, static_cast<std::int32_t>(reason));
   }
 
   /// The schemas differ: asks for the other one, page by page, to name the first tensor that differs.

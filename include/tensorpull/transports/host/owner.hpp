@@ -63,7 +63,7 @@ class stream_owner<Parts> {
     return s_->connections.published().add_image(image, options, std::move(keep));
   }
   /// As publisher::withdraw.
-  result<void> withdraw(const reference& ref) noexcept { return s_->connections.published().withdraw(ref); }
+  result<void> withdraw(const reference& ref, std::uint32_t reason = 0) noexcept { return s_->connections.published().withdraw(ref, reason); }
   /// As publisher::status_of.
   result<publication_status> status_of(const reference& ref) const noexcept { return s_->connections.published().status_of(ref); }
   /// As publisher::settled.

@@ -42,6 +42,7 @@ class transaction_table {
     if (!options.named.empty() && options.recipients != 0 && options.recipients != options.named.size()) return failure(errc::invalid_argument, options.recipients, {"recipients"});
     const std::size_t expected = options.named.empty() ? options.recipients : options.named.size();
     if (expected != 0 && options.least > expected) return failure(errc::invalid_argument, options.least, {"least"});
+    if (closed_) return failure(errc::withdrawn);
     for (transaction& t : table_) {
       if (t.now != transaction::state::empty && t.now != transaction::state::delivered) continue;
       if (++numbers_ == 0) ++numbers_;
@@ -63,8 +64,9 @@ class transaction_table {
     if (published_of(*t) != 0) check(*t);
     else settle(*t);  // nothing is left of it
   }
-  /// Ends every transaction that has not settled.
+  /// Ends every transaction that has not settled; no other is opened.
   void settle_all() noexcept {
+    closed_ = true;
     for (transaction& t : table_)
       if (under_way(t)) t.by_hand = true, settle(t);
   }
@@ -164,6 +166,12 @@ class transaction_table {
     end(p, t);
     count_again(t);
     check(t);
+  }
+
+  /// The image of `p` cannot be read any more, so nobody can finish it.
+  void give_up(publication& p) noexcept {
+    p.unreadable = true;
+    take(p);
   }
 
   /// Lets time pass and judges the budgets. Cost: one pass over the records, and for each whose budget may be over one over the slots. A time before the
@@ -452,6 +460,7 @@ class transaction_table {
   std::span<transaction> table_;
   std::uint32_t numbers_ = 0, waiting_ = 0;
   std::uint64_t events_ = 0;
+  bool closed_ = false;
 };
 
 }  // namespace tensorpull::detail
