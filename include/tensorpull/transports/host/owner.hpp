@@ -14,7 +14,7 @@ struct owner_options {
   host_options host{};        ///< limits and budgets of its connections
 };
 
-/// A pipeline's `downloader` over streams. Movable. open() allocates the buffers; each connection is one more allocation.
+/// A pipeline's `downloader` over streams. Movable. Its end settles what is open: callbacks are called once more, with what there was. open() allocates the buffers; each connection is one more allocation.
 template <class Parts>
   requires listening_transport<typename Parts::transport>
 class stream_owner<Parts> {
