@@ -54,19 +54,20 @@ int run_site(const options& chosen, std::uint32_t site, std::uint16_t coordinato
   auto session = net::session::connect(at_port(coordinator), {.timeout = patience});
   if (!session) return complain("cannot connect", session.error()), 1;
   if (!say(*session, hello_kind, hello{site})) return 1;
-  // The model is borrowed until the end. The number of its recipients is unknown, so it stays published until it is withdrawn.
+  // The model is borrowed until the end. The number of its recipients is unknown, and it may be pulled late, so it stays published until the end.
+  const tensorpull::publish_options until_the_end{.budgets = {.transaction_idle = {}}};
   submission mine{static_cast<std::uint32_t>(own.size()), {}, model_set(*model)};
   std::optional<net::downloader> owner;
   std::jthread serving;
   if (behind_nat) {
-    const auto sent = letters::send(*session, submission_kind, mine, {}, patience);  // the session serves it while it waits for messages
+    const auto sent = letters::send(*session, submission_kind, mine, until_the_end, patience);  // the session serves it while it waits for messages
     if (!sent) return complain("cannot submit", sent.error()), 1;
   } else {
     auto opened = net::downloader::open();
     if (!opened) return complain("cannot listen", opened.error()), 1;
     owner.emplace(std::move(*opened));
     mine.address = at_port(owner->port());
-    const auto apart = letters::decompose(*owner, mine, {});
+    const auto apart = letters::decompose(*owner, mine, until_the_end);
     if (!apart) return complain("cannot submit", apart.error()), 1;
     serving = std::jthread([&](std::stop_token stop) { owner->run(stop); });
     if (const auto sent = session->send(submission_kind, apart->references(), apart->body(), patience); !sent) return complain("cannot submit", sent.error()), 1;

@@ -152,7 +152,8 @@ std::string transfer_error(const choices& c, const error& e) {
     case errc::timed_out: return at + " has not answered for " + seconds_text(static_cast<double>(c.timeout_ms) / 1000);
     case errc::connection_lost: return "the connection to " + at + " was lost, and could not be made again (tried " + count_text(c.retries, "time") + ")";
     case errc::unknown_reference: return at + " has nothing under " + c.ref_text + " (mistyped, or published anew under another reference)";
-    case errc::withdrawn: return at + " has withdrawn " + c.ref_text + ": its file changed or can no longer be read";
+    case errc::withdrawn: return at + " has withdrawn " + c.ref_text;
+    case errc::unreadable: return at + " cannot read " + c.ref_text + " any more: its file changed or is gone";
     case errc::stale_version: return at + " now has another version under " + c.ref_text;
     case errc::digest_mismatch: return "what came from " + at + " is not what was published (its digest differs); nothing of it was kept";
     case errc::bad_frame:

@@ -141,6 +141,7 @@ class sender {
         return complain(printable(path) + " is an archive without NumPy arrays", errc::bad_file);
       files_.push_back(std::move(*file));
     }
+    auto hear = [this](const tp::progress_event& e) { heard_.push_back(e); };  // until the owner is gone
     auto opened = net::downloader::open({.listen = choices_.listen});
     if (!opened) {
       const error& why = opened.error();
@@ -149,13 +150,13 @@ class sender {
     net::downloader& owner = *opened;
     address_ = reachable_address(choices_.listen, owner.port());
 
-    auto hear = [this](const tp::progress_event& e) { heard_.push_back(e); };
     for (std::size_t i = 0; i < files_.size(); ++i) {
       if (files_[i].file_bytes() > std::uint64_t{1} << 30 && !choices_.json)
         say("send", "reading " + printable(choices_.files[i]) + " once for its digest (" + bytes_text(files_[i].file_bytes()) + ")");
       tp::publish_options options;
       if (i < choices_.refs.size()) options.id = choices_.refs[i];
       options.budgets.recipient_idle = std::chrono::milliseconds(choices_.timeout_ms);
+      options.budgets.transaction_idle = {};  // this program says itself when it ends
       options.progress = hear;
       const auto ref = owner.add_image(files_[i].source(), options);
       if (!ref) return complain(file_error_text(choices_.files[i], ref.error()), ref.error().code);

@@ -18,6 +18,7 @@ TEST(Describe, ACodeAloneIsItsSentence) {
 TEST(Describe, AddsTheNameThePlaceAndWhatTheSystemSays) {
   EXPECT_EQ(describe({errc::schema_mismatch, 0, 0, error_name("layers.0.weight")}).view(), "the model on the other side has another schema: layers.0.weight");
   EXPECT_EQ(describe({errc::bad_file, 0, 4096, {}}).view(), "the file is not valid, at 4096");
+  EXPECT_EQ(describe({errc::withdrawn, -1, 4096, {}}).view(), "the owner has withdrawn the reference, at 4096 (reason 4294967295)");
   EXPECT_EQ(describe({errc::bad_file, 0, ~std::uint64_t{0}, error_name("a")}).view(), "the file is not valid: a, at 18446744073709551615");
   const std::string says = std::strerror(ENOENT);
   EXPECT_EQ(describe({errc::io, ENOENT, 10, error_name("m.npy")}).view(), "the operating system reported an error: m.npy, at 10 (" + says + ")");

@@ -1,100 +1,9 @@
 // Who is expected, what counts as an end, and what a transaction's outcome is. The clock is a number.
-#include "support/models.hpp"
-
-#include <tensorpull/integrity/xxhash/policies.hpp>
-#include <tensorpull/protocol/owner/owner.hpp>
+#include "transactions.hpp"
 
 namespace {
 
 using namespace test;
-using kind = tp::frame_kind;
-using tp::recipient_state;
-using tp::status;
-using tp::verdict;
-using owner = tp::owner<tp::xxhash_digest>;
-
-constexpr tp::ref_id id{1, 2}, other{3, 4};
-constexpr tp::recipient_id ada{11}, bob{12}, eve{13};
-
-struct Transactions : testing::Test {
-  model m = mixed_model().fill(1);
-  tp::owner_storage<4, 16> storage;
-  generator random{5};
-  owner o{storage, [this] { return random(); }};
-  std::uint64_t version = version_of(m);
-  std::vector<tp::settlement> settled;
-
-  tp::transaction_options counted(std::uint32_t n, std::uint32_t least = 0) {
-    tp::transaction_options t;
-    t.recipients = n;
-    t.least = least;
-    return t;
-  }
-  tp::transaction_options named(std::span<const tp::recipient_id> who) {
-    tp::transaction_options t;
-    t.named = who;
-    return t;
-  }
-  void publish(const tp::transaction_options& t, tp::ref_id as = id) { ASSERT_TRUE(o.publish(m.source(), version, true, as, t)); }
-  /// What drivers do after each step.
-  void deliver() {
-    tp::settlement s;
-    for (tp::callback<const tp::settlement&> tell; o.next_settled(s, tell);) {
-      settled.push_back(s);
-      if (tell) tell(s);
-    }
-  }
-  void at(std::uint64_t ms) {
-    o.advance(std::chrono::milliseconds(ms));
-    deliver();
-  }
-  tp::frame ask(kind k, tp::recipient_id who, tp::ref_id ref = id) const {
-    tp::frame q;
-    q.kind = k;
-    q.id = 7;
-    q.ref = ref;
-    q.recipient = who;
-    return q;
-  }
-  tp::pending_reply say(owner::peer& l, const tp::frame& q) {
-    tp::pending_reply r;
-    r.kind = kind::nothing;
-    o.handle(l, q, r);
-    deliver();
-    return r;
-  }
-  tp::pending_reply describe(owner::peer& l, tp::recipient_id who, tp::ref_id ref = id) { return say(l, ask(kind::describe, who, ref)); }
-  tp::pending_reply pull(owner::peer& l, std::uint64_t offset, std::uint32_t length, tp::ref_id ref = id) {
-    auto q = ask(kind::pull, {}, ref);
-    q.offset = offset;
-    q.length = length;
-    return say(l, q);
-  }
-  tp::pending_reply confirm(owner::peer& l, tp::recipient_id who, std::uint64_t nonce, std::uint64_t digest, tp::ref_id ref = id) {
-    auto q = ask(kind::confirm, who, ref);
-    q.version = version;
-    q.nonce = nonce;
-    q.digest = digest;
-    q.flag = digest != 0;
-    return say(l, q);
-  }
-  /// Everything up to the confirmation; its nonce.
-  std::uint64_t take_all(owner::peer& l, tp::recipient_id who, tp::ref_id ref = id) {
-    EXPECT_EQ(describe(l, who, ref).kind, kind::description);
-    return pull(l, 0, 1u << 30, ref).nonce;
-  }
-  status complete(owner::peer& l, tp::recipient_id who, tp::ref_id ref = id) { return confirm(l, who, take_all(l, who, ref), version, ref).status; }
-  void cancel(owner::peer& l, tp::recipient_id who, std::uint64_t nonce, std::uint32_t reason = 0) {
-    auto q = ask(kind::cancel, who);
-    q.nonce = nonce;
-    q.reason = reason;
-    say(l, q);
-  }
-  recipient_state state(tp::recipient_id who, tp::ref_id ref = id) {
-    const auto r = o.recipient_of(ref, who);
-    return r ? r->state : recipient_state::unseen;
-  }
-};
 
 TEST_F(Transactions, Named_recipients_complete_when_each_of_them_has_confirmed) {
   const std::array who{ada, bob};
@@ -408,12 +317,7 @@ TEST_F(Transactions, R8_the_end_of_an_earlier_publication_is_none_of_a_later_one
     if (together) complete(a, ada, other);
     ASSERT_EQ(settled.size(), before + 1);
     both();
-    for (const auto ref : {id, other}) {
-      if (ref == other && !together) continue;
-      auto q = ask(kind::cancel, bob, ref);
-      q.nonce = take_all(b, bob, ref);
-      say(b, q);
-    }
+    cancel(b, bob, take_all(b, bob));
     ASSERT_EQ(settled.size(), before + 2);
     EXPECT_EQ(settled.back().verdict, verdict::failed);
     EXPECT_EQ(settled.back().counts.completed, 0u);
@@ -545,6 +449,214 @@ TEST_F(Transactions, Progress_events_come_in_order_and_are_not_masked_by_others)
   EXPECT_EQ(active, 5u) << "one each 100 ms";
   EXPECT_EQ(of_bob, (std::vector{tp::progress_phase::started, tp::progress_phase::aborted}));
   EXPECT_EQ(seen.back().phase, tp::progress_phase::aborted);
+}
+
+TEST_F(Transactions, Who_vanished_goes_on_over_its_own_connection) {
+  for (const bool only_confirms : {false, true}) {
+    auto t = counted(2);
+    t.budgets.recipient_idle = std::chrono::milliseconds(1000);
+    const std::uint64_t start = only_confirms ? 10'000 : 0;
+    at(start);
+    publish(t);
+    owner::peer a;
+    const auto nonce = describe(a, ada).nonce;
+    EXPECT_EQ(pull(a, 0, only_confirms ? 1u << 30 : 100).nonce, nonce);
+    at(start + 1001);
+    EXPECT_EQ(state(ada), recipient_state::vanished);
+    if (!only_confirms) {
+      EXPECT_EQ(pull(a, 100, 100).nonce, nonce) << "its machine takes no other";
+      EXPECT_EQ(state(ada), recipient_state::acquired);
+      EXPECT_EQ(o.status_of(id)->vanished, 0u);
+      EXPECT_EQ(confirm(a, ada, nonce, version).status, status::bad_request) << "it has not had everything";
+      EXPECT_EQ(pull(a, 200, 1u << 30).nonce, nonce);
+    }
+    EXPECT_EQ(confirm(a, ada, nonce, version).status, status::ok) << only_confirms;
+    EXPECT_EQ(state(ada), recipient_state::completed);
+    EXPECT_EQ(o.status_of(id)->final(), 1u);
+  }
+}
+
+TEST_F(Transactions, Who_vanished_keeps_none_of_its_connections_transfers_from_others) {
+  auto t = counted(0);
+  t.budgets.recipient_idle = std::chrono::milliseconds(1000);
+  t.budgets.transaction_idle = {};
+  owner::peer a;
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    publish(t, {7, 1 + i});
+    describe(a, ada, {7, 1 + i});
+  }
+  at(1001);
+  ASSERT_TRUE(o.withdraw({7, 1}));
+  deliver();
+  publish(t);
+  EXPECT_EQ(describe(a, ada).kind, kind::description);
+}
+
+TEST_F(Transactions, Who_ended_and_was_pushed_out_counts_once_when_it_comes_back) {
+  publish(counted(2));
+  owner::peer a, b, s, again;
+  const auto under_way = take_all(b, bob);
+  cancel(a, ada, describe(a, ada).nonce);
+  o.forget(a);
+  for (std::uint64_t i = 0; i < 40; ++i) describe(s, {1000 + i});  // others look in and go
+  o.forget(s);
+  EXPECT_EQ(complete(again, ada), status::ok);
+  EXPECT_EQ(settled.size(), 0u) << "one recipient is not two";
+  EXPECT_EQ(o.status_of(id)->final(), 1u);
+  EXPECT_EQ(confirm(b, bob, under_way, version).status, status::ok);
+  ASSERT_EQ(settled.size(), 1u);
+  EXPECT_EQ(settled[0].verdict, verdict::completed);
+}
+
+TEST_F(Transactions, One_recipient_that_pulls_different_tensors_over_two_connections_is_judged_by_each) {
+  for (const bool whole : {false, true}) {
+    publish(counted(0));
+    owner::peer a, b;
+    struct part {
+      tp::byte_range range;
+      std::uint64_t nonce, digest;
+    };
+    const auto locate = [&](owner::peer& l, std::size_t tensor) -> part {
+      describe(l, ada);
+      const std::string_view name = m.schema().tensors[tensor].name;
+      auto q = ask(kind::locate, {});
+      q.names = std::span(&name, 1);
+      tp::byte_range ranges[4];
+      tp::frame answer;
+      o.locate(l, q, ranges, answer);
+      EXPECT_EQ(answer.kind, kind::located);
+      return {ranges[0], answer.nonce, answer.digest};
+    };
+    const auto take = [&](owner::peer& l, const part& p) {
+      const auto r = pull(l, p.range.begin, static_cast<std::uint32_t>(p.range.end - p.range.begin));
+      EXPECT_EQ(r.nonce, p.nonce) << "its machine takes no other";
+    };
+    std::vector<std::size_t> with_bytes;
+    for (std::size_t i = 0; i < m.size(); ++i)
+      if (m.schema().tensors[i].size_bytes() != 0) with_bytes.push_back(i);
+    const part x = locate(a, with_bytes.front());
+    const part y = whole ? part{{0, m.schema().image_bytes}, describe(b, ada).nonce, version} : locate(b, with_bytes.back());
+    ASSERT_NE(x.digest, y.digest);
+    take(b, y), take(a, x), take(b, y), take(a, x);
+    EXPECT_EQ(confirm(a, ada, x.nonce, x.digest).status, status::ok);
+    EXPECT_EQ(describe(a, ada).kind, kind::description) << "the next pull of the first connection";
+    take(b, y);
+    EXPECT_EQ(confirm(b, ada, y.nonce, y.digest).status, status::ok) << whole;
+    EXPECT_EQ(confirm(b, ada, y.nonce, y.digest ^ 1).status, status::digest_mismatch) << whole;
+    EXPECT_EQ(o.status_of(id)->completed, 1u);
+    EXPECT_EQ(o.status_of(id)->final(), 1u);
+    ASSERT_TRUE(o.withdraw(id));
+    deliver();
+  }
+}
+
+TEST_F(Transactions, Invented_identities_push_out_no_recipient_between_two_connections) {
+  publish(counted(0));
+  owner::peer honest, attacker, again;
+  const auto nonce = take_all(honest, ada);
+  const auto r = pull(honest, 0, 1000);
+  ASSERT_NE(o.pin(r), nullptr);
+  o.unpin(r, 1000);
+  o.forget(honest);
+  for (std::uint64_t i = 1; i <= 1000; ++i) describe(attacker, {1'000 + i});
+  EXPECT_EQ(confirm(again, ada, nonce, version).status, status::ok);
+}
+
+TEST_F(Transactions, An_owner_that_restarts_knows_nothing_and_waits_for_those_that_are_left) {
+  const std::array both{ada, bob};
+  std::vector<tp::recipient_id> left(both.begin(), both.end());  // what the program writes down
+  auto watch = [&](const tp::progress_event& e) {
+    if (e.phase == tp::progress_phase::completed) std::erase(left, e.recipient);
+  };
+  auto t = named(both);
+  t.progress = watch;
+  publish(t);
+  owner::peer a;
+  const auto nonce = take_all(a, ada);
+  EXPECT_EQ(confirm(a, ada, nonce, version).status, status::ok);
+  tp::progress_event e;
+  for (tp::callback<const tp::progress_event&> tell; o.next_event(e, tell);) tell(e);
+  ASSERT_EQ(left, std::vector{bob});
+
+  tp::owner_storage<4, 16> fresh;
+  owner restarted{fresh, [this] { return random(); }};
+  ASSERT_TRUE(restarted.publish(m.source(), version, true, id, named(left)));
+  const auto say_to = [&](owner::peer& l, tp::frame q) {
+    tp::pending_reply r;
+    restarted.handle(l, q, r);
+    return r;
+  };
+  // ada did not hear the answer: it confirms again, is refused, asks for the last byte and confirms that serve
+  owner::peer again, b;
+  auto q = ask(kind::confirm, ada);
+  q.version = q.digest = version;
+  q.nonce = nonce;
+  q.flag = true;
+  EXPECT_EQ(say_to(again, q).status, status::bad_request) << "nothing is known of the first run";
+  const auto finish = [&](owner::peer& l, tp::recipient_id who) {
+    auto ends = ask(kind::pull, {});
+    q.nonce = say_to(l, ask(kind::describe, who)).nonce;
+    ends.offset = m.schema().image_bytes - 1;
+    ends.length = 1;
+    EXPECT_EQ(say_to(l, ends).kind, kind::chunk);
+    q.recipient = who;
+    return say_to(l, q).status;
+  };
+  EXPECT_EQ(finish(again, ada), status::ok);
+  EXPECT_EQ(restarted.recipient_of(id, ada)->state, recipient_state::completed);
+  EXPECT_FALSE(restarted.settled(id)) << "ada is none of those that are left";
+  EXPECT_EQ(finish(b, bob), status::ok);
+  ASSERT_TRUE(restarted.settled(id));
+  EXPECT_EQ(restarted.settlement_of(id)->verdict, verdict::completed);
+}
+
+TEST_F(Transactions, Recipients_are_told_why_an_owner_gives_up_in_every_answer) {
+  for (const bool unreadable : {false, true}) {
+    publish(counted(2));
+    owner::peer a, fresh;
+    std::vector<tp::pending_reply> in_flight{describe(a, ada), pull(a, 0, 8), say(a, ask(kind::schema, {}))};
+    const auto last = pull(a, 0, 1u << 30);
+    if (unreadable) o.unreadable(in_flight[1]);
+    else ASSERT_TRUE(o.withdraw(id, 4'000'000'000));
+    deliver();
+    const auto expect = [&](const tp::frame& answer, int where) {
+      EXPECT_EQ(answer.kind, kind::refused) << where;
+      EXPECT_EQ(answer.status, unreadable ? status::unreadable : status::withdrawn) << where;
+      EXPECT_EQ(answer.reason, unreadable ? 0 : 4'000'000'000) << where;
+    };
+    int where = 0;
+    for (tp::pending_reply& r : in_flight) {
+      EXPECT_EQ(o.pin(r), nullptr);
+      if (r.kind != kind::schema_page) o.refuse_gone(r);  // a page is written out without its image
+      expect(o.expand(r, {}), where++);
+    }
+    for (owner::peer* const l : {&a, &fresh}) {
+      expect(o.expand(describe(*l, ada), {}), where++);
+      expect(o.expand(pull(*l, 0, 8), {}), where++);
+      tp::frame located;
+      tp::byte_range ranges[2];
+      const std::string_view name = m.schema().tensors[0].name;
+      auto q = ask(kind::locate, {});
+      q.names = std::span(&name, 1);
+      o.locate(*l, q, ranges, located);
+      expect(located, where++);
+      expect(o.expand(confirm(*l, ada, last.nonce, version), {}), where++);
+    }
+  }
+}
+
+TEST_F(Transactions, A_reference_that_cannot_be_read_any_more_leaves_its_siblings) {
+  publish_both(counted(1));
+  owner::peer a;
+  describe(a, ada);
+  o.unreadable(pull(a, 0, 8));
+  deliver();
+  EXPECT_EQ(settled.size(), 0u);
+  EXPECT_EQ(pull(a, 0, 8).status, status::unreadable);
+  EXPECT_EQ(complete(a, ada, other), status::ok);
+  ASSERT_EQ(settled.size(), 1u);
+  EXPECT_EQ(settled[0].verdict, verdict::withdrawn);
+  EXPECT_EQ(settled[0].counts.unfinished, 1u);
 }
 
 /// A table that is too small for the number that is expected.

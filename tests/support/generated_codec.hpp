@@ -27,7 +27,7 @@ void read_ref_version(const Group& from, frame& m) {
 inline std::string_view as_view(capnp::Text::Reader t) { return {t.begin(), t.size()}; }
 inline status as_status(wire::Status s) {
   // an unknown status of a newer peer is still a refusal
-  return static_cast<std::uint16_t>(s) <= static_cast<std::uint16_t>(status::already_final) ? static_cast<status>(s) : status::unsupported;
+  return static_cast<std::uint16_t>(s) <= static_cast<std::uint16_t>(status::unreadable) ? static_cast<status>(s) : status::unsupported;
 }
 
 template <class Storage>
@@ -119,7 +119,7 @@ result<void> read_frame(wire::Frame::Reader f, frame& m, Storage& lists) {
       read_ref_version(g, m);
       m.offset = g.getOffset();
       m.status = as_status(g.getStatus());
-      m.delay_ms = g.getDelayMs();
+      (m.status == status::withdrawn ? m.reason : m.delay_ms) = g.getDelayMs();
       return {};
     }
     case frame_kind::schema: {
@@ -246,7 +246,7 @@ inline void write_frame(const frame& m, wire::Frame::Builder f) {
       write_ref_version(m, g);
       g.setOffset(m.offset);
       g.setStatus(static_cast<wire::Status>(m.status));
-      g.setDelayMs(m.delay_ms);
+      g.setDelayMs(m.status == status::withdrawn ? m.reason : m.delay_ms);
       break;
     }
     case frame_kind::schema: {

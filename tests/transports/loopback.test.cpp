@@ -78,14 +78,17 @@ TEST(Loopback, C2_WithdrawingBetweenTwoChunksEndsTheTransfer) {
     const auto owner = std::make_unique<cut_net::downloader>();
     const auto source = random_model<mlp>(1), mine = blank<mlp>();
     const auto ref = kept ? *owner->add_tensors(random_model<mlp>(1), {.recipients = 1}) : *owner->add_tensors(*source, {.recipients = 1});
-    std::function<void()> act = [&] { EXPECT_TRUE(owner->withdraw(ref)); };
+    std::function<void()> act = [&] { EXPECT_TRUE(owner->withdraw(ref, 7)); };
     const auto done = cut_net::download_tensors(*owner, ref, *mine, {.window = 1}, {&act});
     ASSERT_FALSE(done);
     EXPECT_FALSE(act) << "it was done in the middle";
     EXPECT_EQ(done.error(), tp::errc::withdrawn);
+    EXPECT_EQ(done.error().system, 7) << "the program's reason";
     EXPECT_EQ(done.error().at, 5 * 64_KiB);
     EXPECT_EQ(owner->status_of(ref)->completed, 0u);
-    EXPECT_EQ(cut_net::download_tensors(*owner, ref, *mine).error(), tp::errc::withdrawn);
+    const auto late = cut_net::download_tensors(*owner, ref, *mine);
+    EXPECT_EQ(late.error(), tp::errc::withdrawn);
+    EXPECT_EQ(late.error().system, 7);
   }
 }
 TEST(Loopback, C3_PublishingAgainBetweenTwoChunksIsStaleAndNeverAMix) {

@@ -1,9 +1,12 @@
 // The owner role on a host: what is kept how long, and when budgets begin.
 #include "network.hpp"
+#include "support/frames.hpp"
 
 #include <tensorpull/transports/host_budget.hpp>
 
 #include <memory>
+#include <optional>
+#include <vector>
 
 namespace {
 
@@ -60,6 +63,134 @@ TEST(Publisher, A_callback_may_publish_and_withdraw) {
   ASSERT_TRUE(owner->withdraw(*ref));
   const auto mine = blank<mlp>();
   EXPECT_TRUE(net::download_tensors(*owner, next, *mine));
+}
+
+/// A model that says when it is released.
+struct counted_release {
+  int* released;
+  void operator()(mlp* m) const {
+    ++*released;
+    delete m;
+  }
+};
+struct ends {
+  std::vector<tp::settlement> told;
+  int released = 0;
+  std::unique_ptr<mlp, counted_release> model(std::uint64_t seed) { return {random_model<mlp>(seed).release(), counted_release{&released}}; }
+  void operator()(const tp::settlement& s) {
+    EXPECT_EQ(released, 0) << "told before the models are released";
+    told.push_back(s);
+  }
+};
+
+TEST(Shutdown, Of_an_owner_in_one_process_settles_what_is_open_once) {
+  ends all;
+  {
+    const auto owner = std::make_unique<net::downloader>();
+    const auto t = *owner->open_transaction({.recipients = 2, .least = 1, .settled = all});
+    const auto a = owner->add_tensors(all.model(1), {.transaction = t}), b = owner->add_tensors(all.model(2), {.transaction = t});
+    ASSERT_TRUE(a && b);
+    const auto mine = blank<mlp>();
+    const auto me = tp::recipient_named("me");
+    ASSERT_TRUE(net::download_tensors(*owner, *a, *mine, {.recipient = me}));
+    ASSERT_TRUE(net::download_tensors(*owner, *b, *mine, {.recipient = me}));
+    EXPECT_TRUE(all.told.empty()) << "it is not sealed";
+  }
+  ASSERT_EQ(all.told.size(), 1u);
+  EXPECT_EQ(all.told[0].verdict, tp::verdict::quorum);
+  EXPECT_EQ(all.told[0].references, 2u);
+  EXPECT_EQ(all.told[0].counts.completed, 1u);
+  EXPECT_EQ(all.told[0].counts.absent, 1u);
+  EXPECT_EQ(all.released, 2);
+}
+
+TEST(Shutdown, Of_an_owner_that_has_settled_says_nothing_more) {
+  ends all;
+  {
+    const auto owner = std::make_unique<net::downloader>();
+    const auto ref = owner->add_tensors(all.model(1), {.recipients = 1, .settled = all});
+    const auto mine = blank<mlp>();
+    ASSERT_TRUE(net::download_tensors(*owner, *ref, *mine));
+    EXPECT_EQ(all.told.size(), 1u);
+  }
+  EXPECT_EQ(all.told.size(), 1u);
+  EXPECT_EQ(all.released, 1);
+}
+
+template <class Net>
+void expect_shutdown_in_the_middle() {
+  ends all;
+  {
+    auto owner = Net::downloader::open();
+    ASSERT_TRUE(owner);
+    const auto ref = owner->add_tensors(all.model(1), {.recipients = 2, .settled = all});
+    ASSERT_TRUE(ref);
+    const auto mine = blank<mlp>();
+    std::optional<serving> server(std::in_place, *owner, Net::parts::transport::threads ? 3 : 1);
+    ASSERT_TRUE(Net::download_tensors(local(owner->port()), *ref, *mine));
+    raw_peer second(owner->port());
+    tp::frame describe;
+    describe.kind = tp::frame_kind::describe;
+    describe.ref = ref->id;
+    ASSERT_TRUE(second.say(encode(describe).bytes()));
+    ASSERT_GE(second.hear(24).size(), 24u) << "it is under way, and will not come to its end";
+    server.reset();
+    EXPECT_TRUE(all.told.empty());
+  }
+  ASSERT_EQ(all.told.size(), 1u);
+  EXPECT_EQ(all.told[0].verdict, tp::verdict::withdrawn);
+  EXPECT_EQ(all.told[0].counts.completed, 1u);
+  EXPECT_EQ(all.told[0].counts.unfinished, 1u);
+  EXPECT_EQ(all.released, 1);
+}
+TEST(Shutdown, Of_a_host_in_the_middle_of_a_transfer_settles_once) {
+  expect_shutdown_in_the_middle<tp::pipeline<tp::tcp, tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>>>();
+}
+TEST(Shutdown, Of_a_host_on_threads_in_the_middle_of_a_transfer_settles_once) {
+  expect_shutdown_in_the_middle<tp::pipeline<tp::tcp_on_threads, tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>>>();
+}
+
+TEST(Shutdown, Of_a_session_settles_what_it_published_once) {
+  using over_tcp = tp::pipeline<tp::tcp, tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>>;
+  ends all;
+  auto listener = tp::tcp_listener::open("127.0.0.1:0");
+  ASSERT_TRUE(listener);
+  raw_peer peer(listener->port());
+  {
+    auto session = over_tcp::session::over(*listener->accept(10s));
+    ASSERT_TRUE(session);
+    ASSERT_TRUE(session->add_tensors(all.model(1), {.recipients = 1, .settled = all}));
+  }
+  ASSERT_EQ(all.told.size(), 1u);
+  EXPECT_EQ(all.told[0].verdict, tp::verdict::withdrawn);
+  EXPECT_EQ(all.told[0].counts.absent, 1u);
+  EXPECT_EQ(all.released, 1);
+}
+
+/// Withdraws what it receives, in the middle.
+template <class Owner>
+struct withdrawing : tp::land {
+  Owner& owner;
+  tp::reference ref;
+  withdrawing(mlp& to, Owner& o, const tp::reference& r) : tp::land(tp::raw_tensors<mlp>::destination(to)), owner(o), ref(r) {}
+  tp::result<void> chunk(std::uint64_t offset, std::uint64_t) noexcept {
+    if (offset == 64_KiB) {
+      EXPECT_TRUE(owner.withdraw(ref, 9));
+    }
+    return {};
+  }
+};
+TEST(Publisher, A_withdrawal_reaches_who_is_in_the_middle_with_its_reason_and_not_by_a_time_out) {
+  using threaded = tp::pipeline<tp::tcp_on_threads, tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>>;
+  auto owner = *threaded::downloader::open();
+  const serving run(owner);
+  const auto ref = *owner.add_tensors(std::shared_ptr<mlp>(random_model<mlp>(1)));
+  const auto mine = blank<mlp>();
+  withdrawing to(*mine, owner, ref);
+  const auto done = threaded::pull(local(owner.port()), ref, to, {.per_request_timeout = 3600s, .window = 1});
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error(), tp::errc::withdrawn);
+  EXPECT_EQ(done.error().system, 9);
 }
 
 TEST(ConnectionBudgets, The_longest_times_never_pass) {

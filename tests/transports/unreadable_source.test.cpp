@@ -59,10 +59,10 @@ void expect_withdrawal(Owner& owner, Where&& where, bool reconnects) {
     ASSERT_FALSE(failed) << calls << " reads";
     // a frame that had begun cannot be ended; who comes back is told why
     if (reconnects || failed.error().code != tp::errc::connection_lost) {
-      EXPECT_EQ(failed.error().code, tp::errc::withdrawn) << calls << " reads";
+      EXPECT_EQ(failed.error().code, tp::errc::unreadable) << calls << " reads";
     }
     source.calls = -1;
-    EXPECT_EQ(Net::download_tensors(where(), ref, mine).error(), tp::errc::withdrawn) << "it does not come back by itself";
+    EXPECT_EQ(Net::download_tensors(where(), ref, mine).error(), tp::errc::unreadable) << "it does not come back by itself";
   }
   source.calls = 0;
   EXPECT_EQ(owner.add_tensors(published).error(), tp::errc::io) << "nothing is published that cannot be read";

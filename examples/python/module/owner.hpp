@@ -21,7 +21,7 @@ struct publish_settings {
   std::string id;                           ///< 32 digits, or empty
   std::uint32_t recipients = 0, least = 0;
   std::vector<std::uint64_t> named;
-  std::uint64_t acquire_ms = 0, recipient_idle_ms = 600'000, transaction_idle_ms = 0, progress_interval_ms = 30'000;
+  std::uint64_t acquire_ms = 0, recipient_idle_ms = 600'000, transaction_idle_ms = 600'000, progress_interval_ms = 30'000;
   py::object settled = py::none(), progress = py::none();
 };
 

@@ -286,6 +286,23 @@ def test_recipients_by_name_and_the_owners_progress(owner):
     assert {e.recipient for e in events if e.phase == "completed"} >= {tensorpull.recipient_named("a"), tensorpull.recipient_named("b")}
 
 
+def test_more_that_are_enough_than_there_are_is_refused(owner):
+    for recipients in (1, ["a"]):
+        with pytest.raises(Error) as e:
+            owner.add_tensors({"a": np.zeros(3)}, recipients=recipients, least=2)
+        assert e.value.code == "invalid_argument"
+    assert owner.add_tensors({"a": np.zeros(3)}, least=2)
+
+
+def test_closing_settles_what_is_open_once():
+    ended = []
+    with tensorpull.Downloader() as owner:
+        owner.add_tensors({"a": np.zeros(3)}, recipients=2, settled=ended.append)
+        assert not ended
+    owner.close()
+    assert [(o.verdict, o.counts.absent) for o in ended] == [("withdrawn", 2)]
+
+
 def test_sixteen_recipients_at_once(owner):
     sent = big()
     ref, failed = owner.add_tensors(sent, recipients=16), []

@@ -55,7 +55,7 @@ inline const char* system_text(const char* text, const char*) noexcept { return 
 }  // namespace detail
 
 /// The sentence for the code, followed by what else the error has: the tensor, field or file, the place, and the operating system's text for
-/// `e.system`. Example: "the operating system reported an error: model.safetensors, at 4096 (Input/output error)". Control characters in a name
+/// `e.system`, or the owner's reason. Example: "the operating system reported an error: model.safetensors, at 4096 (Input/output error)". Control characters in a name
 /// become '?', since the name may come from the other side. Allocates nothing; may be called from several threads at once.
 inline error_text describe(const error& e) noexcept {
   error_text text;
@@ -76,6 +76,11 @@ inline error_text describe(const error& e) noexcept {
   }
   if (e.system != 0) {
     text += " (";
+    if (e.code == errc::withdrawn) {
+      text += "reason ";
+      detail::append_number(text, static_cast<std::uint32_t>(e.system));
+      return text += ")";
+    }
 #if defined(__unix__) || defined(__APPLE__)
     char buffer[96] = "";
     text += detail::system_text(::strerror_r(e.system, buffer, sizeof buffer), buffer);

@@ -28,6 +28,7 @@ enum class errc : std::uint8_t {
   // what a request was answered
   unknown_reference,
   withdrawn,
+  unreadable,
   stale_version,
   out_of_range,
   busy,
@@ -78,6 +79,7 @@ constexpr std::string_view to_string(errc code) noexcept {
     case errc::unexpected_frame: return "the other side sent a frame that has no place here";
     case errc::unknown_reference: return "the owner knows no such reference";
     case errc::withdrawn: return "the owner has withdrawn the reference";
+    case errc::unreadable: return "the owner cannot read what it published any more";
     case errc::stale_version: return "the owner has published another version under this reference";
     case errc::out_of_range: return "the range lies outside the image";
     case errc::busy: return "the owner is busy; try again later";
@@ -134,7 +136,7 @@ class error_name {
 struct error {
   /// what went wrong
   errc code{};
-  /// errno if the operating system reported the error, otherwise 0
+  /// errno if the operating system reported the error; of withdrawn: the reason that the owner gave, a number of its application; otherwise 0
   std::int32_t system = 0;
   /// the place: for a transfer, how many bytes had landed (0: the destination is untouched); otherwise an offset in bytes, or the size or the index
   /// that was refused
@@ -163,6 +165,7 @@ constexpr std::string_view code_name(errc code) noexcept {
     case errc::unexpected_frame: return "unexpected_frame";
     case errc::unknown_reference: return "unknown_reference";
     case errc::withdrawn: return "withdrawn";
+    case errc::unreadable: return "unreadable";
     case errc::stale_version: return "stale_version";
     case errc::out_of_range: return "out_of_range";
     case errc::busy: return "busy";

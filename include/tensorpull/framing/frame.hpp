@@ -45,6 +45,7 @@ enum class status : std::uint16_t {
   digest_mismatch,
   cancelled,
   already_final,
+  unreadable,
 };
 
 /// The error that a recipient gets for the owner's status.
@@ -52,6 +53,7 @@ constexpr errc to_errc(status s) noexcept {
   switch (s) {
     case status::unknown_reference: return errc::unknown_reference;
     case status::withdrawn: return errc::withdrawn;
+    case status::unreadable: return errc::unreadable;
     case status::stale: return errc::stale_version;
     case status::out_of_range: return errc::out_of_range;
     case status::busy: return errc::busy;
@@ -109,7 +111,7 @@ struct frame {
   std::uint32_t delay_ms = 0;      ///< refused with busy: how long to wait before asking again
   std::uint32_t application = 0;   ///< application: the message's kind, chosen by the application
   std::uint16_t window = 0;        ///< description: requests that may be in flight
-  std::uint32_t reason = 0;        ///< cancel: why, a number chosen by the application
+  std::uint32_t reason = 0;        ///< cancel, refused with withdrawn: why, a number chosen by the application
   recipient_id recipient{};        ///< describe, confirm, cancel: who asks; none: the connection stands for it
   digest_kind chunk_digest = digest_kind::none;  ///< pull: the digest that the chunk shall carry
   bool flag = false;               ///< confirm: verified; description: verifiable

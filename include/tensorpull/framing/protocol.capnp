@@ -23,6 +23,7 @@ enum Status {
   digestMismatch @9;
   cancelled @10;
   alreadyFinal @11;        # this recipient has ended this transfer before
+  unreadable @12;          # the owner cannot read what it published any more
 }
 
 struct Frame {
@@ -92,7 +93,7 @@ struct Frame {
       version @44 :UInt64;
       offset @45 :UInt64;
       status @46 :Status;
-      delayMs @47 :UInt32;
+      delayMs @47 :UInt32;      # withdrawn: why, the application's own number instead of a delay; 0: none
     }
     schema :group {        # asks for a SchemaPage
       refHigh @48 :UInt64;

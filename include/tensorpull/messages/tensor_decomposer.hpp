@@ -78,7 +78,8 @@ struct tensor_decomposer {
 
   /// Takes a message apart and publishes its large tensors with `owner` (a session, a downloader, a host's published()). Sets that were
   /// received from somebody else are sent on without having been pulled: their inline tensors again, the rest by its addresses.
-  /// `options.recipients`: how many will pull each; 0: published until withdraw(). Models are borrowed as tensors_of says.
+  /// `options.recipients`: how many will pull each; 0: published until withdraw(), or until
+  /// nobody has used it for the budget `transaction_idle`. Models are borrowed as tensors_of says.
   /// Errors, which name the field if one is to blame: does_not_fit (the body, with chunk size 0 the tensors, above the limit of
   /// application messages; too many references); invalid_argument (a set that holds nothing, or was received without an address of
   /// its owner); those of publishing (table_full, ...); out_of_memory. After an error nothing stays published.

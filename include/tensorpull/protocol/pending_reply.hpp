@@ -12,7 +12,7 @@ struct pending_reply {
   std::uint32_t id = 0;                          ///< the request's
   std::uint32_t slot = 0;                        ///< index of the publication at its owner
   std::uint32_t generation = 0;                  ///< of the publication when the request was answered
-  std::uint32_t length = 0;                      ///< chunk: bytes of payload
+  std::uint32_t length = 0;                      ///< chunk: bytes of payload; refused with withdrawn: the owner's reason
   std::uint32_t record = 0;                      ///< index of the recipient's record at its owner
   ref_id ref{};                                  ///< as in frame
   std::uint64_t version = 0;                     ///< as in frame
@@ -32,7 +32,7 @@ constexpr frame frame_of(const pending_reply& r) noexcept {
   m.offset = r.offset;
   m.nonce = r.nonce;
   m.digest = r.digest;
-  m.length = r.length;
+  (r.kind == frame_kind::refused ? m.reason : m.length) = r.length;
   return m;
 }
 

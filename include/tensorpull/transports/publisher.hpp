@@ -28,6 +28,11 @@ class publisher {
   publisher() noexcept : owner_(memory_, system_entropy{}) {}
   publisher(const publisher&) = delete;
   publisher& operator=(const publisher&) = delete;
+  /// Settles what has not settled, with what there was, tells it, and releases the models. The connections that used it are gone by then.
+  ~publisher() {
+    owner_.withdraw_all();
+    deliver();
+  }
 
   /// Publishes a model that the caller keeps: it must not change until it is settled or withdrawn.
   /// Cost: one pass over the bytes for the digest (none if the integrity policy has no digest of the whole). Bytes that are not in memory are read
@@ -75,10 +80,11 @@ class publisher {
   /// No more references are added to the transaction, so it may settle.
   void seal(transaction_id id) noexcept { owner_.seal(id); }
 
-  /// Ends a publication: recipients are told `withdrawn`. Waits for other threads that are reading the model; when it returns, nothing reads it any
+  /// Ends a publication: recipients are told `withdrawn` with `reason`, a number of the application's, in the answers to requests in flight and to
+  /// later ones. Waits for other threads that are reading the model; when it returns, nothing reads it any
   /// more. Errors: unknown_reference; busy: called from within the reading of this model.
-  result<void> withdraw(const reference& ref) noexcept {
-    const auto done = owner_.withdraw(ref.id);
+  result<void> withdraw(const reference& ref, std::uint32_t reason = 0) noexcept {
+    const auto done = owner_.withdraw(ref.id, reason);
     deliver();
     return done;
   }

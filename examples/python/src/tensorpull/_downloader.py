@@ -84,7 +84,7 @@ class Downloader:
         progress_interval: float = 30.0,
         acquire_timeout: Optional[float] = None,
         recipient_idle_timeout: Optional[float] = 600.0,
-        transaction_idle_timeout: Optional[float] = None,
+        transaction_idle_timeout: Optional[float] = 600.0,
     ) -> Reference:
         """Publishes a dict of torch's and NumPy's tensors and returns its reference.
 
@@ -94,13 +94,14 @@ class Downloader:
         `safetensors.torch.save_model` does.
 
           chunk_size   what the reference suggests to recipients; each decides for itself
-          recipients   how many have to confirm before the reference is settled, or their names; 0: not known, it stays until withdrawn
-          least        how many are enough, if not all
+          recipients   how many have to confirm before the reference is settled, or their names; 0: not known, it stays until withdrawn or idle
+          least        how many are enough, if not all; more than there are is an error
           ref_id       publish under an ID chosen before, in the place of what is published there
-          settled      called once with the `Outcome`, on the thread that serves; the tensors are let go of afterwards
+          settled      called once with the `Outcome`, on the thread that serves, or by `close()`; the tensors are let go of afterwards
           progress     called with `Progress` of each recipient, every `progress_interval` seconds at most, on the same thread
           acquire_timeout, recipient_idle_timeout, transaction_idle_timeout
-                       seconds until a recipient has asked at all; in which it takes less than 64 bytes a second; in which nothing happens
+                       seconds until a recipient has asked at all; in which it takes less than 64 bytes a second; in which nobody asks for or takes
+                       anything, after which it settles; None: no limit
 
         What the callbacks raise goes to `sys.unraisablehook`. Refused with the tensor's name: "unsupported_dtype" (objects, strings, dates,
         structures, longdouble, complex128), "unsupported_layout" (sparse, quantised, nested, meta, on another device, masked arrays).
@@ -191,7 +192,7 @@ class Downloader:
         return self._owner.recipient_state(str(ref_id), who)
 
     def close(self) -> None:
-        """Stops, ends all connections, and lets go of what was published. Again: does nothing."""
+        """Stops, ends all connections, settles what is open with what there was, and lets go of what was published. Again: does nothing."""
         self.stop()
         if not self._owner.closed:
             self._owner.close()

@@ -86,7 +86,7 @@ constexpr void put_words(const frame& m, std::uint64_t* w) noexcept {
       break;
     case frame_kind::refused:
       w[3] = m.offset;
-      w[4] = static_cast<std::uint16_t>(m.status) | std::uint64_t{m.delay_ms} << 32;
+      w[4] = static_cast<std::uint16_t>(m.status) | std::uint64_t{m.status == status::withdrawn ? m.reason : m.delay_ms} << 32;
       break;
     case frame_kind::schema: w[3] = m.offset; break;
     case frame_kind::description:
@@ -112,7 +112,7 @@ constexpr void put_words(const frame& m, std::uint64_t* w) noexcept {
 
 constexpr status to_status(std::uint64_t word) noexcept {
   const auto s = static_cast<status>(static_cast<std::uint16_t>(word));
-  return s <= status::already_final ? s : status::unsupported;  // a newer peer's status that is not known here is still a refusal
+  return s <= status::unreadable ? s : status::unsupported;  // a newer peer's status that is not known here is still a refusal
 }
 
 /// The reverse of put_words(), for the kind that `m` has already. Words that an older peer did not send must be zero.
@@ -157,7 +157,7 @@ constexpr void take_words(const std::uint64_t* w, frame& m) noexcept {
     case frame_kind::refused:
       m.offset = w[3];
       m.status = to_status(w[4]);
-      m.delay_ms = static_cast<std::uint32_t>(w[4] >> 32);
+      (m.status == status::withdrawn ? m.reason : m.delay_ms) = static_cast<std::uint32_t>(w[4] >> 32);
       break;
     case frame_kind::schema: m.offset = w[3]; break;
     case frame_kind::description:

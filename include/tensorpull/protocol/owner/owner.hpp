@@ -37,8 +37,9 @@ inline std::span<const schema_row> schema_rows(const image_schema& schema, std::
   return rows.first(count);
 }
 
-/// The use of one publication by one connection. The recipient's record has what is known about it.
-struct serve {
+/// The use of one publication by one connection. The recipient's record has what is known about the recipient, and the state of the serve if no other
+/// connection has used the record since.
+struct serve : serve_state {
   std::uint32_t slot = 0;
   std::uint32_t generation = 0;  ///< 0: this entry is free
   std::uint32_t record = 0;
@@ -89,7 +90,8 @@ class owner {
   // What the program that publishes calls.
 
   /// Starts a transaction of several references: publish() each in it, then seal() it. table_full: too many transactions are under way.
-  /// invalid_argument: a recipient is named twice; `at` is the index of the second.
+  /// invalid_argument: a recipient is named twice (`at` is the index of the second), `least` is above the number of recipients, or `recipients` is
+  /// another number than that of names (the error's name says which).
   result<transaction_id> open_transaction(const transaction_options& options) noexcept {
     const lock_guard hold(lock_);
     return book_.open(options);
@@ -131,16 +133,23 @@ class owner {
   }
 
   /// After this returns without an error, nothing reads the image's memory any more, whether it was published until now or had settled before. It
-  /// waits for sends of other threads that read it. Recipients are told `withdrawn`. unknown_reference: nothing is known under `id`. busy: called
-  /// from within a callback while the image is read.
-  result<void> withdraw(ref_id id) noexcept {
+  /// waits for sends of other threads that read it. Recipients are told `withdrawn` with `reason`, a number of the application's, in the answers to
+  /// requests in flight and to later ones. unknown_reference: nothing is known under `id`. busy: called from within a callback while the image is read.
+  result<void> withdraw(ref_id id, std::uint32_t reason = 0) noexcept {
     const lock_guard hold(lock_);
     publication* const slot = find(id);
     if (slot == nullptr) return failure(errc::unknown_reference);
     if (pinned_here(*slot)) return failure(errc::busy);
-    if (slot->now == publication::state::published) book_.take(*slot);
+    if (slot->now == publication::state::published) slot->reason = reason, book_.take(*slot);
     await_unpinned(*slot);
     return {};
+  }
+
+  /// Withdraws everything, and settles also what is not sealed: the last settlements can be delivered before the owner is destroyed. Nothing may read the
+  /// images any more, and nothing can be published any more (withdrawn).
+  void withdraw_all() noexcept {
+    const lock_guard hold(lock_);
+    book_.settle_all();
   }
 
   /// Lets time pass and judges the budgets. `now`: the time of a monotonic clock with any origin. Budgets are as exact as these calls are frequent.
@@ -216,7 +225,7 @@ class owner {
     out = {frame_kind::refused, status::bad_request, m.id, 0, 0, 0, 0, m.ref, m.version, m.offset, 0, 0};
     if (m.kind == frame_kind::confirm || m.kind == frame_kind::cancel) return settle(from, m, out);
     publication* const slot = find(m.ref);
-    if (slot == nullptr || slot->now == publication::state::withdrawn) return refuse(out, over(slot, m));
+    if (slot == nullptr || slot->now == publication::state::withdrawn) return over(out, slot, m);
     const std::uint64_t expected = m.version;
     out.version = slot->version;
     if (expected != 0 && expected != slot->version) return refuse(out, status::stale);
@@ -228,7 +237,11 @@ class owner {
     out.record = book_.records.index(*r);
     out.nonce = r->nonce;
     switch (m.kind) {
-      case frame_kind::describe: r->subset = false, out.kind = frame_kind::description; return true;  // the whole, unless a locate follows
+      case frame_kind::describe:  // the whole, unless a locate follows
+        r->subset = false;
+        keep(from, *r);
+        out.kind = frame_kind::description;
+        return true;
       case frame_kind::schema: out.kind = frame_kind::schema_page; return true;
       case frame_kind::pull: return answer_pull(*slot, *r, m, out);
       default: return refuse(out, status::unsupported);
@@ -244,9 +257,13 @@ class owner {
     answer.id = m.id;
     answer.ref = m.ref;
     publication* const slot = find(m.ref);
-    answer.status = slot == nullptr ? status::unknown_reference : slot->now == publication::state::withdrawn ? status::withdrawn
-                                                                                                             : status::ok;
-    if (answer.status != status::ok) return;
+    if (slot == nullptr || slot->now == publication::state::withdrawn) {
+      pending_reply refusal;
+      refusal.ref = m.ref;
+      over(refusal, slot, m);
+      answer.status = refusal.status, answer.reason = refusal.length;
+      return;
+    }
     answer.version = slot->version;
     if (m.version != 0 && m.version != slot->version) answer.status = status::stale;
     else if (m.names.empty() || m.names.size() > ranges.size()) answer.status = status::bad_request;
@@ -265,8 +282,8 @@ class owner {
     const auto number = static_cast<std::uint32_t>(slot - slots_.data());
     const auto of_subset = subsets_.of(slot->image, number, slot->generation, *found, ranges.first(m.names.size()), book_.now);
     if (!of_subset) {
-      answer.status = of_subset.error().code == errc::busy ? status::busy : status::withdrawn;
-      if (answer.status == status::withdrawn) book_.take(*slot);
+      answer.status = of_subset.error().code == errc::busy ? status::busy : status::unreadable;
+      if (answer.status == status::unreadable) book_.give_up(*slot);
       return;
     }
     answer.kind = frame_kind::located;
@@ -278,6 +295,7 @@ class owner {
     r->subset_end = 0;  // where the last byte that can be asked for ends
     for (std::size_t i = 0; i < m.names.size(); ++i)
       if (ranges[i].begin != ranges[i].end) r->subset_end = ranges[i].end;
+    keep(from, *r);
   }
 
   /// The connection is gone: each transfer that it had not finished counts as `lost`. A named recipient may come back.
@@ -295,9 +313,9 @@ class owner {
     if (r.kind == frame_kind::refused || r.kind == frame_kind::confirmed || r.kind == frame_kind::chunk) return m;
     const publication& p = slots_[r.slot];
     if (p.generation != r.generation || p.now != publication::state::published) {
-      m.kind = frame_kind::refused;
-      m.status = status::withdrawn;
-      return m;
+      pending_reply refusal = r;
+      gone(refusal, &p);
+      return frame_of(refusal);
     }
     const image_schema& schema = *p.image.schema;
     m.image_bytes = schema.image_bytes;
@@ -314,13 +332,14 @@ class owner {
     return m;
   }
 
-  /// Turns a reply whose image is gone into a refusal: `stale` if another version is published now, otherwise `withdrawn`.
+  /// Turns a reply whose image is gone into a refusal: `stale` if another version is published now, `unreadable` if it could not be read, otherwise
+  /// `withdrawn`.
   void refuse_gone(pending_reply& r) const noexcept {
     const lock_guard hold(lock_);
     const publication& p = slots_[r.slot];
-    const bool again = p.now == publication::state::published && p.id == r.ref;
-    refuse(r, again ? status::stale : status::withdrawn);
-    if (again) r.version = p.version;
+    if (p.now != publication::state::published || p.id != r.ref) return void(gone(r, &p));
+    refuse(r, status::stale);
+    r.version = p.version;
   }
 
   /// The image behind a reply, pinned so that withdraw() waits; nullptr if it is not published any more. Each pin needs one unpin().
@@ -331,11 +350,11 @@ class owner {
     ++p.pins;
     return &p.image;
   }
-  /// An image could not be read: withdraws it as withdraw() does, but does not wait until nothing reads it.
+  /// An image could not be read: ends it as withdraw() does, but does not wait until nothing reads it. Recipients are told `unreadable`.
   void unreadable(const pending_reply& r) noexcept {
     const lock_guard hold(lock_);
     publication& p = slots_[r.slot];
-    if (p.generation == r.generation && p.now == publication::state::published) book_.take(p);
+    if (p.generation == r.generation && p.now == publication::state::published) book_.give_up(p);
   }
   /// Ends a pin(), and counts the bytes of payload that were sent.
   void unpin(const pending_reply& r, std::uint64_t payload_bytes_sent) noexcept {
@@ -407,10 +426,16 @@ class owner {
   }
 
   /// The answer for a reference that is not published. A recipient that completed it is told so.
-  status over(const publication* slot, const frame& m) noexcept {
+  bool over(pending_reply& out, const publication* slot, const frame& m) noexcept {
     const recipient_record* const r = m.kind == frame_kind::describe && m.recipient ? book_.records.find(m.ref, m.recipient) : nullptr;
-    if (r != nullptr && (slot == nullptr || detail::is_of(*r, *slot, slots_)) && (r->state == recipient_state::completed || r->state == recipient_state::completed_unverified)) return status::already_final;
-    return slot == nullptr ? status::unknown_reference : status::withdrawn;
+    if (r != nullptr && (slot == nullptr || detail::is_of(*r, *slot, slots_)) && (r->state == recipient_state::completed || r->state == recipient_state::completed_unverified)) return refuse(out, status::already_final);
+    return slot == nullptr ? refuse(out, status::unknown_reference) : gone(out, slot);
+  }
+  /// The answer for what was published and is not any more. `p`: where it was; nullptr: nobody knows.
+  static bool gone(pending_reply& out, const publication* p) noexcept {
+    const bool known = p != nullptr && p->id == out.ref;
+    out.length = known ? p->reason : 0;
+    return refuse(out, known && p->unreadable ? status::unreadable : status::withdrawn);
   }
 
   /// Takes note of the recipient at the other end.
@@ -438,20 +463,32 @@ class owner {
     const auto number = static_cast<std::uint32_t>(&slot - slots_.data());
     serve* entry = from.find(number, slot.generation);
     recipient_record* r = entry != nullptr ? record_of(from, *entry) : nullptr;
-    if (r != nullptr && r->serving) return r;
+    if (r != nullptr && r->serving && !is_final(r->state)) return r;
+    const bool goes_on = entry != nullptr;
     if (entry == nullptr)
       entry = from.place([&](const serve& e) {
         const recipient_record* const old = record_of(from, e);
-        return old == nullptr || !old->serving;
+        return old == nullptr || !old->serving || is_final(old->state);
       });
     if (entry == nullptr) return nullptr;
     if (from.number == 0) from.number = ++connections_, from.anonymous = {fresh_nonce()};
     r = book_.acquire(slot, from.who ? from.who : from.anonymous, !from.who);
     if (r == nullptr) return nullptr;
-    *entry = {number, slot.generation, book_.records.index(*r)};
+    if (goes_on && r->connection != from.number) state_of(*r) = state_of(*entry);  // another connection was served under its name meanwhile
     r->connection = from.number;
     if (!r->serving) r->serving = true, r->nonce = fresh_nonce();  // one that comes back before the end continues the serve that was begun
+    *entry = {state_of(*r), number, slot.generation, book_.records.index(*r)};
     return r;
+  }
+  static serve_state& state_of(serve_state& s) noexcept { return s; }
+  /// The entry of a record at a connection that has been served under it; nullptr if there is none.
+  serve* entry_of(peer& from, const recipient_record& r) noexcept {
+    serve* const entry = from.find(r.slot, r.generation);
+    return entry != nullptr && entry->record == book_.records.index(r) ? entry : nullptr;
+  }
+  /// What the connection that uses the record is served.
+  void keep(peer& from, recipient_record& r) noexcept {
+    if (serve* const entry = entry_of(from, r)) state_of(*entry) = state_of(r);
   }
 
   bool answer_pull(publication& slot, recipient_record& r, const frame& m, pending_reply& out) noexcept {
@@ -471,7 +508,7 @@ class owner {
     if (m.chunk_digest == digest_kind_of<Hash>) computed = range_digest<Hash>(slot.image, m.offset, out.length);
     else if (m.chunk_digest == digest_kind_of<ChunkHash>) computed = range_digest<ChunkHash>(slot.image, m.offset, out.length);
     else return refuse(out, status::unsupported);
-    if (!computed) return book_.take(slot), refuse(out, status::withdrawn);
+    if (!computed) return book_.give_up(slot), gone(out, &slot);
     out.digest = *computed;
     return true;
   }
@@ -479,19 +516,27 @@ class owner {
   /// A confirmation counts once, for the serve whose nonce it repeats, after that serve reached the end. A repeated one gets the same answer.
   /// Anything else changes nothing.
   bool settle(peer& from, const frame& m, pending_reply& out) noexcept {
-    const bool confirms = m.kind == frame_kind::confirm;
-    const publication* const there = find(m.ref);
     recipient_record* const r = book_.records.find(m.ref, m.recipient ? m.recipient : from.who ? from.who
                                                                                                : from.anonymous);
+    if (r == nullptr) return conclude(from, r, m, out);
+    if (serve* const entry = entry_of(from, *r); entry != nullptr && r->connection != from.number) state_of(*r) = state_of(*entry), r->connection = from.number;
+    const bool answers = conclude(from, r, m, out);
+    keep(from, *r);
+    return answers;
+  }
+  bool conclude(const peer& from, recipient_record* r, const frame& m, pending_reply& out) noexcept {
+    const bool confirms = m.kind == frame_kind::confirm;
+    const publication* const there = find(m.ref);
     if (r == nullptr || m.nonce == 0 || r->nonce != m.nonce || (r->anonymous && r->connection != from.number))
-      return confirms && refuse(out, there == nullptr ? status::unknown_reference : there->now == publication::state::withdrawn ? status::withdrawn
-                                                                                                                                : status::bad_request);
+      return confirms && (there == nullptr ? refuse(out, status::unknown_reference) : there->now == publication::state::withdrawn ? gone(out, there)
+                                                                                                                                  : refuse(out, status::bad_request));
     out.kind = frame_kind::confirmed;
     out.nonce = m.nonce;
     out.version = r->version;
     publication* const slot = book_.publication_of(*r);
     if (r->state == recipient_state::unfinished || (slot == nullptr && !is_final(r->state)))
-      return confirms && refuse(out, there != nullptr && there->now == publication::state::published ? status::stale : status::withdrawn);
+      return confirms && (there != nullptr && there->now == publication::state::published ? refuse(out, status::stale) : gone(out, there));
+    if (confirms && slot != nullptr && r->state == recipient_state::vanished) r = book_.acquire(*slot, r->who, r->anonymous);
     if (is_final(r->state)) return r->serving = false, confirms && (out.status = verdict_on(*r, m), true);
     if (!confirms) {
       r->reason = m.reason;

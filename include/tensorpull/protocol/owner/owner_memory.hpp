@@ -32,6 +32,8 @@ struct publication {
   state now = state::empty;   ///< how far it is now
   tensorpull::verdict verdict = verdict::open;  ///< its transaction's
   bool verifiable = false;  ///< whether `version` is the digest that recipients compare with
+  bool unreadable = false;  ///< it is over because it could not be read
+  std::uint32_t reason = 0;  ///< of withdrawing it: a number chosen by the application
 
   /// Whether it is, or was last, a part of this transaction.
   bool is_part_of(transaction_id t) const noexcept { return now != state::empty && transaction == t; }
@@ -49,22 +51,29 @@ struct transaction {
   };
 
   transaction_options options{};           ///< as it was opened; without the names once it is sealed
-  settlement outcome{};                    ///< complete once it has settled
+  settlement outcome{};                    ///< complete once it has settled; the counts of those that have ended always
   std::chrono::milliseconds started_at{};  ///< when it was opened
-  std::chrono::milliseconds moved_at{};  ///< the last time that something happened
+  std::chrono::milliseconds moved_at{};  ///< the last time that a recipient did something, or when it was sealed
   state now = state::empty;  ///< how far it is now
   bool named = false;          ///< the recipients are expected by name, so others do not count
   bool by_hand = false;        ///< the owner withdrew a part of it
 };
 
-/// One recipient of one version of one reference. Times are those of the owner's clock.
-struct recipient_record {
+/// What one connection is served: the whole, or tensors that it has named.
+struct serve_state {
+  std::uint64_t nonce = 0;           ///< names the serve that a confirmation answers
+  std::uint64_t subset_digest = 0;   ///< of the tensors that were named, if `subset`
+  std::uint64_t subset_end = 0;      ///< where the last byte of those ends in the image; 0: they have no bytes
+  bool subset = false;               ///< of named tensors
+  bool serving = false;              ///< it has begun under `nonce` and has not ended
+};
+
+/// One recipient of one version of one reference. What it is served is what the connection is served that used the record last. Times are those of
+/// the owner's clock.
+struct recipient_record : serve_state {
   ref_id ref{};                      ///< what it pulls
   std::uint64_t version = 0;         ///< which version of it
   recipient_id who{};                ///< none: this record is free
-  std::uint64_t nonce = 0;           ///< names the serve that a confirmation answers
-  std::uint64_t subset_digest = 0;   ///< of the tensors that it named, if `subset`
-  std::uint64_t subset_end = 0;      ///< where the last byte of those ends in the image; 0: they have no bytes
   std::uint64_t bytes = 0;           ///< payload handed to transports
   std::uint64_t marked_bytes = 0;    ///< of them, when it was last fast enough
   std::chrono::milliseconds marked_at{};     ///< when that was
@@ -77,10 +86,9 @@ struct recipient_record {
   std::uint32_t next = 0;            ///< in the bucket's list: index + 1
   recipient_state state = recipient_state::unseen;      ///< how far it is
   recipient_state announced = recipient_state::unseen;  ///< the state of its last progress event
+  recipient_state before = recipient_state::unseen;     ///< vanished: the state to which it comes back
   bool expected = false;             ///< by name
   bool anonymous = false;            ///< it has no ID of its own: another connection cannot continue it
-  bool subset = false;               ///< it pulls named tensors
-  bool serving = false;              ///< a serve has begun under `nonce` and has not ended
 };
 
 /// The memory that an owner borrows as long as it lives.

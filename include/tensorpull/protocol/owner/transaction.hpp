@@ -48,8 +48,8 @@ constexpr std::string_view to_string(verdict v) noexcept {
 
 /// How far one recipient of one reference is, as its owner sees it.
 ///
-/// From `completed` on a state is final. A recipient that ended without `completed` and asks again before its transaction settles is
-/// acquired anew; after settlement nothing changes any more.
+/// From `completed` on a state is final, and `failed`, `cancelled` and `vanished` are final for all references of the transaction. A recipient that
+/// ended without `completed` and asks again before its transaction settles is acquired anew; after settlement nothing changes any more.
 enum class recipient_state : std::uint8_t {
   unseen,                ///< is expected by name and has not asked yet
   acquired,              ///< has asked
@@ -58,8 +58,8 @@ enum class recipient_state : std::uint8_t {
   completed_unverified,  ///< confirmed without a digest
   failed,                ///< confirmed, or gave up, with another digest
   cancelled,             ///< gave up and said so
-  vanished,              ///< took less than the least rate over its idle budget
-  absent,                ///< did not ask within the acquire budget, or before the end
+  vanished,              ///< took less than the least rate from every reference over its idle budget
+  absent,                ///< did not ask for any reference within the acquire budget, or not for this one before the end
   unfinished,            ///< was under way when the transaction ended
 };
 
@@ -113,7 +113,8 @@ struct publication_status {
   }
 };
 
-/// A transaction's outcome. A recipient counts once, with its worst state among the references.
+/// A transaction's outcome. Over several references a recipient counts once: as failed, cancelled or vanished if it was that in one of them, as
+/// absent if it asked for none, as unfinished if it has not completed all; otherwise as completed.
 struct settlement {
   transaction_id id{};                          ///< which transaction
   tensorpull::verdict verdict = verdict::open;  ///< how it ended
@@ -123,19 +124,20 @@ struct settlement {
   std::chrono::milliseconds lasted{};  ///< from opening to settling, to within the interval of the driver's ticks (0.2 s of a host)
 };
 
-/// Budgets on the owner's clock. 0 or less: no such budget.
+/// Budgets on the owner's clock. 0 or less: no such budget. Those of recipients are judged over all references: who takes one is not late for another.
 struct transaction_budgets {
-  std::chrono::milliseconds acquire{};                ///< from opening the transaction to a recipient's first request
-  std::chrono::milliseconds recipient_idle{600'000};  ///< how long a recipient may take less than the least rate
-  std::chrono::milliseconds transaction_idle{};       ///< how long nothing at all may happen before it settles
-  std::uint64_t least_bytes_per_second = 64;          ///< the least rate, averaged over `recipient_idle`
+  std::chrono::milliseconds acquire{};                  ///< from opening the transaction to a recipient's first request
+  std::chrono::milliseconds recipient_idle{600'000};    ///< how long a recipient may take less than the least rate
+  std::chrono::milliseconds transaction_idle{600'000};  ///< how long no recipient may do anything before it settles; not before it is sealed
+  std::uint64_t least_bytes_per_second = 64;            ///< the least rate from one reference, averaged over `recipient_idle`
 };
 
-/// How a transaction of several references is opened. What is borrowed must live until it has settled; the names only until it is sealed.
+/// How a transaction of several references is opened. What is borrowed must live until it has settled, which the end of the owner does at the latest;
+/// the names only until it is sealed.
 struct transaction_options {
-  std::uint32_t recipients = 0;                         ///< how many are expected; 0: not known, or `named` says who
+  std::uint32_t recipients = 0;                         ///< how many are expected; 0: not known, or `named` says who; no other number than that of names
   std::span<const recipient_id> named{};                ///< who is expected; others do not count
-  std::uint32_t least = 0;                              ///< confirmed recipients that are enough when it ends; 0: all
+  std::uint32_t least = 0;                              ///< confirmed recipients that are enough when it ends; 0: all; not more than are expected
   transaction_budgets budgets{};                        ///< how long it waits
   callback<const settlement&> settled{};                ///< called once, before the sources are released
   callback<const progress_event&> progress{};           ///< called with each progress event
@@ -146,9 +148,9 @@ struct transaction_options {
 struct publish_options {
   std::uint32_t recipients = 0;                         ///< how many are expected; 0: not known, or `named` says who
   std::span<const recipient_id> named{};                ///< who is expected; others do not count
-  std::uint32_t least = 0;                              ///< confirmed recipients that are enough when it ends; 0: all
+  std::uint32_t least = 0;                              ///< confirmed recipients that are enough when it ends; 0: all; not more than are expected
   transaction_budgets budgets{};                        ///< how long it waits
-  callback<const settlement&> settled{};                ///< called once, before the source is released
+  callback<const settlement&> settled{};                ///< called once, before the source is released; by the end of the owner at the latest
   callback<const progress_event&> progress{};           ///< called with each progress event
   std::chrono::milliseconds progress_interval{30'000};  ///< the least time between two `active` events of a recipient
   ref_id id{};                                          ///< chosen before, to publish again under the same ID; none: a random one

@@ -287,7 +287,8 @@ class recipient {
       return recipient_event::answered;
     }
     const bool a_name = m.status == status::bad_request && describing() && m.offset < request_.subset.size();
-    return failure(to_errc(m.status), received_, a_name ? error_name(request_.subset[static_cast<std::size_t>(m.offset)]) : error_name{});
+    const std::uint32_t reason = m.status == status::withdrawn ? m.reason : 0;
+    return failure(to_errc(m.status), received_, a_name ? error_name(request_.subset[static_cast<std::size_t>(m.offset)]) : error_name{}, static_cast<std::int32_t>(reason));
   }
 
   /// The schemas differ: asks for the other one, page by page, to name the first tensor that differs.

@@ -181,7 +181,7 @@ class transfer {
 
   /// The frame that tells the owner that we gave up, and whether the bytes were wrong. Nothing if the owner need not be told.
   optional<frame> farewell() const noexcept {
-    if (!error_ || machine_.nonce() == 0 || error_->code == errc::withdrawn || error_->code == errc::stale_version) return {};
+    if (!error_ || machine_.nonce() == 0 || error_->code == errc::withdrawn || error_->code == errc::unreadable || error_->code == errc::stale_version) return {};
     frame m;
     m.kind = frame_kind::cancel;
     m.ref = machine_.request().ref;

@@ -12,6 +12,7 @@
 #include <tensorpull/testing/simulation/simulation_report.hpp>
 #include <tensorpull/transports/stream/session.hpp>
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <utility>
@@ -416,7 +417,7 @@ class simulated_network {
       if (random_.chance(150)) e.named.push_back({random_() | 1});  // a recipient that never comes
     }
     const std::uint64_t expected = e.named.empty() ? e.counted : e.named.size();
-    if (random_.chance(300)) e.least = static_cast<std::uint32_t>(1 + random_.below(expected + 1));
+    if (random_.chance(300)) e.least = static_cast<std::uint32_t>(1 + random_.below(std::max<std::uint64_t>(expected, 1)));
     const auto budget = [&](std::uint32_t often, std::uint64_t ms) { return std::chrono::milliseconds(random_.chance(often) ? 1 + random_.below(ms) + (healed() ? 5'000 : 0) : 0); };
     e.budgets.acquire = budget(300, 300);
     e.budgets.recipient_idle = budget(500, 800);

@@ -14,7 +14,7 @@ struct owner_options {
   host_options host{};        ///< limits and budgets of its connections
 };
 
-/// A pipeline's `downloader` over streams. Movable. open() allocates the buffers; each connection is one more allocation.
+/// A pipeline's `downloader` over streams. Movable. Its end settles what is open: callbacks are called once more, with what there was. open() allocates the buffers; each connection is one more allocation.
 template <class Parts>
   requires listening_transport<typename Parts::transport>
 class stream_owner<Parts> {
@@ -63,7 +63,7 @@ class stream_owner<Parts> {
     return s_->connections.published().add_image(image, options, std::move(keep));
   }
   /// As publisher::withdraw.
-  result<void> withdraw(const reference& ref) noexcept { return s_->connections.published().withdraw(ref); }
+  result<void> withdraw(const reference& ref, std::uint32_t reason = 0) noexcept { return s_->connections.published().withdraw(ref, reason); }
   /// As publisher::status_of.
   result<publication_status> status_of(const reference& ref) const noexcept { return s_->connections.published().status_of(ref); }
   /// As publisher::settled.

@@ -113,7 +113,7 @@ class session {
     return s_->published.add_image(image, options, std::move(keep));
   }
   /// As publisher::withdraw.
-  result<void> withdraw(const reference& ref) noexcept { return s_->published.withdraw(ref); }
+  result<void> withdraw(const reference& ref, std::uint32_t reason = 0) noexcept { return s_->published.withdraw(ref, reason); }
   /// As publisher::status_of.
   result<publication_status> status_of(const reference& ref) const noexcept { return s_->published.status_of(ref); }
   /// As publisher::settled.

@@ -10,8 +10,9 @@ class recipient_table {
  public:
   /// Why a record is kept.
   enum worth {
-    gone,        ///< its publication is gone
-    current,     ///< its publication is still there
+    gone,        ///< its transaction is over
+    looked_in,   ///< its recipient was described the publication and sent nothing
+    current,     ///< its recipient was sent something
     counted_on,  ///< it counts towards a number of recipients, and must not count twice
   };
 
@@ -27,16 +28,17 @@ class recipient_table {
     return nullptr;
   }
 
-  /// A record for a recipient that has none. If there is no room, a record of a publication that is gone is reused, or else one without a connection
-  /// (a recipient that comes back is counted anew). nullptr: all are connected, expected by name, or counted on. `judge(record)`: why it is kept.
-  /// `forgotten(record)`: called before a record is reused. Cost: up to three passes over the table if it is full.
+  /// A record for a recipient that has none. If there is no room, a record of a transaction that is over is reused, or else one without a connection,
+  /// of those first that were sent nothing: so invented identities cost payload before they push out who is between two connections. nullptr: all are
+  /// connected, expected by name, or counted on. `judge(record)`: why it is kept. `forgotten(record)`: called before a record is reused.
+  /// Cost: up to four passes over the table if it is full.
   template <class Worth, class Forgotten>
   recipient_record* add(const ref_id& ref, recipient_id who, Worth judge, Forgotten forgotten) noexcept {
-    for (int pass = 0; pass < 3; ++pass)
+    for (int pass = 0; pass < 4; ++pass)
       for (std::size_t i = 0; i < records_.size(); ++i) {
         hand_ = hand_ + 1 < records_.size() ? hand_ + 1 : 0;
         recipient_record& r = records_[hand_];
-        const bool may_go = !r.who || (pass > 0 && judge(r) == gone) || (pass > 1 && !r.expected && r.connection == 0 && judge(r) != counted_on);
+        const bool may_go = !r.who || (pass > 0 && judge(r) == gone) || (pass > 1 && !r.expected && r.connection == 0 && judge(r) <= (pass == 2 ? looked_in : current));
         if (!may_go) continue;
         if (r.who) forgotten(r), unlink(r);
         r = {};

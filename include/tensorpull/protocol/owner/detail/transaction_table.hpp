@@ -17,11 +17,9 @@ constexpr std::size_t repeated_name(std::span<const recipient_id> names) noexcep
   return names.size();
 }
 
-/// Whether a recipient that ended in this state has to be remembered. If it were forgotten and came back, it would count twice.
-constexpr bool counts_on(const transaction& t, recipient_state s) noexcept {
-  const bool confirmed = s == recipient_state::completed || s == recipient_state::completed_unverified;
-  return confirmed && !t.named && (t.outcome.expected != 0 || t.options.least != 0);
-}
+/// Whether ends are counted towards a number. Then a recipient that has ended has to be remembered: if it were forgotten and came back, it would count
+/// twice.
+constexpr bool counts_ends(const transaction& t) noexcept { return t.outcome.expected != 0 || t.options.least != 0; }
 
 /// Whether a record is of what is, or was last, published in a slot: not of an earlier publication under the same reference.
 inline bool is_of(const recipient_record& r, const publication& p, std::span<publication> slots) noexcept {
@@ -37,16 +35,21 @@ class transaction_table {
   recipient_table records;
   std::chrono::milliseconds now{};
 
-  /// table_full: too many transactions are under way; invalid_argument: the name at that place has come before.
+  /// table_full: too many transactions are under way; invalid_argument: the name at that place has come before, or a number that is named in the error
+  /// is another than that of names or is above it.
   result<transaction_id> open(const transaction_options& options) noexcept {
     if (const std::size_t i = repeated_name(options.named); i != options.named.size()) return failure(errc::invalid_argument, i);
+    if (!options.named.empty() && options.recipients != 0 && options.recipients != options.named.size()) return failure(errc::invalid_argument, options.recipients, {"recipients"});
+    const std::size_t expected = options.named.empty() ? options.recipients : options.named.size();
+    if (expected != 0 && options.least > expected) return failure(errc::invalid_argument, options.least, {"least"});
+    if (closed_) return failure(errc::withdrawn);
     for (transaction& t : table_) {
       if (t.now != transaction::state::empty && t.now != transaction::state::delivered) continue;
       if (++numbers_ == 0) ++numbers_;
       const transaction_id id{static_cast<std::uint32_t>(&t - table_.data()), numbers_};
       t = {options, {}, now, now, transaction::state::open, !options.named.empty(), false};
       t.outcome.id = id;
-      t.outcome.expected = t.named ? static_cast<std::uint32_t>(options.named.size()) : options.recipients;
+      t.outcome.expected = static_cast<std::uint32_t>(expected);
       return id;
     }
     return failure(errc::table_full, table_.size());
@@ -57,8 +60,15 @@ class transaction_table {
     if (t == nullptr || t->now != transaction::state::open) return;
     t->options.named = {};
     t->now = transaction::state::sealed;
-    if (any_published(*t)) check(*t);
+    t->moved_at = now;
+    if (published_of(*t) != 0) check(*t);
     else settle(*t);  // nothing is left of it
+  }
+  /// Ends every transaction that has not settled; no other is opened.
+  void settle_all() noexcept {
+    closed_ = true;
+    for (transaction& t : table_)
+      if (under_way(t)) t.by_hand = true, settle(t);
   }
   /// Gives up a transaction in which nothing was published.
   void cancel(transaction_id id) noexcept {
@@ -87,8 +97,8 @@ class transaction_table {
     if (t == nullptr || t->now != transaction::state::open || (there && old->transaction == in)) return failure(errc::invalid_argument);
     std::size_t room = 0;
     for (const recipient_record& r : records.all()) {
-      const publication* const p = publication_of(r);
-      room += p == nullptr || p == old || (!r.expected && r.connection == 0);
+      const auto why = r.who ? worth(r) : recipient_table::gone;
+      room += why == recipient_table::gone || publication_of(r) == old || (why != recipient_table::counted_on && !r.expected && r.connection == 0);
     }
     if (room < t->options.named.size()) return failure(errc::table_full, records.all().size());
     return {};
@@ -103,7 +113,7 @@ class transaction_table {
       if (r == nullptr) return failure(errc::table_full, records.all().size());
       r->expected = true;
     }
-    ++t->outcome.references;
+    if (++t->outcome.references > 1) count_again(*t);  // who had everything has not
     return {};
   }
 
@@ -114,31 +124,32 @@ class transaction_table {
     return p.generation == r.generation && p.now == publication::state::published ? &p : nullptr;
   }
 
-  /// The record of a recipient that asks for `p`, made if there is none. nullptr: no room.
+  /// The record of a recipient that asks for `p`, made if there is none. Who was absent or has vanished is awaited again in all references. nullptr: no
+  /// room.
   recipient_record* acquire(publication& p, recipient_id who, bool anonymous) noexcept {
     transaction* const t = find(p.transaction);
     recipient_record* r = records.find(p.id, who);
+    const bool first = !asked(*t, who);
     if (r == nullptr || publication_of(*r) == nullptr) {
       r = fresh(p, who);
       if (r == nullptr) return nullptr;
       r->anonymous = anonymous;
       if (t->named) ++p.counts.unlisted;
     }
-    if (r->state == recipient_state::unseen) ++p.counts.acquired, r->state = recipient_state::acquired;
-    else if (is_final(r->state) && r->state != recipient_state::completed) change(p, *r, recipient_state::acquired);
+    if (first) ++t->outcome.counts.acquired, t->outcome.counts.unlisted += t->named && !r->expected;
+    if (!has_asked(r->state == recipient_state::vanished ? r->before : r->state)) ++p.counts.acquired;
+    if (r->state == recipient_state::absent || r->state == recipient_state::vanished) await_again(*t, who);
+    if (r->state == recipient_state::unseen || (is_final(r->state) && r->state != recipient_state::completed)) set(p, *r, recipient_state::acquired);
     t->moved_at = r->marked_at = now;
     return r;
   }
 
-  /// A record's state changes, and with it the publication's counts; may settle the transaction.
+  /// A recipient does something that changes its state, and with it the counts; may settle the transaction.
   void change(publication& p, recipient_record& r, recipient_state to) noexcept {
     transaction& t = *find(p.transaction);
-    const bool counts = r.expected || !t.named;
-    if (counts && is_final(r.state)) --p.counts.of(r.state);
-    r.state = to;
-    if (counts && is_final(to)) ++p.counts.of(to);
-    t.moved_at = now;
-    if (is_final(to)) r.serving = false, check(t);
+    t.moved_at = r.marked_at = now;
+    set(p, r, to);
+    check(t);
   }
 
   /// Payload left for a recipient.
@@ -149,34 +160,43 @@ class transaction_table {
 
   /// The owner withdraws `p`, or puts another version in its place: no recipient can finish it any more. Call it before the slot changes.
   void take(publication& p) noexcept {
-    transaction* const t = find(p.transaction);
-    if (t != nullptr) end_recipients(p, *t), t->by_hand = true;
-    p.now = publication::state::withdrawn;
-    ++p.generation;
-    if (t != nullptr && t->now == transaction::state::sealed && !any_published(*t)) settle(*t);
+    transaction& t = *find(p.transaction);
+    t.by_hand = true;
+    if (t.now == transaction::state::sealed && published_of(t) == 1) return settle(t);
+    end(p, t);
+    count_again(t);
+    check(t);
   }
 
-  /// Lets time pass and judges the budgets. Cost: one pass over the records. A time before the last one, which threads may cause, counts as that one.
+  /// The image of `p` cannot be read any more, so nobody can finish it.
+  void give_up(publication& p) noexcept {
+    p.unreadable = true;
+    take(p);
+  }
+
+  /// Lets time pass and judges the budgets. Cost: one pass over the records, and for each whose budget may be over one over the slots. A time before the
+  /// last one, which threads may cause, counts as that one.
   void advance(std::chrono::milliseconds to) noexcept {
     if (to > now) now = to;
     for (recipient_record& r : records.all()) {
       publication* const p = publication_of(r);
-      if (p == nullptr || is_final(r.state)) continue;
-      const transaction& t = *find(p->transaction);
-      const transaction_budgets& b = t.options.budgets;
-      if (r.state == recipient_state::unseen) {
-        if (b.acquire > none && now - t.started_at > b.acquire) change(*p, r, recipient_state::absent);
-      } else if (b.recipient_idle > none) {
-        const bool fast = r.bytes - r.marked_bytes > least_bytes(b);
-        if (fast) r.marked_bytes = r.bytes, r.marked_at = now;
-        else if (now - r.marked_at > b.recipient_idle) change(*p, r, recipient_state::vanished);
-      }
+      transaction* const t = p != nullptr ? find(p->transaction) : nullptr;
+      if (t == nullptr) continue;
+      const transaction_budgets& b = t->options.budgets;
+      const bool ended = is_final(r.state), unseen = r.state == recipient_state::unseen;
+      if (!ended && !unseen && b.recipient_idle > none && r.bytes - r.marked_bytes > least_bytes(b)) r.marked_bytes = r.bytes, r.marked_at = now;
+      if (unseen && b.acquire > none && now - t->started_at > b.acquire && !asked(*t, r.who)) set(*p, r, recipient_state::absent);
+      if (b.recipient_idle <= none || now - r.marked_at <= b.recipient_idle) continue;
+      const bool lacks_others = ended && !t->named && t->outcome.expected != 0 && t->outcome.references > 1;
+      if ((ended && !lacks_others) || is_final(r.state) != ended || !asked(*t, r.who) || now - last_seen(*t, r.who) <= b.recipient_idle) continue;
+      if (ended) vanish_from_others(*t, r.who);
+      else set(*p, r, recipient_state::vanished);
     }
     for (transaction& t : table_) {
       if (t.now != transaction::state::sealed) continue;
-      const transaction_budgets& b = t.options.budgets;
-      if (b.transaction_idle > none && now - t.moved_at > b.transaction_idle) settle(t);
-      else if (b.acquire > none && now - t.started_at > b.acquire) check(t);
+      const auto idle = t.options.budgets.transaction_idle;
+      if (idle > none && now - t.moved_at > idle) settle(t);
+      else check(t);
     }
   }
 
@@ -215,10 +235,12 @@ class transaction_table {
     return rate != 0 && seconds > ~std::uint64_t{0} / rate ? ~std::uint64_t{0} : seconds * rate;
   }
   bool belongs(const publication& p, const transaction& t) const noexcept { return p.is_part_of(t.outcome.id); }
-  bool any_published(const transaction& t) const noexcept {
-    for (const publication& p : slots_)
-      if (belongs(p, t) && p.now == publication::state::published) return true;
-    return false;
+  static bool under_way(const transaction& t) noexcept { return t.now == transaction::state::open || t.now == transaction::state::sealed; }
+  static constexpr bool has_asked(recipient_state s) noexcept { return s != recipient_state::unseen && s != recipient_state::absent; }
+  std::size_t published_of(const transaction& t) const noexcept {
+    std::size_t n = 0;
+    for (const publication& p : slots_) n += belongs(p, t) && p.now == publication::state::published;
+    return n;
   }
   bool read_now(const transaction& t) const noexcept {
     for (const publication& p : slots_)
@@ -226,73 +248,180 @@ class transaction_table {
     return false;
   }
 
+  recipient_table::worth worth(const recipient_record& r) noexcept {
+    const publication& p = slots_[r.slot];
+    const transaction* const t = is_of(r, p, slots_) ? find(p.transaction) : nullptr;
+    if (t == nullptr || !under_way(*t)) return recipient_table::gone;
+    if (is_final(r.state) && r.state != recipient_state::unfinished && counts_ends(*t) && (r.expected || !t->named)) return recipient_table::counted_on;
+    if (p.now != publication::state::published) return recipient_table::gone;
+    return r.bytes == 0 && !is_final(r.state) ? recipient_table::looked_in : recipient_table::current;
+  }
+
   recipient_record* fresh(publication& p, recipient_id who) noexcept {
-    if (recipient_record* const old = records.find(p.id, who)) records.remove(*old);
-    const auto worth = [this](const recipient_record& x) {
-      const publication* const at = publication_of(x);
-      return at == nullptr ? recipient_table::gone : counts_on(*find(at->transaction), x.state) ? recipient_table::counted_on
-                                                                                                : recipient_table::current;
-    };
-    recipient_record* const r = records.add(p.id, who, worth, [this](const recipient_record& x) { forgotten(x); });
+    if (recipient_record* const old = records.find(p.id, who)) {
+      const publication& at = slots_[old->slot];
+      transaction* const t = is_of(*old, at, slots_) ? find(at.transaction) : nullptr;
+      const bool counted = old->expected;
+      if (t != nullptr) recount(*t, who, counted, [&] { records.remove(*old); });
+      else records.remove(*old);
+    }
+    recipient_record* const r = records.add(p.id, who, [this](const recipient_record& x) { return worth(x); }, [this](recipient_record& x) { forget(x); });
     if (r == nullptr) return nullptr;
     r->version = p.version, r->generation = p.generation;
     r->slot = static_cast<std::uint32_t>(&p - slots_.data()), r->marked_at = now;
     return r;
   }
 
-  /// A record is dropped for lack of room. Its recipient is not counted any more, since it would be waited for otherwise.
-  void forgotten(const recipient_record& r) noexcept {
+  /// A record is dropped for lack of room. If its recipient has not ended, it is not counted any more, since it would be waited for otherwise.
+  void forget(recipient_record& r) noexcept {
     publication* const p = publication_of(r);
-    if (p == nullptr || is_final(r.state)) return;
-    --p->counts.acquired;
-    if (const transaction* const t = find(p->transaction); t != nullptr && t->named) --p->counts.unlisted;
+    if (p == nullptr || !has_asked(r.state) || is_final(r.state)) return;
+    transaction& t = *find(p->transaction);
+    --p->counts.acquired, p->counts.unlisted -= t.named;
+    r.state = recipient_state::unseen;
+    if (!asked(t, r.who)) --t.outcome.counts.acquired, t.outcome.counts.unlisted -= t.named;
   }
 
-  /// Settles if every expected recipient of every reference has ended.
+  /// What is known of a recipient of `p`; nullptr: nothing.
+  recipient_record* record_of(const publication& p, recipient_id who) noexcept {
+    recipient_record* const r = records.find(p.id, who);
+    return r != nullptr && is_of(*r, p, slots_) ? r : nullptr;
+  }
+  /// Calls `f(publication, record)` for each reference of a transaction; the record is nullptr where nothing is known of the recipient.
+  template <class F>
+  void each_of(const transaction& t, recipient_id who, F f) noexcept {
+    for (publication& p : slots_)
+      if (belongs(p, t)) f(p, record_of(p, who));
+  }
+  /// Whether the recipient has asked for anything.
+  bool asked(const transaction& t, recipient_id who) noexcept {
+    bool any = false;
+    each_of(t, who, [&](const publication&, const recipient_record* r) { any = any || (r != nullptr && has_asked(r->state)); });
+    return any;
+  }
+  /// When it was last fast enough, or said anything.
+  std::chrono::milliseconds last_seen(const transaction& t, recipient_id who) noexcept {
+    std::chrono::milliseconds last{};
+    each_of(t, who, [&](const publication&, const recipient_record* r) {
+      if (r != nullptr && r->marked_at > last) last = r->marked_at;
+    });
+    return last;
+  }
+
+  /// How a recipient has ended over all references; `acquired`: it has not, which is never the answer if everything is `over`.
+  recipient_state standing(const transaction& t, recipient_id who, bool over = false) noexcept {
+    recipient_state worst = recipient_state::completed, gave_up = recipient_state::unfinished;
+    bool has = false, open = false, absent = false, missing = false;
+    each_of(t, who, [&](const publication& p, const recipient_record* r) {
+      const recipient_state s = r != nullptr ? r->state : recipient_state::unseen;
+      has = has || has_asked(s);
+      if (!is_final(s)) (p.now == publication::state::published && !over ? open : missing) = true;
+      else if (s == recipient_state::absent) absent = true;
+      else if (s == recipient_state::unfinished) missing = true;
+      else if (s > recipient_state::completed_unverified) gave_up = std::min(gave_up, s);
+      else worst = std::max(worst, s);
+    });
+    if (gave_up != recipient_state::unfinished) return gave_up;
+    if (absent && !has) return recipient_state::absent;
+    if (open) return recipient_state::acquired;
+    if (absent || missing) return has ? recipient_state::unfinished : recipient_state::absent;
+    return worst;
+  }
+  /// Makes a change to a recipient's records, and to the counts of its transaction what follows from it.
+  template <class Change>
+  void recount(transaction& t, recipient_id who, bool expected, Change make) noexcept {
+    if (!under_way(t) || (t.named && !expected)) return make();
+    publication_status& sum = t.outcome.counts;
+    if (const recipient_state before = standing(t, who); is_final(before)) --sum.of(before);
+    make();
+    if (const recipient_state after = standing(t, who); is_final(after)) ++sum.of(after);
+  }
+  /// A record's state changes, and with it the counts.
+  void set(publication& p, recipient_record& r, recipient_state to) noexcept {
+    transaction& t = *find(p.transaction);
+    recount(t, r.who, r.expected, [&] {
+      const bool counts = r.expected || !t.named;
+      if (counts && is_final(r.state)) --p.counts.of(r.state);
+      if (to == recipient_state::vanished) r.before = r.state;
+      else if (is_final(to)) r.serving = false;  // who vanished may go on
+      r.state = to;
+      if (counts && is_final(to)) ++p.counts.of(to);
+    });
+  }
+  /// Undoes what the budgets have decided about a recipient that has come.
+  void await_again(transaction& t, recipient_id who) noexcept {
+    each_of(t, who, [&](publication& p, recipient_record* r) {
+      if (r == nullptr || p.now != publication::state::published) return;
+      if (r->state == recipient_state::absent) set(p, *r, recipient_state::unseen);
+      else if (r->state == recipient_state::vanished) set(p, *r, r->before);
+    });
+  }
+  /// Of a number of recipients one has vanished that has not asked for every reference. Those for which there is no room wait for the transaction's budget.
+  void vanish_from_others(transaction& t, recipient_id who) noexcept {
+    if (is_final(standing(t, who))) return;
+    each_of(t, who, [&](publication& p, recipient_record* r) {
+      if (r == nullptr && p.now == publication::state::published) r = fresh(p, who);
+      if (r != nullptr && !is_final(r->state)) set(p, *r, recipient_state::vanished);
+    });
+  }
+
+  /// Calls `f(record)` with one record of each recipient that counts.
+  template <class F>
+  void each_recipient(const transaction& t, F f) noexcept {
+    for (recipient_record& r : records.all()) {
+      if (!r.who || !is_of(r, slots_[r.slot], slots_) || !belongs(slots_[r.slot], t) || (t.named && !r.expected)) continue;
+      const recipient_record* first = nullptr;
+      each_of(t, r.who, [&](const publication&, const recipient_record* x) { first = first != nullptr ? first : x; });
+      if (first == &r) f(r);
+    }
+  }
+  /// Counts those that have ended, after the references have changed.
+  void count_again(transaction& t) noexcept {
+    publication_status& sum = t.outcome.counts;
+    sum.completed = sum.completed_unverified = sum.failed = sum.cancelled = sum.vanished = sum.absent = sum.unfinished = 0;
+    each_recipient(t, [&](const recipient_record& r) {
+      if (const recipient_state s = standing(t, r.who); is_final(s)) ++sum.of(s);
+    });
+  }
+
+  /// Settles if every expected recipient has ended.
   void check(transaction& t) noexcept {
     if (t.now != transaction::state::sealed || t.outcome.expected == 0) return;
     const transaction_budgets& b = t.options.budgets;
     const bool too_late = !t.named && b.acquire > none && now - t.started_at > b.acquire;  // recipients that have not asked are not waited for
-    for (const publication& p : slots_) {
-      if (!belongs(p, t) || p.now != publication::state::published) continue;
-      const std::uint32_t awaited = too_late && p.counts.acquired < t.outcome.expected ? p.counts.acquired : t.outcome.expected;
-      if (p.counts.final() < awaited) return;
-    }
-    settle(t);
+    if (t.outcome.counts.final() >= (too_late ? std::min(t.outcome.counts.acquired, t.outcome.expected) : t.outcome.expected)) settle(t);
   }
 
-  void end_recipients(publication& p, transaction& t) noexcept {
+  /// Nobody can take `p` any more.
+  void end(publication& p, const transaction& t) noexcept {
     for (recipient_record& r : records.all())
       if (publication_of(r) == &p && !is_final(r.state)) {
         r.state = r.state == recipient_state::unseen ? recipient_state::absent : recipient_state::unfinished;
         if (r.expected || !t.named) ++p.counts.of(r.state);
       }
+    p.now = publication::state::withdrawn, ++p.generation;
   }
 
   void settle(transaction& t) noexcept {
-    for (publication& p : slots_)
-      if (belongs(p, t) && p.now == publication::state::published) end_recipients(p, t);
-    sum_up(t);
-    t.now = transaction::state::settled;
-    ++waiting_;
+    publication_status& sum = t.outcome.counts;
+    each_recipient(t, [&](const recipient_record& r) {
+      if (!is_final(standing(t, r.who))) ++sum.of(standing(t, r.who, true));
+    });
     for (publication& p : slots_) {
       if (!belongs(p, t)) continue;
-      p.verdict = t.outcome.verdict;
-      if (p.now != publication::state::published) continue;
-      p.now = publication::state::withdrawn, ++p.generation;
+      if (p.now == publication::state::published) end(p, t);
+      sum.bytes_sent += p.counts.bytes_sent, sum.lost += p.counts.lost;
     }
+    conclude(t);
+    t.now = transaction::state::settled;
+    ++waiting_;
+    for (publication& p : slots_)
+      if (belongs(p, t)) p.verdict = t.outcome.verdict;
   }
 
-  /// How a transaction ended: the sum over its references, and the verdict.
-  void sum_up(transaction& t) noexcept {
+  /// The verdict over the counts.
+  void conclude(transaction& t) noexcept {
     publication_status& sum = t.outcome.counts;
-    const publication* first = nullptr;
-    for (const publication& p : slots_) {
-      if (!p.is_part_of(t.outcome.id)) continue;
-      if (first == nullptr) sum = p.counts, first = &p;
-      else sum.bytes_sent += p.counts.bytes_sent, sum.lost += p.counts.lost;
-    }
-    if (t.outcome.references > 1 && first != nullptr) worst_of_each(t, *first);
     if (!t.named && t.outcome.expected > sum.final()) sum.absent += t.outcome.expected - sum.final();
     t.outcome.lasted = now - t.started_at;
     const std::uint32_t confirmed = sum.completed + sum.completed_unverified;
@@ -302,23 +431,6 @@ class transaction_table {
                         : t.by_hand                                            ? verdict::withdrawn
                         : known                                                ? verdict::failed
                                                                                : verdict::uncertified;
-  }
-
-  /// Over several references a recipient counts with its worst state.
-  void worst_of_each(transaction& t, const publication& first) noexcept {
-    publication_status& sum = t.outcome.counts;
-    sum.completed = sum.completed_unverified = sum.failed = sum.cancelled = sum.vanished = sum.absent = sum.unfinished = 0;
-    for (const recipient_record& r : records.all()) {
-      if (!r.who || !is_of(r, first, slots_) || (t.named && !r.expected)) continue;
-      recipient_state worst = r.state;
-      for (const publication& p : slots_) {
-        if (!p.is_part_of(t.outcome.id) || &p == &first) continue;
-        const recipient_record* const other = records.find(p.id, r.who);
-        const auto there = other != nullptr && is_of(*other, p, slots_) ? other->state : recipient_state::absent;
-        if (there > worst) worst = there;
-      }
-      ++sum.of(worst);
-    }
   }
 
   bool due(const recipient_record& r, const transaction& t) const noexcept {
@@ -348,6 +460,7 @@ class transaction_table {
   std::span<transaction> table_;
   std::uint32_t numbers_ = 0, waiting_ = 0;
   std::uint64_t events_ = 0;
+  bool closed_ = false;
 };
 
 }  // namespace tensorpull::detail

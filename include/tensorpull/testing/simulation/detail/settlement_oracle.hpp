@@ -55,6 +55,7 @@ class settlement_oracle {
     if (s.verdict == verdict::completed && !known) return "settled as completed, and nobody knew for how many";
     if (s.verdict == verdict::completed && missing(*e) > 0) return "settled as completed, and somebody does not hold the bytes";
     if (s.verdict == verdict::quorum && s.counts.completed + s.counts.completed_unverified < e->expected.least) return "settled with a quorum that was not there";
+    if (const char* const wrong = rules(*e, s)) return wrong;
     if (s.verdict == verdict::uncertified && known) return "settled as uncertified, and it was known for whom";
     if (known && s.counts.final() < s.expected) return "settled, and of somebody nothing is said";
     return counts(*e, s.counts);
@@ -87,6 +88,18 @@ class settlement_oracle {
   entry* find(std::uint32_t process, transaction_id id) noexcept {
     for (entry& e : entries_)
       if (e.process == process && e.id == id) return &e;
+    return nullptr;
+  }
+  /// What follows from how a transaction was opened, whoever came to it.
+  static const char* rules(const entry& e, const settlement& s) noexcept {
+    const publication_status& c = s.counts;
+    const std::uint32_t confirmed = c.completed + c.completed_unverified;
+    if (s.references != 1) return "settled with references that it did not have";
+    if (s.expected != (e.expected.named.empty() ? e.expected.counted : e.expected.named.size())) return "settled for another number of recipients";
+    if (!e.expected.named.empty() && c.final() != s.expected) return "of names that were expected, not each ended once";
+    if (c.vanished > 0 && e.expected.budgets.recipient_idle <= std::chrono::milliseconds::zero()) return "vanished without a budget";
+    if (s.expected != 0 && confirmed >= s.expected && s.verdict != verdict::completed && s.verdict != verdict::completed_unverified) return "everybody confirmed, and that is not said";
+    if (e.expected.least != 0 && confirmed >= e.expected.least && s.verdict > verdict::quorum) return "enough confirmed, and that is not said";
     return nullptr;
   }
   static std::size_t holders(const entry& e) noexcept {
