@@ -66,7 +66,8 @@ struct recipient_record {
   std::uint64_t subset_digest = 0;   ///< of the tensors that it named, if `subset`
   std::uint64_t subset_end = 0;      ///< where the last byte of those ends in the image; 0: they have no bytes
   std::uint64_t bytes = 0;           ///< payload handed to transports
-  std::uint64_t marked_bytes = 0;    ///< of them, when it was last fast enough
+  std::uint64_t hashed = 0;          ///< bytes that were hashed for digests with its chunks, against `bytes`
+  std::uint64_t marked_bytes = 0;    ///< of `bytes`, when it was last fast enough
   std::chrono::milliseconds marked_at{};     ///< when that was
   std::chrono::milliseconds announced_at{};  ///< when its last progress event was told
   std::uint64_t announced_bytes = 0;         ///< bytes in that event
