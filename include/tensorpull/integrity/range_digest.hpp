@@ -26,12 +26,18 @@ result<void> hash_range(Hash& into, const source_view& image, std::uint64_t offs
   return {};
 }
 
-/// The digest of these bytes alone. Cost and errors as hash_range; its slice is SliceBytes on the stack.
+/// The same with a slice of SliceBytes on the stack.
+template <hash Hash, std::size_t SliceBytes = 4096>
+result<void> hash_range(Hash& into, const source_view& image, std::uint64_t offset, std::uint64_t length) noexcept {
+  std::byte slice[SliceBytes];
+  return hash_range(into, image, offset, length, slice);
+}
+
+/// The digest of these bytes alone. Cost and errors as hash_range.
 template <hash Hash, std::size_t SliceBytes = 4096>
 result<std::uint64_t> range_digest(const source_view& image, std::uint64_t offset, std::uint64_t length) noexcept {
   Hash h;
-  std::byte slice[SliceBytes];
-  if (const auto read = hash_range(h, image, offset, length, slice); !read) return failure(read.error());
+  if (const auto read = hash_range<Hash, SliceBytes>(h, image, offset, length); !read) return failure(read.error());
   return h.digest();
 }
 
