@@ -47,10 +47,10 @@ struct default_limits {
   /// Requests that one connection may have in flight at an owner, so that no queue grows with requests.
   static constexpr std::size_t pipelined_requests = 8;
   /// Bytes that an owner hashes in a second for subsets that nobody has asked for before: a short request can cost a pass over the model.
-  static constexpr std::uint64_t subset_bytes_per_second = 1ull << 30;
+  static constexpr std::uint64_t subset_bytes_per_second = 256ull << 20;
   /// Bytes that an owner hashes in a second for digests with chunks, for recipients that have not taken half as many bytes: who asks and hangs up
   /// must not keep it busy. Recipients that take what they ask for are not limited. 0: chunks with digests are refused as `unsupported`.
-  static constexpr std::uint64_t chunk_digest_bytes_per_second = 512ull << 20;
+  static constexpr std::uint64_t chunk_digest_bytes_per_second = 256ull << 20;
   /// Chunks whose digests an owner computes at a time, half of them for recipients that have not taken half as many bytes; four times as many
   /// if several threads use it. Each takes about 640 bytes of the owner with xxHash. It remembers eight times this number of chunks' digests, and as
   /// many of subsets.

@@ -78,6 +78,8 @@ class owner {
   };
   /// The lock that each member takes.
   using lock_type = Lock;
+  /// Names that a locate may have.
+  static constexpr std::size_t most_names = Limits::control_frame_bytes / 32;
   /// It answers requests.
   static constexpr bool owns = true;
   /// Answers that one connection may have waiting: those to a full window of requests, and two more.
@@ -278,7 +280,7 @@ class owner {
   void forget(peer& from) noexcept {
     const lock_guard hold(lock_);
     for (serve& s : from.serves) leave(from, s);
-    if (from.number != 0 && subset_job_.connection == from.number && !subset_job_.in_hand) subset_job_.end();  // nobody would go on with it
+    if (from.number != 0 && subset_asker_ == from.number && !subset_job_.in_hand) subset_job_.end();  // nobody would go on with it
     from = {};
   }
 
@@ -457,10 +459,11 @@ class owner {
     if (answer.status != status::ok) return digest_state::ready;
     answer.version = slot->version;
     if (m.version != 0 && m.version != slot->version) answer.status = status::stale;
-    else if (m.names.empty() || m.names.size() > ranges.size()) answer.status = status::bad_request;
+    else if (m.names.empty() || m.names.size() > std::min(ranges.size(), most_names)) answer.status = status::bad_request;
     if (answer.status != status::ok) return digest_state::ready;
     recipient_record* const r = use(from, *slot);
     if (r == nullptr) return put_off(answer);
+    if (subset_asker_ == from.number && subset_request_ == m.id && is_now(subset_job_.key, *slot)) return hash_subset();
     const auto found = detail::find_subset(*slot->image.schema, m.names, ranges);
     if (!found) {
       answer.status = status::bad_request;
@@ -470,9 +473,10 @@ class owner {
     const detail::digest_key key{found->fingerprint, found->bytes, static_cast<std::uint32_t>(slot - slots_.data()), slot->generation, digest_kind_of<Hash>};
     const std::uint64_t* const digest = subsets_.find(key);
     if (digest == nullptr) {
-      if (!keep_subset(key)) return put_off(answer);
-      subset_job_.connection = from.number;
-      return hash_subset(ranges.first(m.names.size()));  // everything may have changed meanwhile
+      if (!keep_subset(key, *slot->image.schema, ranges.first(m.names.size()))) return put_off(answer);
+      subset_asker_ = from.number;
+      subset_request_ = m.id;
+      return hash_subset();  // everything may have changed meanwhile
     }
     answer.kind = frame_kind::located;
     answer.nonce = r->nonce;
@@ -568,18 +572,23 @@ class owner {
     return begun;
   }
   /// Makes the subset's digest the one that is computed, unless it is. False: another one is computed, or the budget is used up.
-  bool keep_subset(const detail::digest_key& key) noexcept {
+  bool keep_subset(const detail::digest_key& key, const image_schema& schema, std::span<const byte_range> ranges) noexcept {
     if (subset_job_.key == key) return true;
     if (subset_job_.in_hand || (subset_job_.key.generation != 0 && !gone(subset_job_.key)) || !subset_budget_.left(book_.now)) return false;
     subset_budget_.spend(key.length, book_.now);
     subset_job_.begin(key, false);
+    subset_count_ = 0;
+    for (const byte_range& r : ranges)  // tensors without bytes are not hashed
+      if (r.begin != r.end) subset_[subset_count_++] = static_cast<std::uint32_t>(tensor_at(schema, r.begin - schema.header_bytes));
     return true;
   }
-  digest_state hash_subset(std::span<const byte_range> ranges) noexcept {
+  /// The job of a digest that is of this publication as it is now.
+  bool is_now(const detail::digest_key& key, const publication& p) const noexcept { return key.generation == p.generation && &slots_[key.slot] == &p; }
+  digest_state hash_subset() noexcept {
     if (!subset_job_.in_hand)
       hash_slice(subset_job_, subsets_, [&](const source_view& image) {
         std::byte memory[4096];
-        return subset_job_.advance(image, ranges, std::min(subset_job_.left(), detail::digest_slice_bytes), memory);
+        return subset_job_.advance(image, std::span<const std::uint32_t>(subset_).first(subset_count_), std::min(subset_job_.left(), detail::digest_slice_bytes), memory);
       });
     return digest_state::working;
   }
@@ -616,6 +625,9 @@ class owner {
   detail::transaction_table book_;
   detail::digest_jobs<job_type, (std::is_same_v<Lock, no_lock> ? 1 : 4) * Limits::digest_jobs> jobs_{};
   job_type subset_job_{};  // one at a time: who asks for another subset comes back
+  std::uint32_t subset_[most_names]{};  // indices of its tensors: to find them by name again for each slice would cost more than the slice
+  std::size_t subset_count_ = 0;
+  std::uint32_t subset_asker_ = 0, subset_request_ = 0;  // the connection that goes on with it, and its request
   detail::digest_memory<8 * Limits::digest_jobs> chunks_{}, subsets_{};
   detail::digest_budget<Limits::chunk_digest_bytes_per_second> chunk_budget_{};
   detail::digest_budget<Limits::subset_bytes_per_second> subset_budget_{};
