@@ -165,7 +165,8 @@ class connection : public std::enable_shared_from_this<connection<Host>> {
       }
     }
     host_.published().deliver();
-    owing_.store(end_.mid_frame() || !end_.output_idle() || transfer_.has_value(), std::memory_order_relaxed);
+    const bool ours = end_.works() || end_.awaits_time();  // nothing can come before we have computed a digest
+    owing_.store(!ours && (end_.mid_frame() || !end_.output_idle() || transfer_.has_value()), std::memory_order_relaxed);
     if (!done) return again();  // other connections first; not a wait, because what was read last may need an answer and no more bytes may come
     if (!did.wants_read || end_.stalled()) host_.await_memory(*this);  // no buffer is free for the next frame
     awaits_time_.store(end_.awaits_time(), std::memory_order_relaxed);
