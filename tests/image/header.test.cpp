@@ -33,7 +33,7 @@ std::string header_of(std::vector<tensor_entry> entries, std::vector<metadata_en
 TEST(Header, IsWhatSafetensorsWrites) {
   EXPECT_EQ(header_of({}), "{}      ");
   EXPECT_EQ(header_of({{"w", dtype::f32, false, 2, 0, 0, two_three}}), R"({"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}})"
-                                                                    "       ");
+                                                                       "       ");
   EXPECT_EQ(header_of({{"n", dtype::i64}, {"w", dtype::f32, false, 2, 0, 0, two_three}}, {{"format", "pt"}}),
             R"({"__metadata__":{"format":"pt"},"n":{"dtype":"I64","shape":[],"data_offsets":[0,8]},)"
             R"("w":{"dtype":"F32","shape":[2,3],"data_offsets":[8,32]}})"

@@ -39,7 +39,7 @@ enum class digest_state : std::uint8_t {
 ///     takes off. `memory`: for bytes that are not in memory as they are; not empty. It gives a digest_state; `ready`: `chunk_digest` is `none` now.
 template <class O>
 concept owner_role = requires(O& o, typename O::peer& peer, const frame& request, frame& answer, pending_reply& reply, std::span<byte_range> ranges, std::span<schema_row> rows,
-                             std::uint64_t& allowance, std::span<std::byte> memory) {
+                              std::uint64_t& allowance, std::span<std::byte> memory) {
   requires std::same_as<decltype(O::owns), const bool>;
   typename O::lock_type;
   requires std::size_t { O::waiting_replies }
