@@ -327,7 +327,7 @@ TEST(Digests, Subsets_that_nobody_asked_for_before_have_a_budget_and_the_others_
   };
   std::size_t located = 0, refused = 0;
   for (std::size_t k = 0; now < std::chrono::seconds(6); now += std::chrono::milliseconds(10), s.machine.advance(now))
-    for (int i = 0; i < 3; ++i, ++k) ++(ask(k % 32, 1 + k / 32 % 32) == kind::located ? located : refused);
+    for (int i = 0; i < 3; ++i, ++k) ++(ask(k % 32, 1 + k / 32 % 32) == kind::located ? located : refused);  // none comes again before 1,023 others
   EXPECT_GT(located, 0u);
   EXPECT_GT(refused, 0u);
   EXPECT_LE(counting_hash::bytes, 6 * tight::subset_bytes_per_second + (1 << 20)) << "the budget of that time and the last that began within it";

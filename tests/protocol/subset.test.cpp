@@ -46,7 +46,7 @@ TEST(Subset, The_digest_and_the_fingerprint_are_those_of_an_image_of_the_subset_
     tp::xxhash_digest h;
     h.update(bytes);
     tp::detail::digest_job<tp::xxhash_digest> job;
-    job.begin({answer->fingerprint, answer->bytes, 0, 1, tp::digest_kind::xxh3_64}, false);
+    job.begin({0, 0, 0, 1, tp::digest_kind::xxh3_64}, answer->bytes, false);
     std::byte memory[64];
     std::vector<std::uint32_t> tensors;
     for (const auto name : wanted) tensors.push_back(static_cast<std::uint32_t>(tp::detail::find_tensor(source.schema(), name)));

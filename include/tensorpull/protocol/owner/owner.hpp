@@ -464,16 +464,19 @@ class owner {
     recipient_record* const r = use(from, *slot);
     if (r == nullptr) return put_off(answer);
     if (subset_asker_ == from.number && subset_request_ == m.id && is_now(subset_job_.key, *slot)) return hash_subset();
+    // The names are looked up only if they are remembered or there is a budget: that can cost as much as hashing a small subset.
+    const auto number = static_cast<std::uint32_t>(slot - slots_.data());
+    const detail::digest_key key{detail::hash_of(m.names), m.names.size(), number, slot->generation, digest_kind_of<Hash>};
+    const std::uint64_t* const digest = subsets_.find(key);
+    if (digest == nullptr && subset_job_.key != key && !may_begin_subset(m.names.size())) return put_off(answer);
     const auto found = detail::find_subset(*slot->image.schema, m.names, ranges);
     if (!found) {
       answer.status = status::bad_request;
       answer.offset = found.error().at;
       return digest_state::ready;
     }
-    const detail::digest_key key{found->fingerprint, found->bytes, static_cast<std::uint32_t>(slot - slots_.data()), slot->generation, digest_kind_of<Hash>};
-    const std::uint64_t* const digest = subsets_.find(key);
     if (digest == nullptr) {
-      if (!keep_subset(key, *slot->image.schema, ranges.first(m.names.size()))) return put_off(answer);
+      if (subset_job_.key != key) begin_subset(key, found->bytes, *slot->image.schema, ranges.first(m.names.size()));
       subset_asker_ = from.number;
       subset_request_ = m.id;
       return hash_subset();  // everything may have changed meanwhile
@@ -571,16 +574,19 @@ class owner {
     if (paid) to.hashed = spent + key.length;
     return begun;
   }
-  /// Makes the subset's digest the one that is computed, unless it is. False: another one is computed, or the budget is used up.
-  bool keep_subset(const detail::digest_key& key, const image_schema& schema, std::span<const byte_range> ranges) noexcept {
-    if (subset_job_.key == key) return true;
+  /// Whether the digest of another subset may be computed now: none is, and the budget is not used up. Looking up a name costs as much as hashing some
+  /// KiB.
+  bool may_begin_subset(std::size_t names) noexcept {
     if (subset_job_.in_hand || (subset_job_.key.generation != 0 && !gone(subset_job_.key)) || !subset_budget_.left(book_.now)) return false;
-    subset_budget_.spend(key.length, book_.now);
-    subset_job_.begin(key, false);
-    subset_count_ = 0;
-    for (const byte_range& r : ranges)  // tensors without bytes are not hashed
-      if (r.begin != r.end) subset_[subset_count_++] = static_cast<std::uint32_t>(tensor_at(schema, r.begin - schema.header_bytes));
+    subset_budget_.spend(names * 8192, book_.now);
     return true;
+  }
+  void begin_subset(const detail::digest_key& key, std::uint64_t bytes, const image_schema& schema, std::span<const byte_range> ranges) noexcept {
+    subset_budget_.spend(bytes, book_.now);
+    subset_job_.begin(key, bytes, false);
+    subset_count_ = 0;
+    for (std::size_t i = 0; i < ranges.size(); ++i)  // tensors without bytes are not hashed
+      if (ranges[i].begin != ranges[i].end) subset_[subset_count_++] = static_cast<std::uint32_t>(tensor_at(schema, ranges[i].begin - schema.header_bytes));
   }
   /// The job of a digest that is of this publication as it is now.
   bool is_now(const detail::digest_key& key, const publication& p) const noexcept { return key.generation == p.generation && &slots_[key.slot] == &p; }

@@ -19,8 +19,8 @@ inline constexpr std::uint64_t digest_slice_bytes = 64 * 1024;
 
 /// What a digest is of.
 struct digest_key {
-  std::uint64_t at = 0;      ///< chunk: its offset; subset: the fingerprint of its tensors
-  std::uint64_t length = 0;  ///< in bytes
+  std::uint64_t at = 0;      ///< chunk: its offset; subset: a hash of its names
+  std::uint64_t length = 0;  ///< chunk: in bytes; subset: how many names
   std::uint32_t slot = 0;    ///< of the publication
   std::uint32_t generation = 0;  ///< of the publication; 0: no digest at all
   digest_kind kind = digest_kind::none;
@@ -71,17 +71,18 @@ class digest_budget {
 template <hash Hash, hash ChunkHash = Hash>
 struct digest_job {
   digest_key key{};         ///< generation 0: the entry is free
-  std::uint64_t done = 0;   ///< bytes
+  std::uint64_t bytes = 0;  ///< to hash in all
+  std::uint64_t done = 0;   ///< of them
   bool in_hand = false;     ///< by a thread that hashes
   bool paid = false;        ///< chunk: its recipient has taken enough
 
-  void begin(const digest_key& what, bool is_paid) noexcept {
-    key = what, done = 0, paid = is_paid;
+  void begin(const digest_key& what, std::uint64_t all, bool is_paid) noexcept {
+    key = what, bytes = all, done = 0, paid = is_paid;
     if (first()) whole_ = Hash();
     else other_ = other_hash();
   }
   void end() noexcept { key = {}; }
-  std::uint64_t left() const noexcept { return key.length - done; }
+  std::uint64_t left() const noexcept { return bytes - done; }
 
   /// The next n bytes, of which `from` is the first. io: they could not be read.
   result<void> advance(const source_view& image, std::uint64_t from, std::uint64_t n, std::span<std::byte> memory) noexcept {
@@ -136,7 +137,7 @@ class digest_jobs {
   template <class Gone>
   Job* begin(const digest_key& key, bool paid, Gone gone) noexcept {
     for (Job& j : of(paid))
-      if (!j.in_hand && (j.key.generation == 0 || gone(j.key) || (!paid && !j.paid && j.left() / 2 > key.length))) return j.begin(key, paid), &j;
+      if (!j.in_hand && (j.key.generation == 0 || gone(j.key) || (!paid && !j.paid && j.left() / 2 > key.length))) return j.begin(key, key.length, paid), &j;
     return nullptr;
   }
   /// The job to help with while there is no room: the one that ends soonest. nullptr: others have all in hand.

@@ -17,6 +17,17 @@ struct subset_choice {
   std::uint64_t bytes = 0;
 };
 
+/// A hash of names in their order. The same names in another order are another request, whose digest is computed anew.
+inline std::uint64_t hash_of(std::span<const std::string_view> names) noexcept {
+  xxh3_64 h;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const char length[2] = {static_cast<char>(names[i].size() & 0xff), static_cast<char>(names[i].size() >> 8 & 0xff)};  // a frame is shorter than 64 KiB
+    h.update(length, 2);
+    h.update(names[i]);
+  }
+  return h.digest();
+}
+
 /// The index of the tensor of that name; tensor_count if there is none. Cost: a binary search for each dtype in use.
 inline std::size_t find_tensor(const image_schema& schema, std::string_view name) noexcept {
   const auto first_from = [&](std::size_t from, auto before) noexcept {
