@@ -76,12 +76,12 @@ BENCHMARK(encode_pull<capnp_framing>);
 
 template <class Framing>
 static void decode_pull(benchmark::State& state) {
-  alignas(8) std::array<std::byte, 512> frame;
-  const std::size_t n = *Framing::encode(a_pull(), frame);
+  alignas(8) std::array<std::byte, 512> bytes;
+  const std::size_t n = *Framing::encode(a_pull(), bytes);
   for (auto _ : state) {
     frame m;
     typename Framing::decode_storage lists;
-    benchmark::DoNotOptimize(Framing::decode(std::span<const std::byte>(frame).first(n), m, lists));
+    benchmark::DoNotOptimize(Framing::decode(std::span<const std::byte>(bytes).first(n), m, lists));
     benchmark::DoNotOptimize(m.length);
   }
 }
