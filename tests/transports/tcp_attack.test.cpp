@@ -239,7 +239,7 @@ TEST(TcpAttack, RequestsThatCostTheOwnerMoreThanTheySendLeaveAGoodRecipientItsRa
           m.names = names;
           put(all, m);
         },
-        4, false}},
+        2, false}},
       {"new recipients",
        {[&](auto& all, std::uint32_t n) {
           tp::frame m = about(tp::frame_kind::describe, n);
