@@ -7,6 +7,7 @@
 #include <tensorpull/image/gather_scatter.hpp>
 #include <tensorpull/image/header_reader.hpp>
 #include <tensorpull/integrity/xxhash/xxhash_digest.hpp>
+#include <tensorpull/protocol/owner/owner.hpp>
 
 #include <benchmark/benchmark.h>
 
@@ -75,12 +76,12 @@ BENCHMARK(encode_pull<capnp_framing>);
 
 template <class Framing>
 static void decode_pull(benchmark::State& state) {
-  alignas(8) std::array<std::byte, 512> frame;
-  const std::size_t n = *Framing::encode(a_pull(), frame);
+  alignas(8) std::array<std::byte, 512> bytes;
+  const std::size_t n = *Framing::encode(a_pull(), bytes);
   for (auto _ : state) {
     frame m;
     typename Framing::decode_storage lists;
-    benchmark::DoNotOptimize(Framing::decode(std::span<const std::byte>(frame).first(n), m, lists));
+    benchmark::DoNotOptimize(Framing::decode(std::span<const std::byte>(bytes).first(n), m, lists));
     benchmark::DoNotOptimize(m.length);
   }
 }
@@ -159,5 +160,61 @@ static void arrange_tensors(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(dynamic_image::make(std::span<const mutable_tensor_view>(all)));
 }
 BENCHMARK(arrange_tensors)->Arg(16)->Arg(400)->Arg(10000);
+
+// What one short request costs an owner of 20,000 tensors whose table of recipients is full of strangers.
+
+struct busy_owner {
+  sample s{20000, 64};
+  owner_storage<4, 2048> storage;
+  std::uint64_t numbers = 1;
+  owner<xxhash_digest> machine{storage, [this] { return ++numbers; }};
+  owner<xxhash_digest>::peer peer;
+  frame request;
+  busy_owner() {
+    (void)machine.publish(s.image->source(), 1, false, {1, 2}, 0u);
+    request.ref = {1, 2};
+    for (int i = 0; i < 4096; ++i) describe();
+  }
+  pending_reply describe() {
+    request.kind = frame_kind::describe;
+    request.recipient = {++numbers};
+    return ask();
+  }
+  pending_reply ask() {
+    pending_reply r;
+    machine.handle(peer, request, r);
+    return r;
+  }
+};
+
+static void describe_by_a_new_recipient(benchmark::State& state) {
+  busy_owner o;
+  std::array<schema_row, 64> rows;
+  for (auto _ : state) {
+    const pending_reply r = o.describe();
+    const bool pinned = o.machine.pin(r) != nullptr;
+    if (!pinned) state.SkipWithError("it was refused");
+    benchmark::DoNotOptimize(o.machine.expand(r, rows));
+    o.machine.unpin(r, 0);
+  }
+}
+BENCHMARK(describe_by_a_new_recipient);
+
+/// range(0): where in the header, in percent.
+static void pull_a_byte_of_the_header(benchmark::State& state) {
+  busy_owner o;
+  o.request.kind = frame_kind::pull;
+  o.request.length = 1;
+  o.request.offset = (o.s.image->schema().header_bytes - 16) * static_cast<std::uint64_t>(state.range(0)) / 100;
+  std::array<std::span<const std::byte>, 16> pieces;
+  std::array<std::byte, 4096> slice;
+  for (auto _ : state) {
+    const pending_reply r = o.ask();
+    const source_view* const image = o.machine.pin(r);
+    if (image == nullptr || gather(*image, r.offset, r.length, pieces, slice).bytes != 1) state.SkipWithError("it was refused");
+    o.machine.unpin(r, 1);
+  }
+}
+BENCHMARK(pull_a_byte_of_the_header)->Arg(0)->Arg(50)->Arg(100);
 
 BENCHMARK_MAIN();

@@ -1,4 +1,5 @@
-// The library itself at the job of job/job.hpp: one owner, recipients that land in place. Variants: plain (no digest), digest (of the whole).
+// The library itself at the job of job/job.hpp: one owner, recipients that land in place. Variants: plain (no digest), digest (of the whole), chunks (of the whole and of
+// each chunk).
 #include "job/job.hpp"
 
 #include <tensorpull/tensorpull.hpp>
@@ -89,12 +90,14 @@ class receiver {
     ref_.id = {half(0), half(16)};
     const auto where = j.address.substr(33);
     if (j.variant == "plain") plain_.emplace(*net<unverified, tcp>::session::connect(where));
+    else if (j.variant == "chunks") chunks_.emplace(*net<chunk_and_image_digest, tcp>::session::connect(where));
     else digest_.emplace(*net<image_digest, tcp>::session::connect(where));
   }
   bench::clock::time_point pull(bench::model& m) {
     if (m.block().data() != made_for_) image_.emplace(views::image<mutable_tensor_view>(m)), made_for_ = m.block().data();
     timed_land to(image_->destination(), m.first_tensor_ends_at());
-    const auto done = plain_ ? plain_->pull(ref_, to, options_, chunk_) : digest_->pull(ref_, to, options_, chunk_);
+    const auto done = plain_ ? plain_->pull(ref_, to, options_, chunk_) : chunks_ ? chunks_->pull(ref_, to, options_, chunk_)
+                                                                                  : digest_->pull(ref_, to, options_, chunk_);
     if (!done) bench::give_up(describe(done.error()).c_str());
     return to.at;
   }
@@ -107,6 +110,7 @@ class receiver {
   const std::byte* made_for_ = nullptr;
   std::optional<net<unverified, tcp>::session> plain_;
   std::optional<net<image_digest, tcp>::session> digest_;
+  std::optional<net<chunk_and_image_digest, tcp>::session> chunks_;
 };
 
 int main(int count, char** arguments) { return bench::run_job<sender, receiver>(count, arguments); }

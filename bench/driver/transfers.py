@@ -19,6 +19,7 @@ def everybody(model, slow_rounds):
     return [
         case(OURS, "bench_tensorpull", variant="plain"),
         case(OURS_CHECKED, "bench_tensorpull", variant="digest"),
+        case("tensorpull, digests of chunks, too", "bench_tensorpull", variant="chunks"),
         case(BARE, "bench_bare", variant="pull"),
         case("bare push", "bench_bare", variant="push"),
         case("memcpy", "bench_bare", variant="copy"),

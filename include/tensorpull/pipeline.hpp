@@ -86,7 +86,7 @@ struct pipeline {
 
   static_assert(first != fault::fault_of_limits + 2,
                 "tensorpull: a limits policy has each constant of default_limits (requirement 2): derive from default_limits, and hide those that you change; "
-                "they are whole numbers above 0, except that application_body_bytes, application_references, subset_bytes_per_second and busy_delay may be 0");
+                "they are whole numbers above 0, except that application_body_bytes, application_references, subset_bytes_per_second, chunk_digest_bytes_per_second and busy_delay may be 0");
 
   static_assert(first != fault::fault_chunk_too_long, "tensorpull: the chunk does not fit one message of this transport: choose a smaller chunk");
 

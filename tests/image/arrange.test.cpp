@@ -75,7 +75,7 @@ TEST(Arrange, RefusesMismatchedArraysAndMissingShapes) {
 
 TEST(TensorAt, SkipsEmptyTensors) {
   const std::uint64_t none[] = {0}, three[] = {3};
-  tensor_entry entries[] = {{"a", dtype::u8, false, 1, 0, none}, {"b", dtype::u8, false, 1, 0, three}, {"c", dtype::u8, false, 1, 0, none}, {"d", dtype::u8}, {"e", dtype::u8, false, 1, 0, none}};
+  tensor_entry entries[] = {{"a", dtype::u8, false, 1, 0, 0, none}, {"b", dtype::u8, false, 1, 0, 0, three}, {"c", dtype::u8, false, 1, 0, 0, none}, {"d", dtype::u8}, {"e", dtype::u8, false, 1, 0, 0, none}};
   const auto schema = arrange(entries);
   ASSERT_TRUE(schema);
   EXPECT_EQ(tensor_at(*schema, 0), 1u);

@@ -32,9 +32,9 @@ std::string header_of(std::vector<tensor_entry> entries, std::vector<metadata_en
 
 TEST(Header, IsWhatSafetensorsWrites) {
   EXPECT_EQ(header_of({}), "{}      ");
-  EXPECT_EQ(header_of({{"w", dtype::f32, false, 2, 0, two_three}}), R"({"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}})"
-                                                                    "       ");
-  EXPECT_EQ(header_of({{"n", dtype::i64}, {"w", dtype::f32, false, 2, 0, two_three}}, {{"format", "pt"}}),
+  EXPECT_EQ(header_of({{"w", dtype::f32, false, 2, 0, 0, two_three}}), R"({"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}})"
+                                                                       "       ");
+  EXPECT_EQ(header_of({{"n", dtype::i64}, {"w", dtype::f32, false, 2, 0, 0, two_three}}, {{"format", "pt"}}),
             R"({"__metadata__":{"format":"pt"},"n":{"dtype":"I64","shape":[],"data_offsets":[0,8]},)"
             R"("w":{"dtype":"F32","shape":[2,3],"data_offsets":[8,32]}})"
             "    ");
@@ -57,5 +57,31 @@ constexpr bool in_constant_evaluation() {
   return schema && write_header(*schema, 8, out) == 24 && static_cast<char>(out[2]) == 'a' && schema->tensors[1].begin == 8;
 }
 static_assert(in_constant_evaluation());
+
+// A request for one byte of the header must not cost a pass over the names before it. If they are changed, the byte stays the same.
+TEST(Header, A_window_is_found_without_looking_at_the_names_before_it) {
+  std::vector<std::string> names;
+  std::vector<tensor_entry> entries;
+  for (std::size_t i = 0; i < 1000; ++i) names.push_back("layer.\n" + std::to_string(i));
+  for (const auto& name : names) entries.push_back({name, dtype::f32, false, 2, 0, 0, two_three});
+  std::vector<metadata_entry> metadata{{"a", "b"}};
+  const auto schema = arrange(entries, {}, metadata);
+  ASSERT_TRUE(schema);
+  std::vector<std::byte> whole(schema->header_bytes);
+  ASSERT_EQ(write_header(*schema, 0, whole), whole.size());
+  for (const std::size_t kept : {0u, 1u, 500u, 998u, 999u}) {
+    auto other = entries;
+    for (std::size_t i = 0; i < other.size(); ++i)
+      if (i != kept) other[i].name = "x";
+    image_schema changed = *schema;
+    changed.tensors = other.data();
+    const std::size_t first = entries[kept].text_at, last = kept + 1 < entries.size() ? entries[kept + 1].text_at : whole.size();
+    for (std::size_t offset = first; offset < last; ++offset) {
+      std::byte one{};
+      ASSERT_EQ(write_header(changed, offset, {&one, 1}), 1u);
+      ASSERT_EQ(one, whole[offset]) << kept << ' ' << offset - first;
+    }
+  }
+}
 
 }  // namespace

@@ -45,7 +45,14 @@ TEST(Subset, The_digest_and_the_fingerprint_are_those_of_an_image_of_the_subset_
     for (const auto& r : ranges) bytes.insert(bytes.end(), all.begin() + static_cast<std::ptrdiff_t>(r.begin), all.begin() + static_cast<std::ptrdiff_t>(r.end));
     tp::xxhash_digest h;
     h.update(bytes);
-    EXPECT_EQ(*tp::detail::ranges_digest<tp::xxhash_digest>(source.source(), ranges), h.digest());
+    tp::detail::digest_job<tp::xxhash_digest> job;
+    job.begin({0, 0, 0, 1, tp::digest_kind::xxh3_64}, answer->bytes, false);
+    std::byte memory[64];
+    std::vector<std::uint32_t> tensors;
+    for (const auto name : wanted) tensors.push_back(static_cast<std::uint32_t>(tp::detail::find_tensor(source.schema(), name)));
+    std::sort(tensors.begin(), tensors.end());
+    while (job.left() > 0) ASSERT_TRUE(job.advance(source.source(), tensors, std::min<std::uint64_t>(job.left(), 1 + random.below(100)), memory));
+    EXPECT_EQ(job.digest(), h.digest());
     EXPECT_EQ(answer->bytes, bytes.size());
     EXPECT_EQ(bytes.size(), alone.schema().data_bytes());
     EXPECT_TRUE(std::is_sorted(ranges.begin(), ranges.end(), [](auto a, auto b) { return a.end < b.end; }));
@@ -211,60 +218,6 @@ TEST(Subset, Located_ranges_that_lie_move_no_data) {
   EXPECT_EQ(caught([](list& r) { r.push_back(r.back()); }), errc::bad_frame);
   EXPECT_EQ(caught([](list& r) { r[0].end -= 1; }), errc::schema_mismatch);
   EXPECT_EQ(caught([](list& r) { r[2].end += 1; }), errc::schema_mismatch);
-}
-
-/// Asks for a subset of `n` tensors, beginning at `first`.
-struct digests {
-  model source = numbered(64, 1000).fill(4);
-  tp::detail::subset_digests<tp::xxhash_digest, tp::default_limits> memo{};
-  std::chrono::milliseconds now{1};
-  tp::result<std::uint64_t> of(std::size_t first, std::size_t n, std::uint32_t generation = 1) {
-    names wanted;
-    for (std::size_t i = first; i < first + n; ++i) wanted.push_back(source.schema().tensors[i].name);
-    std::vector<tp::byte_range> ranges(n);
-    const auto chosen = *tp::detail::find_subset(source.schema(), wanted, ranges);
-    return memo.of(source.source(), 0, generation, chosen, ranges, now);
-  }
-};
-
-TEST(Subset, C1_a_change_after_the_first_who_asked_is_noticed_by_the_next) {
-  digests d;
-  const auto first = *d.of(3, 4);
-  const_cast<std::byte&>(*d.source.source().address(4)) ^= std::byte{1};
-  EXPECT_EQ(*d.of(3, 4), first) << "the digest is that of the bytes that were asked for first";
-  EXPECT_NE(*d.of(3, 4, 2), first) << "another publication is another matter";
-  EXPECT_NE(*d.of(3, 3), first);
-}
-
-struct counting_hash : tp::xxhash_digest {
-  static inline std::uint64_t bytes = 0;
-  void update(std::span<const std::byte> more) noexcept {
-    bytes += more.size();
-    tp::xxhash_digest::update(more);
-  }
-};
-struct tight : tp::default_limits {
-  static constexpr std::uint64_t subset_bytes_per_second = 100'000;
-};
-TEST(Subset, Passes_over_the_bytes_have_a_budget) {
-  const model source = numbered(64, 1000).fill(4);
-  tp::detail::subset_digests<counting_hash, tight> memo;
-  std::chrono::milliseconds now{1};
-  counting_hash::bytes = 0;
-  const auto ask = [&](std::size_t first, std::size_t n) {
-    names wanted;
-    for (std::size_t i = first; i < first + n; ++i) wanted.push_back(source.schema().tensors[i].name);
-    std::vector<tp::byte_range> ranges(n);
-    const auto chosen = *tp::detail::find_subset(source.schema(), wanted, ranges);
-    return memo.of(source.source(), 0, 1, chosen, ranges, now);
-  };
-  for (std::size_t k = 0; now <= std::chrono::seconds(10); now += std::chrono::milliseconds(10))
-    for (int i = 0; i < 17; ++i, ++k) (void)ask(k % 32, 1 + k / 32 % 32);  // none comes again before 1,023 others
-  EXPECT_LE(counting_hash::bytes, 11 * tight::subset_bytes_per_second + source.schema().data_bytes()) << "ten seconds' budget and the last that began within it";
-  EXPECT_GE(counting_hash::bytes, 9 * tight::subset_bytes_per_second);
-  EXPECT_EQ(ask(0, 40).error(), errc::busy);
-  now += std::chrono::seconds(3);
-  EXPECT_TRUE(ask(0, 40)) << "time gives the budget back";
 }
 
 }  // namespace

@@ -627,7 +627,7 @@ TEST_F(Transactions, Recipients_are_told_why_an_owner_gives_up_in_every_answer) 
     int where = 0;
     for (tp::pending_reply& r : in_flight) {
       EXPECT_EQ(o.pin(r), nullptr);
-      if (r.kind != kind::schema_page) o.refuse_gone(r);  // a page is written out without its image
+      o.refuse_gone(r);
       expect(o.expand(r, {}), where++);
     }
     for (owner::peer* const l : {&a, &fresh}) {

@@ -121,13 +121,13 @@ class pair {
     if (!left_error) {
       const auto did = tp::pump_once(left.end, l, left_stream_, scratch(left));
       if (!did) left_error = did.error();
-      moved_ = did ? did->received + did->sent : 0;
+      moved_ = did ? did->received + did->sent + did->works : 0;
       relay();
     }
     if (!right_error) {
       const auto did = tp::pump_once(right.end, r, right_stream_, scratch(right));
       if (!did) right_error = did.error();
-      else moved_ += did->received + did->sent;
+      else moved_ += did->received + did->sent + did->works;
     }
     return !left_error && !right_error;
   }

@@ -38,6 +38,7 @@ void expect_equals_dynamic(const typename Policy::model_type& model) {
   EXPECT_EQ(schema.fingerprint, dynamic->schema().fingerprint);
   EXPECT_EQ(schema.header_bytes, dynamic->schema().header_bytes);
   EXPECT_EQ(schema.image_bytes, dynamic->schema().image_bytes);
+  for (std::size_t i = 0; i < schema.tensor_count; ++i) EXPECT_EQ(schema.tensors[i].text_at, dynamic->schema().tensors[i].text_at) << i;
   EXPECT_EQ(whole(source), whole(dynamic->source()));
 }
 

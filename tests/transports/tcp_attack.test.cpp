@@ -5,12 +5,18 @@
 #include "support/sanitizers.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 
 namespace {
 
 using namespace test;
-using net = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<64_KiB>, tp::tcp>;
+/// Budgets are in seconds of a clock, shares in seconds of a processor, which may have much else to do.
+struct patient : tp::default_limits {
+  static constexpr std::uint64_t subset_bytes_per_second = 16_MiB;
+  static constexpr std::uint64_t chunk_digest_bytes_per_second = 16_MiB;
+};
+using net = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<64_KiB>, tp::tcp, patient>;
 
 // A sanitizer, or no optimisation, slows the library and not the kernel, so shares of time mean nothing there; what is counted does.
 #if defined(TENSORPULL_TEST_SANITIZED) || !defined(__OPTIMIZE__)
@@ -177,10 +183,100 @@ TEST(TcpAttack, R7_TenThousandGuessedReferencesFindNothingAndLeaveAGoodRecipient
   });
   EXPECT_EQ(refused, burst * acts_at.size() * pairs) << "no hit";
   EXPECT_TRUE(a.heard.closed_with.empty()) << "a guess is no reason to close";
-  for (std::size_t i = 1; i < tp::default_limits::references; ++i) EXPECT_TRUE(a.owner.published().add_tensors(*a.source)) << "a guess took a slot: " << i;
+  for (std::size_t i = 1; i < patient::references; ++i) EXPECT_TRUE(a.owner.published().add_tensors(*a.source)) << "a guess took a slot: " << i;
   EXPECT_EQ(a.owner.published().add_tensors(*a.source).error(), tp::errc::table_full);
   RecordProperty("kept_percent", static_cast<int>(100 * share));
   EXPECT_TRUE(!measures || share >= 0.8) << share;
+}
+
+/// An image of 20,000 tensors of 64 KiB, which all lie in the same memory.
+struct wide_image {
+  static constexpr std::size_t count = 20'000, bytes = 64 * 1024;
+  std::vector<std::byte> memory = std::vector<std::byte>(bytes, std::byte{7});
+  std::vector<std::string> names;
+  std::optional<tp::dynamic_image> image;
+  wide_image() {
+    const std::uint64_t shape[] = {bytes};
+    std::vector<tp::tensor_view> views;
+    for (std::size_t i = 0; i < count; ++i) names.push_back("layers." + std::to_string(i) + ".weight");
+    for (const auto& name : names) views.push_back({name, tp::dtype::u8, shape, memory.data()});
+    image.emplace(std::move(*tp::dynamic_image::make(views)));
+  }
+};
+
+/// Asks in bursts, over a new connection each time or over the same, and reads all answers or none.
+struct storm {
+  std::function<void(std::vector<std::byte>& all, std::uint32_t number)> ask;
+  std::size_t requests;
+  bool hangs_up;
+};
+
+TEST(TcpAttack, RequestsThatCostTheOwnerMoreThanTheySendLeaveAGoodRecipientItsRate) {
+  const wide_image wide;
+  const tp::ref_id id{77, 78};
+  const auto put = [](std::vector<std::byte>& all, const tp::frame& m) {
+    const auto f = encode(m, 4096);
+    all.insert(all.end(), f.bytes().begin(), f.bytes().end());
+  };
+  const auto about = [&](tp::frame_kind kind, std::uint32_t number) {
+    tp::frame m;
+    m.kind = kind, m.id = number, m.ref = id;
+    return m;
+  };
+  const std::map<std::string, storm> storms{
+      {"digests of chunks",
+       {[&](auto& all, std::uint32_t n) {
+          tp::frame m = about(tp::frame_kind::pull, n);
+          m.offset = std::uint64_t{n} * 4099, m.length = 64 << 20, m.chunk_digest = tp::digest_kind::xxh3_64;
+          put(all, m);
+        },
+        8, true}},
+      {"digests of subsets",
+       {[&](auto& all, std::uint32_t n) {
+          std::vector<std::string_view> names;
+          for (std::size_t i = 0; i < 100; ++i) names.push_back(wide.names[(n * 31 + i * 197) % wide_image::count]);
+          tp::frame m = about(tp::frame_kind::locate, n);
+          m.names = names;
+          put(all, m);
+        },
+        2, false}},
+      {"new recipients",
+       {[&](auto& all, std::uint32_t n) {
+          tp::frame m = about(tp::frame_kind::describe, n);
+          m.recipient = {std::uint64_t{n} * 7919 + 1};
+          put(all, m);
+        },
+        28, false}},
+      {"single bytes of the header",
+       {[&](auto& all, std::uint32_t n) {
+          tp::frame m = about(tp::frame_kind::pull, n);
+          m.offset = wide.image->schema().header_bytes - 20, m.length = 1;
+          put(all, m);
+        },
+        28, false}},
+  };
+  for (const auto& [name, s] : storms) {
+    SCOPED_TRACE(name);
+    arena a;
+    ASSERT_TRUE(a.owner.published().add_image(wide.image->source(), {.id = id}));
+    std::optional<raw_peer> attacker;
+    std::uint32_t number = 0;
+    std::vector<std::byte> piece(256 * 1024);
+    const double share = a.kept_share([&](bool now) {
+      if (now) {
+        if (s.hangs_up || !attacker) attacker.emplace(a.port);
+        std::vector<std::byte> all;
+        for (std::size_t i = 0; i < s.requests; ++i) s.ask(all, ++number);
+        EXPECT_TRUE(attacker->say(all));
+      } else if (attacker && !s.hangs_up) {
+        const std::array<std::span<std::byte>, 1> in{piece};
+        (void)attacker->stream().read_some(in);
+      }
+      return false;
+    });
+    std::printf("%s: %.2f\n", name.c_str(), share);
+    EXPECT_TRUE(!measures || share >= 0.8) << share;
+  }
 }
 
 TEST(TcpAttack, F7_TwoRequestsInOneSegmentAndAHundredAtOnceAreAnsweredInOrder) {

@@ -47,7 +47,14 @@ struct default_limits {
   /// Requests that one connection may have in flight at an owner, so that no queue grows with requests.
   static constexpr std::size_t pipelined_requests = 8;
   /// Bytes that an owner hashes in a second for subsets that nobody has asked for before: a short request can cost a pass over the model.
-  static constexpr std::uint64_t subset_bytes_per_second = 1ull << 30;
+  static constexpr std::uint64_t subset_bytes_per_second = 256ull << 20;
+  /// Bytes that an owner hashes in a second for digests with chunks, for recipients that have not taken half as many bytes: who asks and hangs up
+  /// must not keep it busy. Recipients that take what they ask for are not limited. 0: chunks with digests are refused as `unsupported`.
+  static constexpr std::uint64_t chunk_digest_bytes_per_second = 256ull << 20;
+  /// Chunks whose digests an owner computes at a time, half of them for recipients that have not taken half as many bytes; four times as many
+  /// if several threads use it. Each takes about 640 bytes of the owner with xxHash. It remembers eight times this number of chunks' digests, and as
+  /// many of subsets.
+  static constexpr std::size_t digest_jobs = 2;
   /// How long an owner's `busy` tells a recipient to wait.
   static constexpr std::chrono::milliseconds busy_delay{100};
   /// Requests that a recipient keeps in flight at most.
@@ -64,7 +71,8 @@ constexpr bool is_bound(std::uint64_t n) noexcept { return n > 0; }
 /// A limits policy L:
 ///  1. `L::is_limits_policy` names a type (it marks the slot);
 ///  2. `L` has each constant of default_limits under the same name. A policy that derives from default_limits has them all.
-///     They are whole numbers above 0, except that application_body_bytes, application_references, subset_bytes_per_second and busy_delay may be 0.
+///     They are whole numbers above 0, except that application_body_bytes, application_references, subset_bytes_per_second,
+///     chunk_digest_bytes_per_second and busy_delay may be 0.
 template <class L>
 concept limits_policy = requires {
   typename L::is_limits_policy;
@@ -73,6 +81,7 @@ concept limits_policy = requires {
   requires detail::is_number({L::application_references}) && detail::is_bound({L::chunk_cap_bytes}) && detail::is_bound({L::references});
   requires detail::is_bound({L::recipients}) && detail::is_bound({L::transfers_per_connection}) && detail::is_bound({L::tensors});
   requires detail::is_bound({L::name_bytes}) && detail::is_bound({L::pipelined_requests}) && detail::is_number({L::subset_bytes_per_second});
+  requires detail::is_number({L::chunk_digest_bytes_per_second}) && detail::is_bound({L::digest_jobs});
   requires std::same_as<decltype(L::busy_delay), const std::chrono::milliseconds> && L::busy_delay.count() >= 0 && detail::is_bound({L::window});
 };
 static_assert(limits_policy<default_limits>);

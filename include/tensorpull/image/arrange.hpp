@@ -104,7 +104,13 @@ constexpr result<void> arrange_metadata(std::span<metadata_entry> pairs) noexcep
     entry.end = end = *sum;
     hash_entry(hash, entry);
   }
-  const std::uint64_t header = header_length(entries, metadata);
+  const std::uint64_t text = detail::first_text_at(metadata);
+  std::uint64_t text_end = text;
+  for (tensor_entry& entry : entries) {
+    entry.text_at = static_cast<std::uint32_t>(text_end) & text_at_mask;
+    text_end += detail::entry_text_length(entry) + 1;
+  }
+  const std::uint64_t header = detail::header_bytes_of(entries.size() + (metadata.empty() ? 0 : 1), detail::metadata_text_length(metadata) + text_end - text - entries.size());
   if (header - 8 > max_header_text_bytes) return failure(errc::does_not_fit, header - 8);
   const auto total = checked_add(header, end);
   if (!total) return failure(errc::size_overflow);

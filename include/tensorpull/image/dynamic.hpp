@@ -77,7 +77,7 @@ class dynamic_image {
     const auto size = size_bytes(tensor.type, tensor.shape);
     if (!size) return failure(size.error().code, index, tensor.name);
     if (rank > std::numeric_limits<std::uint16_t>::max() || (tensor.data == nullptr && *size != 0 && !tensor.indirect) ||
-        (!tensor.strides_bytes.empty() && (tensor.strides_bytes.size() != rank || tensor.indirect)) || (tensor.indirect && !reachable))
+        (!tensor.strides_bytes.empty() && (tensor.strides_bytes.size() != rank || tensor.indirect)) || (tensor.indirect && !reachable) || tensor.swap_bytes > 8)
       return failure(errc::invalid_argument, index, tensor.name);
     const bool strided = !is_contiguous(tensor.type, tensor.shape, tensor.strides_bytes);
     if (strided && (writable || rank > max_strided_rank || bits(tensor.type) % 8 != 0))
@@ -128,7 +128,7 @@ class dynamic_image {
       made.type = tensor.type;
       made.indirect = tensor.indirect;
       made.rank = static_cast<std::uint16_t>(tensor.shape.size());
-      made.swap_bytes = tensor.swap_bytes;
+      made.swap_bytes = tensor.swap_bytes & 15u;  // checked above
       made.shape = extents;
       made.strides_bytes = strided ? strides : nullptr;
       extents = std::copy(tensor.shape.begin(), tensor.shape.end(), extents);

@@ -16,6 +16,7 @@ namespace tensorpull {
 struct gathered {
   std::size_t pieces = 0;   ///< Spans that were filled.
   std::uint64_t bytes = 0;  ///< Bytes of these spans together.
+  std::size_t sliced = 0;   ///< Bytes of the slice that they use, from its beginning on.
   /// the bytes that follow could not be read; none of them are among the pieces
   bool failed = false;
 };
@@ -63,12 +64,14 @@ inline gathered gather(const source_view& source, std::uint64_t offset, std::uin
                        std::span<std::span<const std::byte>> out, std::span<std::byte> slice) noexcept {
   const image_schema& schema = *source.schema;
   detail::piece_list<const std::byte> pieces(out);
+  const std::size_t room = slice.size();
+  const auto done = [&](bool failed) noexcept -> gathered { return {pieces.count(), pieces.bytes(), room - slice.size(), failed}; };
   if (offset < schema.header_bytes && length > 0 && !out.empty()) {
     const std::size_t wanted = detail::smaller(length, schema.header_bytes - offset);
     const std::size_t n = write_header(schema, offset, slice.first(detail::smaller(wanted, slice.size())));
     if (n != 0) pieces.add(slice.data(), n);
-    if (n != wanted) return {pieces.count(), pieces.bytes(), false};
     slice = slice.subspan(n);
+    if (n != wanted) return done(false);
   }
   std::uint64_t at = offset + pieces.bytes() - schema.header_bytes;
   for (std::size_t i = pieces.bytes() < length ? tensor_at(schema, at) : schema.tensor_count; i < schema.tensor_count; ++i) {
@@ -82,14 +85,14 @@ inline gathered gather(const source_view& source, std::uint64_t offset, std::uin
     } else {
       n = detail::smaller(wanted, slice.size());
       if (n == 0 || pieces.full(slice.data())) break;
-      if (!detail::pack(source, i, at - entry.begin, slice.first(n))) return {pieces.count(), pieces.bytes(), true};
+      if (!detail::pack(source, i, at - entry.begin, slice.first(n))) return done(true);
       pieces.add(slice.data(), n);
       slice = slice.subspan(n);
       if (n != wanted) break;
     }
     at += n;
   }
-  return {pieces.count(), pieces.bytes(), false};
+  return done(false);
 }
 
 /// What a scatter gave: the first `pieces` spans take `bytes` bytes of the image.

@@ -76,6 +76,22 @@ constexpr std::uint64_t header_bytes_of(std::uint64_t members, std::uint64_t len
   return (8 + 2 + length + (members > 1 ? members - 1 : 0) + 7) & ~std::uint64_t{7};
 }
 
+/// Where the text of the first entry begins in the header.
+constexpr std::uint64_t first_text_at(std::span<const metadata_entry> metadata) noexcept {
+  return 8 + 1 + metadata_text_length(metadata) + (metadata.empty() ? 0 : 1);
+}
+
+/// The last tensor whose text is known to begin at `offset` of the header or before; tensor_count if none is. O(log n).
+constexpr std::size_t text_entry_at(const image_schema& schema, std::uint64_t offset) noexcept {
+  std::size_t first = 0, last = schema.tensor_count;
+  while (first < last) {
+    const std::size_t middle = first + (last - first) / 2;
+    if (schema.tensors[middle].text_at <= offset) first = middle + 1;
+    else last = middle;
+  }
+  return first != 0 && schema.tensors[first - 1].text_at != 0 ? first - 1 : schema.tensor_count;
+}
+
 /// Takes the whole text in pieces and keeps what falls into a window.
 class text_window {
  public:
@@ -172,17 +188,24 @@ constexpr std::uint64_t header_length(std::span<const tensor_entry> entries, std
 }
 
 /// Writes the header's bytes from `offset` on until `out` is full or the header ends; returns how many. No memory beyond `out`.
-/// Costs a pass over the lengths of the names before the window.
+/// O(log tensors) and the length of what is written; if the entries do not know where their text begins, or the window begins within the metadata, a
+/// pass over the names or the metadata before it.
 constexpr std::size_t write_header(const image_schema& schema, std::uint64_t offset, std::span<std::byte> out) noexcept {
   if (offset >= schema.header_bytes) return 0;
   out = out.first(detail::smaller(out.size(), schema.header_bytes - offset));
-  detail::text_window window(offset, out);
-  const std::uint64_t text_bytes = schema.header_bytes - 8;
-  for (unsigned shift = 0; shift < 64; shift += 8) window.put(static_cast<char>(text_bytes >> shift & 0xff));
-  window.put('{');
-  detail::put_metadata(window, schema.pairs());
-  for (std::size_t i = 0; i < schema.tensor_count && !window.full(); ++i) {
-    if (i != 0 || schema.metadata_count != 0) window.put(',');
+  const std::size_t begun = detail::text_entry_at(schema, offset);
+  const bool within = begun < schema.tensor_count;
+  detail::text_window window(within ? offset - schema.tensors[begun].text_at : offset, out);
+  if (!within) {
+    const std::uint64_t text_bytes = schema.header_bytes - 8;
+    for (unsigned shift = 0; shift < 64; shift += 8) window.put(static_cast<char>(text_bytes >> shift & 0xff));
+    window.put('{');
+    detail::put_metadata(window, schema.pairs());
+  }
+  bool comma = !within && schema.metadata_count != 0;
+  for (std::size_t i = within ? begun : 0; i < schema.tensor_count && !window.full(); ++i) {
+    if (comma) window.put(',');
+    comma = true;
     detail::put_entry(window, schema.tensors[i]);
   }
   window.put('}');

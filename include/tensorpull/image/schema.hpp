@@ -31,7 +31,9 @@ struct tensor_entry {
   /// The number of dimensions.
   std::uint16_t rank = 0;
   /// bytes of a number (2, 4 or 8) if memory holds its numbers in the other byte order; otherwise 0
-  std::uint8_t swap_bytes = 0;
+  std::uint32_t swap_bytes : 4 = 0;
+  /// where its text begins in the header, behind the comma; 0: not known, and then finding a place in the header costs a pass over the names before it
+  std::uint32_t text_at : 28 = 0;
   /// `rank` extents, outermost first; may be null for a scalar
   const std::uint64_t* shape = nullptr;
   /// `rank` strides in bytes of the tensor in memory, or null: C-contiguous. Not part of the image, which is always contiguous.
@@ -71,12 +73,15 @@ struct image_schema {
 };
 
 static_assert(sizeof(void*) != 8 || sizeof(tensor_entry) == 56);
+/// How much `text_at` can say.
+inline constexpr std::uint32_t text_at_mask = (1u << 28) - 1;
 
 /// A strided tensor has at most this many dimensions (`unsupported_layout` above); a contiguous one at most 65,535.
 inline constexpr std::size_t max_strided_rank = 64;
 
 /// The reference library reads no longer header text than this, so none is written.
 inline constexpr std::uint64_t max_header_text_bytes = 100'000'000;
+static_assert(8 + max_header_text_bytes <= text_at_mask);
 
 /// The image order.
 constexpr bool image_order(dtype a_type, std::string_view a_name, dtype b_type, std::string_view b_name) noexcept {

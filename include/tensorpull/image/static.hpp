@@ -81,6 +81,10 @@ template <std::size_t N>
 struct entry_list {
   tensor_entry at[N == 0 ? 1 : N]{};
 };
+struct text_block {
+  std::uint32_t at[static_block]{};
+  std::uint64_t bytes = 0;
+};
 template <std::size_t Bytes>
 struct packed_words {
   std::uint64_t words[Bytes / 8 + 1]{};
@@ -107,14 +111,15 @@ struct static_image {
     return inverse;
   }();
 
-  static constexpr auto entries = [] {
+  /// The entries without the places of their text, which depend on the rest of them.
+  static constexpr auto placed = [] {
     entry_list<count> list;
     std::uint64_t end = 0;
     for (std::size_t i = 0; i < count; ++i) {
       const static_leaf& leaf = Names.leaves[order.at[i]];
       const std::uint64_t begin = end;
       end += leaf.bytes;
-      list.at[i] = {{Names.characters + leaf.name_begin, std::size_t{leaf.name_length}}, leaf.type, false, leaf.rank, 0, leaf.shape, nullptr, begin, end};
+      list.at[i] = {{Names.characters + leaf.name_begin, std::size_t{leaf.name_length}}, leaf.type, false, leaf.rank, 0, 0, leaf.shape, nullptr, begin, end};
     }
     return list;
   }();
@@ -142,32 +147,47 @@ struct static_image {
     return packed;
   }();
 
-  /// Header text of the first tensors, block by block. A name without a character that JSON escapes is as long as it is.
+  /// Header text of the first tensors, block by block: where that of each tensor of the last block begins, and its length without commas. A name without
+  /// a character that JSON escapes is as long as it is.
   template <std::size_t Blocks>
-  static constexpr std::uint64_t measure_text() noexcept {
-    if constexpr (Blocks == 0) {
-      return 0;
-    } else {
-      std::uint64_t n = text_bytes<Blocks - 1>;
-      const std::size_t last = Blocks * static_block < count ? Blocks * static_block : count;
-      for (std::size_t i = (Blocks - 1) * static_block; i < last; ++i) {
-        tensor_entry entry = entries.at[i];
+  static constexpr text_block measure_text() noexcept {
+    text_block block;
+    if constexpr (Blocks > 0) {
+      block.bytes = text<Blocks - 1>.bytes;
+      const std::size_t first = (Blocks - 1) * static_block, last = Blocks * static_block < count ? Blocks * static_block : count;
+      for (std::size_t i = first; i < last; ++i) {
+        block.at[i - first] = static_cast<std::uint32_t>(first_text_at({Metadata.at, Metadata.count}) + block.bytes + i);
+        tensor_entry entry = placed.at[i];
         if (!keys.needs_escape(order.at[i])) {
-          n += entry.name.size();
+          block.bytes += entry.name.size();
           entry.name = {};
         }
-        n += entry_text_length(entry);
+        block.bytes += entry_text_length(entry);
       }
-      return n;
     }
+    return block;
   }
   template <std::size_t Blocks>
-  static constexpr std::uint64_t text_bytes = measure_text<Blocks>();
+  static constexpr text_block text = measure_text<Blocks>();
+  static constexpr std::size_t blocks = (count + static_block - 1) / static_block;
+
+  template <std::size_t Blocks>
+  static constexpr void place_text(entry_list<count>& list) noexcept {
+    if constexpr (Blocks > 0) {
+      place_text<Blocks - 1>(list);
+      const std::size_t first = (Blocks - 1) * static_block, last = Blocks * static_block < count ? Blocks * static_block : count;
+      for (std::size_t i = first; i < last; ++i) list.at[i].text_at = text<Blocks>.at[i - first] & text_at_mask;
+    }
+  }
+  static constexpr auto entries = [] {
+    entry_list<count> list = placed;
+    place_text<blocks>(list);
+    return list;
+  }();
 
   static constexpr image_schema schema = [] {
     constexpr std::size_t pairs = Metadata.count;
-    const std::uint64_t text = text_bytes<(count + static_block - 1) / static_block> + metadata_text_length({Metadata.at, pairs});
-    const std::uint64_t header = header_bytes_of(count + (pairs != 0 ? 1 : 0), text);
+    const std::uint64_t header = header_bytes_of(count + (pairs != 0 ? 1 : 0), text<blocks>.bytes + metadata_text_length({Metadata.at, pairs}));
     return image_schema{entries.at, count, pairs != 0 ? Metadata.at : nullptr, pairs, header, header + (count == 0 ? 0 : entries.at[count == 0 ? 0 : count - 1].end),
                         xxh3_64_of_words(hashed.words, hashed_bytes)};
   }();

@@ -11,12 +11,11 @@
 
 namespace tensorpull {
 
-/// Feeds the image's bytes [offset, offset + length) to a hash. Cost: one pass over them; no heap; SliceBytes on the stack, through which
-/// bytes go that memory does not hold as the image has them (those of a file, for example). Error: io if a source_reader failed.
-template <hash Hash, std::size_t SliceBytes = 4096>
-result<void> hash_range(Hash& into, const source_view& image, std::uint64_t offset, std::uint64_t length) noexcept {
+/// Feeds the image's bytes [offset, offset + length) to a hash. Cost: one pass over them; no heap. Bytes that memory does not hold as the image has
+/// them (those of a file, for example) go through `slice`, which is not empty. Error: io if a source_reader failed.
+template <hash Hash>
+result<void> hash_range(Hash& into, const source_view& image, std::uint64_t offset, std::uint64_t length, std::span<std::byte> slice) noexcept {
   std::span<const std::byte> pieces[16];
-  std::byte slice[SliceBytes];
   while (length > 0) {
     const gathered g = gather(image, offset, length, pieces, slice);
     for (std::size_t i = 0; i < g.pieces; ++i) into.update(pieces[i]);
@@ -25,6 +24,13 @@ result<void> hash_range(Hash& into, const source_view& image, std::uint64_t offs
     length -= g.bytes;
   }
   return {};
+}
+
+/// The same with a slice of SliceBytes on the stack.
+template <hash Hash, std::size_t SliceBytes = 4096>
+result<void> hash_range(Hash& into, const source_view& image, std::uint64_t offset, std::uint64_t length) noexcept {
+  std::byte slice[SliceBytes];
+  return hash_range(into, image, offset, length, slice);
 }
 
 /// The digest of these bytes alone. Cost and errors as hash_range.

@@ -15,6 +15,7 @@ struct pumped {
   std::size_t sent = 0;        ///< bytes that the stream took
   bool wants_read = false;     ///< there is memory for what comes: wait for the stream to be readable
   bool wants_write = false;    ///< something is left to write: wait for it to be writable
+  bool works = false;          ///< a digest is being computed for an answer: take the next step at once, but let other connections go first
   bool waited = false;         ///< the read itself may have waited, as `patience` allows
   bool write_blocked = false;  ///< the stream took less than it was offered
   bool read_drained = false;   ///< the stream had less than was asked for
@@ -49,7 +50,7 @@ result<void> pump_write(Endpoint& end, Transfer& t, Stream& stream, std::span<st
     if (io.status == io_status::failed) return failure(errc::io, 0, {}, io.system);
     // on `closed`: answers that arrived before may still be read, and the read says what happened
   }
-  did.wants_write = !end.output_idle();  // part of the plan, or answers that the plan had no room for
+  did.wants_write = end.output_ready();  // part of the plan, or answers that the plan had no room for
   return {};
 }
 
@@ -82,7 +83,7 @@ result<void> pump_read(Endpoint& end, Transfer& t, Stream& stream, pumped& did, 
 /// form in which they are sent (header text, packed elements, the content of a file); 64 KiB for an owner, none for an end that only pulls.
 /// It does not wait. With a `patience`, the read waits about that long at most, if nothing is left to write and the stream has read_or_wait().
 ///
-/// Call it again while it receives or sends something; otherwise wait for what `pumped` says. If it says neither, memory is missing: a buffer of
+/// Call it again while it receives or sends something, or works; otherwise wait for what `pumped` says. If it says neither, memory is missing: a buffer of
 /// the pool, or room at the consumer. No descriptor announces that; try again after a short time. After each step an owner reports what has
 /// settled (publisher::deliver). A transfer may end in a step: see t.ended().
 ///
@@ -93,7 +94,8 @@ result<pumped> pump_once(Endpoint& end, Transfer& t, Stream& stream, std::span<s
                          std::size_t most = write_piece_bytes) noexcept {
   pumped did;
   if (const auto ok = detail::pump_write(end, t, stream, scratch, did, most); !ok) return failure(ok.error());
-  if (const auto ok = detail::pump_read(end, t, stream, did, did.wants_write ? std::chrono::milliseconds(0) : patience); !ok) return failure(ok.error());
+  if (const auto ok = detail::pump_read(end, t, stream, did, did.wants_write || end.works() ? std::chrono::milliseconds(0) : patience); !ok) return failure(ok.error());
+  did.works = end.works();
   return did;
 }
 

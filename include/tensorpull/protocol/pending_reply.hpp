@@ -19,6 +19,7 @@ struct pending_reply {
   std::uint64_t offset = 0;                      ///< as in frame
   std::uint64_t nonce = 0;                       ///< as in frame
   std::uint64_t digest = 0;                      ///< as in frame
+  digest_kind chunk_digest = digest_kind::none;  ///< chunk: a digest of this kind is still to be computed
 };
 
 /// The frame as far as the reply itself has it; a description and a schema page take the rest from their publication.

@@ -15,32 +15,45 @@
 
 namespace tensorpull {
 
+/// How far a digest is that an owner computes.
+enum class digest_state : std::uint8_t {
+  ready,    ///< it is there, or it is not needed any more
+  working,  ///< it is not: come back at once, but after other connections
+  waiting,  ///< it is not, and can go on only when time has passed at the owner (advance())
+};
+
 /// An owner O: what an end serves. Models: owner, no_owner. No member throws.
 ///  1. `O::owns` is a constant of type bool: whether it answers requests at all (if not, no code for answers is generated);
 ///  2. `O::lock_type` is the lock that it takes, and that its connections' buffers take (std/mutex.hpp);
 ///  3. `O::waiting_replies` is a constant: answers that one connection may have waiting, at least 1;
 ///  4. `O::peer` is default constructible: what the owner remembers about one connection;
 ///  5. `o.handle(peer, request, reply)` answers a request other than locate; false: there is nothing to send;
-///  6. `o.locate(peer, request, ranges, answer)` answers a request for named tensors; the answer's ranges lie in `ranges`;
+///  6. `o.locate(peer, request, ranges, answer)` answers a request for named tensors; the answer's ranges lie in `ranges`. It gives a digest_state:
+///     `working`: there is no answer yet, and the same request has to be made again;
 ///  7. `o.forget(peer)` is called once, when the connection is gone;
 ///  8. `o.pin(reply)` gives the image behind a reply and keeps it in place, or nullptr if it is gone; `o.unpin(reply, bytes)` lets go of it and
 ///     tells how many bytes of payload were sent; `o.unreadable(reply)` tells that it could not be read;
-///  9. `o.expand(reply, rows)` writes a reply out as a frame; `o.refuse_gone(reply)` turns one whose image is gone into a refusal.
+///  9. `o.expand(reply, rows)` writes a reply out as a frame, while its image is pinned if it has one; `o.refuse_gone(reply)` turns one whose image is
+///     gone into a refusal;
+/// 10. `o.digest(reply, allowance, memory)` goes on with the digest of a chunk whose `chunk_digest` is not `none`, by at most `allowance` bytes, which it
+///     takes off. `memory`: for bytes that are not in memory as they are; not empty. It gives a digest_state; `ready`: `chunk_digest` is `none` now.
 template <class O>
-concept owner_role = requires(O& o, typename O::peer& peer, const frame& request, frame& answer, pending_reply& reply, std::span<byte_range> ranges, std::span<schema_row> rows) {
+concept owner_role = requires(O& o, typename O::peer& peer, const frame& request, frame& answer, pending_reply& reply, std::span<byte_range> ranges, std::span<schema_row> rows,
+                              std::uint64_t& allowance, std::span<std::byte> memory) {
   requires std::same_as<decltype(O::owns), const bool>;
   typename O::lock_type;
   requires std::size_t { O::waiting_replies }
   >= 1;
   { typename O::peer() };
   { o.handle(peer, request, reply) } -> std::same_as<bool>;
-  o.locate(peer, request, ranges, answer);
+  { o.locate(peer, request, ranges, answer) } -> std::same_as<digest_state>;
   o.forget(peer);
   { o.pin(reply) } -> std::same_as<const source_view*>;
   o.unpin(reply, std::uint64_t{});
   o.unreadable(reply);
   { o.expand(reply, rows) } -> std::same_as<frame>;
   o.refuse_gone(reply);
+  { o.digest(reply, allowance, memory) } -> std::same_as<digest_state>;
 };
 
 /// A transfer T: what an end pulls. Models: transfer, relay_machine, no_transfer. No member throws; errors are kept until it has ended.
@@ -88,18 +101,21 @@ struct no_owner {
   /// No answer.
   static constexpr bool handle(peer&, const frame&, pending_reply&) noexcept { return false; }
   /// A refusal.
-  static constexpr void locate(peer&, const frame& m, std::span<byte_range>, frame& answer) noexcept {
+  static constexpr digest_state locate(peer&, const frame& m, std::span<byte_range>, frame& answer) noexcept {
     answer = {};
     answer.kind = frame_kind::refused;
     answer.status = status::unknown_reference;
     answer.id = m.id;
     answer.ref = m.ref;
+    return digest_state::ready;
   }
   static constexpr void forget(peer&) noexcept {}                                             ///< does nothing
   static constexpr const source_view* pin(const pending_reply&) noexcept { return nullptr; }  ///< there is no image
   static constexpr void unpin(const pending_reply&, std::uint64_t) noexcept {}                ///< does nothing
   static constexpr void unreadable(const pending_reply&) noexcept {}                          ///< does nothing
   static constexpr void refuse_gone(pending_reply&) noexcept {}                               ///< does nothing
+  /// There are no chunks.
+  static constexpr digest_state digest(pending_reply&, std::uint64_t&, std::span<std::byte>) noexcept { return digest_state::ready; }
   /// An empty frame.
   static constexpr frame expand(const pending_reply&, std::span<schema_row>) noexcept { return {}; }
 };
@@ -140,11 +156,12 @@ constexpr bool assert_owner_role() noexcept {
   static_assert(requires { { typename O::peer() }; }, "tensorpull: an owner needs a type `peer`, default constructible: what it remembers of one connection (owner_role, 4)");
   if constexpr (requires { typename O::peer; }) {
     static_assert(requires(O& o, typename O::peer& p, const frame& m, pending_reply& r) { { o.handle(p, m, r) } -> std::same_as<bool>; }, "tensorpull: an owner needs `bool handle(peer&, const frame&, pending_reply&)` (owner_role, 5)");
-    static_assert(requires(O& o, typename O::peer& p, const frame& m, std::span<byte_range> ranges, frame& answer) { o.locate(p, m, ranges, answer); }, "tensorpull: an owner needs `void locate(peer&, const frame&, std::span<byte_range>, frame&)` (owner_role, 6)");
+    static_assert(requires(O& o, typename O::peer& p, const frame& m, std::span<byte_range> ranges, frame& answer) { { o.locate(p, m, ranges, answer) } -> std::same_as<digest_state>; }, "tensorpull: an owner needs `digest_state locate(peer&, const frame&, std::span<byte_range>, frame&)` (owner_role, 6)");
     static_assert(requires(O& o, typename O::peer& p) { o.forget(p); }, "tensorpull: an owner needs `void forget(peer&)` (owner_role, 7)");
   }
   static_assert(requires(O& o, const pending_reply& r) { { o.pin(r) } -> std::same_as<const source_view*>; o.unpin(r, std::uint64_t{}); o.unreadable(r); }, "tensorpull: an owner needs `const source_view* pin(const pending_reply&)`, `void unpin(const pending_reply&, std::uint64_t)` and `void unreadable(const pending_reply&)` (owner_role, 8)");
   static_assert(requires(O& o, pending_reply& r, std::span<schema_row> rows) { { o.expand(r, rows) } -> std::same_as<frame>; o.refuse_gone(r); }, "tensorpull: an owner needs `frame expand(const pending_reply&, std::span<schema_row>)` and `void refuse_gone(pending_reply&)` (owner_role, 9)");
+  static_assert(requires(O& o, pending_reply& r, std::uint64_t& allowance, std::span<std::byte> memory) { { o.digest(r, allowance, memory) } -> std::same_as<digest_state>; }, "tensorpull: an owner needs `digest_state digest(pending_reply&, std::uint64_t& allowance, std::span<std::byte> memory)` (owner_role, 10)");
   return true;
 }
 

@@ -62,6 +62,12 @@ class endpoint {
   /// Whether the peer has begun a frame and not finished it.
   bool mid_frame() const noexcept { return landing_ > 0 || discard_ > 0 || long_.begun() || !input_.empty(); }
 
+  /// Whether a digest is being computed that an answer waits for: make another step at once, but let other connections go first.
+  bool works() const noexcept { return answers_.output.digesting() == digest_state::working || (blocked_ && answers_.locating()); }
+  /// Whether an answer waits for a digest that can go on only when time has passed at the owner (owner::advance()).
+  bool awaits_time() const noexcept { return answers_.output.digesting() == digest_state::waiting; }
+  /// Whether the next plan_write() has something to write; false also while all answers wait for a digest.
+  bool output_ready() const noexcept { return answers_.output.ready(); }
   /// Whether everything has been handed to the transport.
   bool output_idle() const noexcept { return answers_.output.idle(); }
 

@@ -10,11 +10,12 @@
 #include <tensorpull/framing/frame.hpp>
 #include <tensorpull/image/gather_scatter.hpp>
 #include <tensorpull/integrity/concept.hpp>
-#include <tensorpull/integrity/range_digest.hpp>
+#include <tensorpull/protocol/owner/detail/digests.hpp>
 #include <tensorpull/protocol/owner/detail/subset.hpp>
 #include <tensorpull/protocol/owner/detail/transaction_table.hpp>
 #include <tensorpull/protocol/owner/owner_memory.hpp>
 #include <tensorpull/protocol/pending_reply.hpp>
+#include <tensorpull/protocol/roles.hpp>
 #include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/std/mutex.hpp>
 
@@ -78,6 +79,8 @@ class owner {
   };
   /// The lock that each member takes.
   using lock_type = Lock;
+  /// Names that a locate may have.
+  static constexpr std::size_t most_names = Limits::control_frame_bytes / 32;
   /// It answers requests.
   static constexpr bool owns = true;
   /// Answers that one connection may have waiting: those to a full window of requests, and two more.
@@ -222,7 +225,7 @@ class owner {
   /// Answers one request. False: there is nothing to send (a cancellation). locate() answers requests for named tensors.
   bool handle(peer& from, const frame& m, pending_reply& out) noexcept {
     const lock_guard hold(lock_);
-    out = {frame_kind::refused, status::bad_request, m.id, 0, 0, 0, 0, m.ref, m.version, m.offset, 0, 0};
+    out = {frame_kind::refused, status::bad_request, m.id, 0, 0, 0, 0, m.ref, m.version, m.offset, 0, 0, digest_kind::none};
     if (m.kind == frame_kind::confirm || m.kind == frame_kind::cancel) return settle(from, m, out);
     publication* const slot = find(m.ref);
     if (slot == nullptr || slot->now == publication::state::withdrawn) return over(out, slot, m);
@@ -248,75 +251,59 @@ class owner {
     }
   }
 
-  /// Answers a request for named tensors into `answer`, whose ranges lie in `ranges`. More names than `ranges` has room for are refused. Cost: tensors
-  /// times names, and a pass over the named tensors for a subset that is not remembered (limits: subset_bytes_per_second).
-  void locate(peer& from, const frame& m, std::span<byte_range> ranges, frame& answer) noexcept {
+  /// Answers a request for named tensors into `answer`, whose ranges lie in `ranges`. More names than `ranges` has room for are refused. `working`: the
+  /// digest is not ready; ask again. The answer is `busy` if others have used up the limits' subset_bytes_per_second, or while another subset's digest
+  /// is computed. Cost: a search for each name, and a slice of 64 KiB of a subset that is not remembered.
+  digest_state locate(peer& from, const frame& m, std::span<byte_range> ranges, frame& answer) noexcept {
     const lock_guard hold(lock_);
-    answer = {};
-    answer.kind = frame_kind::refused;
-    answer.id = m.id;
-    answer.ref = m.ref;
-    publication* const slot = find(m.ref);
-    if (slot == nullptr || slot->now == publication::state::withdrawn) {
-      pending_reply refusal;
-      refusal.ref = m.ref;
-      over(refusal, slot, m);
-      answer.status = refusal.status, answer.reason = refusal.length;
-      return;
+    const digest_state now = answer_locate(from, m, ranges, answer);
+    const bool ended = now == digest_state::working && subset_job_.key.generation == 0;
+    return ended ? answer_locate(from, m, ranges, answer) : now;
+  }
+
+  /// Goes on with the digest of a chunk, by at most `allowance` bytes, which are taken off. It hashes without the lock, while the image is pinned.
+  /// `memory`: for bytes that are not in memory as they are; not empty. `ready`: it is in the reply, or the image is gone. `waiting`: others have
+  /// used up the limits' chunk_digest_bytes_per_second, and this recipient has not taken half as many bytes as were hashed for it.
+  digest_state digest(pending_reply& r, std::uint64_t& allowance, std::span<std::byte> memory) noexcept {
+    const lock_guard hold(lock_);
+    const detail::digest_key key{r.offset, r.length, r.slot, r.generation, r.chunk_digest};
+    for (;;) {
+      const std::uint64_t* const known = chunks_.find(key);
+      if (known != nullptr || gone(key)) {
+        if (known != nullptr) r.digest = *known;
+        r.chunk_digest = digest_kind::none;
+        return digest_state::ready;
+      }
+      if (allowance == 0) return digest_state::working;
+      job_type* const job = chunk_job(key, r);
+      if (job == nullptr || job->in_hand) return digest_state::working;
+      if (!job->paid) {
+        if (!chunk_budget_.left(book_.now)) return digest_state::waiting;
+        allowance = std::min(allowance, detail::digest_slice_bytes);
+      }
+      const std::uint64_t n = std::min(job->left(), allowance);
+      allowance -= n;
+      if (!job->paid) chunk_budget_.spend(n, book_.now);
+      const std::uint64_t from = job->key.at + job->done;
+      hash_slice(*job, chunks_, [&](const source_view& image) { return job->advance(image, from, n, memory); });
     }
-    answer.version = slot->version;
-    if (m.version != 0 && m.version != slot->version) answer.status = status::stale;
-    else if (m.names.empty() || m.names.size() > ranges.size()) answer.status = status::bad_request;
-    if (answer.status != status::ok) return;
-    recipient_record* const r = use(from, *slot);
-    if (r == nullptr) {
-      answer.status = status::busy;
-      return;
-    }
-    const auto found = detail::find_subset(*slot->image.schema, m.names, ranges);
-    if (!found) {
-      answer.status = status::bad_request;
-      answer.offset = found.error().at;
-      return;
-    }
-    const auto number = static_cast<std::uint32_t>(slot - slots_.data());
-    const auto of_subset = subsets_.of(slot->image, number, slot->generation, *found, ranges.first(m.names.size()), book_.now);
-    if (!of_subset) {
-      answer.status = of_subset.error().code == errc::busy ? status::busy : status::unreadable;
-      if (answer.status == status::unreadable) book_.give_up(*slot);
-      return;
-    }
-    answer.kind = frame_kind::located;
-    answer.nonce = r->nonce;
-    answer.digest = r->subset_digest = *of_subset;
-    answer.fingerprint = found->fingerprint;
-    answer.ranges = ranges.first(m.names.size());
-    r->subset = true;
-    r->subset_end = 0;  // where the last byte that can be asked for ends
-    for (std::size_t i = 0; i < m.names.size(); ++i)
-      if (ranges[i].begin != ranges[i].end) r->subset_end = ranges[i].end;
-    keep(from, *r);
   }
 
   /// The connection is gone: each transfer that it had not finished counts as `lost`. A named recipient may come back.
   void forget(peer& from) noexcept {
     const lock_guard hold(lock_);
     for (serve& s : from.serves) leave(from, s);
+    if (from.number != 0 && subset_asker_ == from.number && !subset_job_.in_hand) subset_job_.end();  // nobody would go on with it
     from = {};
   }
 
-  /// Writes a reply out as a frame, for the publication that it was made for; if that is gone, as a refusal. `rows`: memory for a schema page.
+  /// Writes a reply out as a frame. If it is about an image, that has to be pinned. `rows`: memory for a schema page.
   frame expand(const pending_reply& r, std::span<schema_row> rows) const noexcept {
     const lock_guard hold(lock_);
     frame m = frame_of(r);
-    if (r.kind == frame_kind::refused && r.status == status::busy) m.delay_ms = static_cast<std::uint32_t>(Limits::busy_delay.count());  // limits_policy has bounded it
+    if (r.kind == frame_kind::refused && r.status == status::busy) m.delay_ms = busy_delay_ms;
     if (r.kind == frame_kind::refused || r.kind == frame_kind::confirmed || r.kind == frame_kind::chunk) return m;
-    const publication& p = slots_[r.slot];
-    if (p.generation != r.generation || p.now != publication::state::published) {
-      pending_reply refusal = r;
-      gone(refusal, &p);
-      return frame_of(refusal);
-    }
+    const publication& p = slots_[r.slot];  // not put to another use while its image is pinned, even if it is withdrawn
     const image_schema& schema = *p.image.schema;
     m.image_bytes = schema.image_bytes;
     m.tensors = schema.tensor_count;
@@ -369,6 +356,8 @@ class owner {
 
  private:
   using serve = detail::serve;
+  using job_type = detail::digest_job<Hash, ChunkHash>;
+  static constexpr auto busy_delay_ms = static_cast<std::uint32_t>(Limits::busy_delay.count());  // limits_policy has bounded it
 
   // The caller of these holds the lock.
   publication* find(ref_id id) const noexcept {
@@ -491,6 +480,56 @@ class owner {
     if (serve* const entry = entry_of(from, r)) state_of(*entry) = state_of(r);
   }
 
+  digest_state answer_locate(peer& from, const frame& m, std::span<byte_range> ranges, frame& answer) noexcept {
+    answer = {};
+    answer.kind = frame_kind::refused;
+    answer.id = m.id;
+    answer.ref = m.ref;
+    publication* const slot = find(m.ref);
+    if (slot == nullptr || slot->now == publication::state::withdrawn) {
+      pending_reply refusal;
+      refusal.ref = m.ref;
+      over(refusal, slot, m);
+      answer.status = refusal.status, answer.reason = refusal.length;
+      return digest_state::ready;
+    }
+    answer.version = slot->version;
+    if (m.version != 0 && m.version != slot->version) answer.status = status::stale;
+    else if (m.names.empty() || m.names.size() > std::min(ranges.size(), most_names)) answer.status = status::bad_request;
+    if (answer.status != status::ok) return digest_state::ready;
+    recipient_record* const r = use(from, *slot);
+    if (r == nullptr) return put_off(answer);
+    if (subset_asker_ == from.number && subset_request_ == m.id && is_now(subset_job_.key, *slot)) return hash_subset();
+    // The names are looked up only if they are remembered or there is a budget: that can cost as much as hashing a small subset.
+    const auto number = static_cast<std::uint32_t>(slot - slots_.data());
+    const detail::digest_key key{detail::hash_of(m.names), m.names.size(), number, slot->generation, digest_kind_of<Hash>};
+    const std::uint64_t* const digest = subsets_.find(key);
+    if (digest == nullptr && subset_job_.key != key && !may_begin_subset(m.names.size())) return put_off(answer);
+    const auto found = detail::find_subset(*slot->image.schema, m.names, ranges);
+    if (!found) {
+      answer.status = status::bad_request;
+      answer.offset = found.error().at;
+      return digest_state::ready;
+    }
+    if (digest == nullptr) {
+      if (subset_job_.key != key) begin_subset(key, found->bytes, *slot->image.schema, ranges.first(m.names.size()));
+      subset_asker_ = from.number;
+      subset_request_ = m.id;
+      return hash_subset();  // everything may have changed meanwhile
+    }
+    answer.kind = frame_kind::located;
+    answer.nonce = r->nonce;
+    answer.digest = r->subset_digest = *digest;
+    answer.fingerprint = found->fingerprint;
+    answer.ranges = ranges.first(m.names.size());
+    r->subset = true;
+    r->subset_end = 0;  // where the last byte that can be asked for ends
+    for (std::size_t i = 0; i < m.names.size(); ++i)
+      if (ranges[i].begin != ranges[i].end) r->subset_end = ranges[i].end;
+    keep(from, *r);
+    return digest_state::ready;
+  }
+
   bool answer_pull(publication& slot, recipient_record& r, const frame& m, pending_reply& out) noexcept {
     const image_schema& schema = *slot.image.schema;
     if (m.fingerprint != 0 && m.fingerprint != schema.fingerprint) return refuse(out, status::schema_mismatch);
@@ -498,18 +537,13 @@ class owner {
     const std::uint64_t left = schema.image_bytes - m.offset;
     if (left == 0) return out.kind = frame_kind::end, true;
     if (m.length == 0) return refuse(out, status::bad_request);
+    if (m.chunk_digest != digest_kind::none && !computes(m.chunk_digest)) return refuse(out, status::unsupported);
     out.kind = frame_kind::chunk;
+    out.chunk_digest = m.chunk_digest;  // computed when the chunk is about to be sent
     out.length = static_cast<std::uint32_t>(std::min(std::min<std::uint64_t>(m.length, left), std::min(Limits::chunk_cap_bytes, max_payload_bytes)));
     const std::uint64_t end = m.offset + out.length;
     const bool last = end == schema.image_bytes || (r.subset && end >= r.subset_end);
     if (last && r.state == recipient_state::acquired) r.state = recipient_state::provisional;
-    if (m.chunk_digest == digest_kind::none) return true;
-    result<std::uint64_t> computed = 0;
-    if (m.chunk_digest == digest_kind_of<Hash>) computed = range_digest<Hash>(slot.image, m.offset, out.length);
-    else if (m.chunk_digest == digest_kind_of<ChunkHash>) computed = range_digest<ChunkHash>(slot.image, m.offset, out.length);
-    else return refuse(out, status::unsupported);
-    if (!computed) return book_.give_up(slot), gone(out, &slot);
-    out.digest = *computed;
     return true;
   }
 
@@ -562,6 +596,76 @@ class owner {
     }
   }
 
+  /// Digests of that kind come with chunks.
+  static constexpr bool computes(digest_kind kind) noexcept {
+    return Limits::chunk_digest_bytes_per_second > 0 && (kind == digest_kind_of<Hash> || kind == digest_kind_of<ChunkHash>);
+  }
+  /// The publication that a digest is of is not there any more.
+  bool gone(const detail::digest_key& key) const noexcept {
+    const publication& p = slots_[key.slot];
+    return p.generation != key.generation || p.now != publication::state::published;
+  }
+  /// The job of a chunk's digest, or if there is no room for it, one to help with. nullptr: other threads have them all in hand.
+  job_type* chunk_job(const detail::digest_key& key, const pending_reply& r) noexcept {
+    if (job_type* const there = jobs_.find(key)) return there;
+    recipient_record& to = book_.records.at(r.record);
+    // Twice what was taken, so that it can be paid with one chunk while another is on its way. What was taken long ago does not pay for much now.
+    constexpr std::uint64_t most = 2 * std::min(Limits::chunk_cap_bytes, max_payload_bytes);
+    const std::uint64_t earned = 2 * to.bytes;
+    const std::uint64_t spent = std::max(to.hashed, earned - std::min(earned, most));
+    const bool paid = to.nonce == r.nonce && to.ref == r.ref && spent + key.length <= earned;
+    job_type* const begun = jobs_.begin(key, paid, [this](const detail::digest_key& of) { return gone(of); });
+    if (begun == nullptr) return jobs_.soonest(paid);
+    if (paid) to.hashed = spent + key.length;
+    return begun;
+  }
+  /// Whether the digest of another subset may be computed now: none is, and the budget is not used up. Looking up a name costs as much as hashing some
+  /// KiB.
+  bool may_begin_subset(std::size_t names) noexcept {
+    if (subset_job_.in_hand || (subset_job_.key.generation != 0 && !gone(subset_job_.key)) || !subset_budget_.left(book_.now)) return false;
+    subset_budget_.spend(names * 8192, book_.now);
+    return true;
+  }
+  void begin_subset(const detail::digest_key& key, std::uint64_t bytes, const image_schema& schema, std::span<const byte_range> ranges) noexcept {
+    subset_budget_.spend(bytes, book_.now);
+    subset_job_.begin(key, bytes, false);
+    subset_count_ = 0;
+    for (std::size_t i = 0; i < ranges.size(); ++i)  // tensors without bytes are not hashed
+      if (ranges[i].begin != ranges[i].end) subset_[subset_count_++] = static_cast<std::uint32_t>(tensor_at(schema, ranges[i].begin - schema.header_bytes));
+  }
+  /// The job of a digest that is of this publication as it is now.
+  bool is_now(const detail::digest_key& key, const publication& p) const noexcept { return key.generation == p.generation && &slots_[key.slot] == &p; }
+  digest_state hash_subset() noexcept {
+    if (!subset_job_.in_hand)
+      hash_slice(subset_job_, subsets_, [&](const source_view& image) {
+        std::byte memory[4096];
+        return subset_job_.advance(image, std::span<const std::uint32_t>(subset_).first(subset_count_), std::min(subset_job_.left(), detail::digest_slice_bytes), memory);
+      });
+    return digest_state::working;
+  }
+  /// Runs `advance(image)` without the lock. A digest that is ready is remembered. An image that cannot be read is given up.
+  template <class Memory, class Advance>
+  void hash_slice(job_type& job, Memory& memory, Advance advance) noexcept {
+    publication& p = slots_[job.key.slot];
+    job.in_hand = true;
+    ++p.pins;
+    lock_.unlock();
+    const bool read = advance(p.image).has_value();
+    lock_.lock();
+    --p.pins;
+    job.in_hand = false;
+    if (!read && !gone(job.key)) book_.give_up(p);
+    if (read && job.left() > 0) return;
+    if (read) memory.add(job.key, job.digest());
+    job.end();
+  }
+  /// Answers `busy`, which is always an answer.
+  static digest_state put_off(frame& answer) noexcept {
+    answer.status = status::busy;
+    answer.delay_ms = busy_delay_ms;
+    return digest_state::ready;
+  }
+
   /// Names a serve; never 0, which is no nonce. It tells serves apart; it does not authenticate.
   std::uint64_t fresh_nonce() noexcept {
     const std::uint64_t n = nonces_(nonce_step_);
@@ -570,7 +674,14 @@ class owner {
 
   std::span<publication> slots_;
   detail::transaction_table book_;
-  detail::subset_digests<Hash, Limits> subsets_{};
+  detail::digest_jobs<job_type, (std::is_same_v<Lock, no_lock> ? 1 : 4) * Limits::digest_jobs> jobs_{};
+  job_type subset_job_{};  // one at a time: who asks for another subset comes back
+  std::uint32_t subset_[most_names]{};  // indices of its tensors: to find them by name again for each slice would cost more than the slice
+  std::size_t subset_count_ = 0;
+  std::uint32_t subset_asker_ = 0, subset_request_ = 0;  // the connection that goes on with it, and its request
+  detail::digest_memory<8 * Limits::digest_jobs> chunks_{}, subsets_{};
+  detail::digest_budget<Limits::chunk_digest_bytes_per_second> chunk_budget_{};
+  detail::digest_budget<Limits::subset_bytes_per_second> subset_budget_{};
   splitmix64 nonces_;
   std::uint64_t nonce_step_;
   std::uint64_t orders_ = 0;

@@ -75,7 +75,8 @@ struct recipient_record : serve_state {
   std::uint64_t version = 0;         ///< which version of it
   recipient_id who{};                ///< none: this record is free
   std::uint64_t bytes = 0;           ///< payload handed to transports
-  std::uint64_t marked_bytes = 0;    ///< of them, when it was last fast enough
+  std::uint64_t hashed = 0;          ///< bytes that were hashed for digests with its chunks, against `bytes`
+  std::uint64_t marked_bytes = 0;    ///< of `bytes`, when it was last fast enough
   std::chrono::milliseconds marked_at{};     ///< when that was
   std::chrono::milliseconds announced_at{};  ///< when its last progress event was told
   std::uint64_t announced_bytes = 0;         ///< bytes in that event

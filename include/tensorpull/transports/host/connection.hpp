@@ -158,13 +158,19 @@ class connection : public std::enable_shared_from_this<connection<Host>> {
       bytes_.fetch_add(did.received + did.sent, std::memory_order_relaxed);
       if (!transfer_ended()) return;
       // only a round without a read can be the last: what was read may need an answer
-      done = did.received == 0 && (did.sent == 0 || (!readable_ && (did.write_blocked || end_.output_idle())));
+      done = did.received == 0 && (did.sent == 0 || (!readable_ && (did.write_blocked || !end_.output_ready())));
+      if (end_.works()) {  // other connections first
+        done = false;
+        break;
+      }
     }
     host_.published().deliver();
-    owing_.store(end_.mid_frame() || !end_.output_idle() || transfer_.has_value(), std::memory_order_relaxed);
+    const bool ours = end_.works() || end_.awaits_time();  // nothing can come before we have computed a digest
+    owing_.store(!ours && (end_.mid_frame() || !end_.output_idle() || transfer_.has_value()), std::memory_order_relaxed);
     if (!done) return again();  // other connections first; not a wait, because what was read last may need an answer and no more bytes may come
     if (!did.wants_read || end_.stalled()) host_.await_memory(*this);  // no buffer is free for the next frame
-    wait_for({did.wants_read, !end_.output_idle()});
+    awaits_time_.store(end_.awaits_time(), std::memory_order_relaxed);
+    wait_for({did.wants_read, end_.output_ready()});
   }
 
   result<pumped> step(std::size_t most) noexcept {
@@ -270,6 +276,7 @@ class connection : public std::enable_shared_from_this<connection<Host>> {
   connection *previous_ = nullptr, *next_ = nullptr, *next_awaiting_memory_ = nullptr;
   std::atomic<std::uint64_t> bytes_{0};
   std::atomic<bool> owing_{false};
+  std::atomic<bool> awaits_time_{false};  // the timer looks at it
   std::atomic<bool> greeted_{false}, posted_{false};
   std::atomic<errc> told_to_end_{};
   [[no_unique_address]] detail::event_gate<Host::threads> gate_{};

@@ -286,6 +286,11 @@ class host<Parts, Handler, Consumer> {
         if (c->watch_.over(options_.budgets, now, c->bytes_.load(relaxed), c->owing_.load(relaxed), c->greeted_.load(relaxed))) c->end_later(errc::timed_out);
     }
     published_.tick();
+    {
+      const lock_guard hold(lock_);  // the owner's budgets are as exact as its ticks
+      for (connection* c = first_; c != nullptr; c = c->next_)
+        if (c->awaits_time_.exchange(false, std::memory_order_relaxed)) c->again();
+    }
     retry_one();
     accept_event(recheck);
     start_timer();

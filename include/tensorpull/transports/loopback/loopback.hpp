@@ -82,7 +82,7 @@ struct loopback {
 
   /// Runs both ends until the transfer has ended. All state is on the stack; smaller limits (control_frame_bytes) make it smaller.
   template <class Parts, class Owner, consumer Consumer>
-    requires requires(Owner& o) { o.machine(), o.scratch(), o.deliver(); }
+    requires requires(Owner& o) { o.machine(), o.scratch(), o.tick(), o.deliver(); }
   static result<receipt> pull(Owner& from, const reference& ref, Consumer& to, const pull_options& options, typename Parts::chunking chunking) noexcept {
     ignore_messages handler;
     using limits = typename Parts::limits;
@@ -102,7 +102,9 @@ struct loopback {
       all.note();
       if (!answered) t.fail(answered.error());
       else if (t.pause().count() > 0) t.fail({errc::busy, 0, 0, {}});
-      else if (*asked + *answered == 0) t.fail({errc::busy, 0, 0, {}});  // the consumer has no memory, and nothing else in this thread can free any
+      else if (*asked + *answered > 0 || owner_end.works()) continue;
+      else if (owner_end.awaits_time()) from.tick();
+      else t.fail({errc::busy, 0, 0, {}});  // the consumer has no memory, and nothing else in this thread can free any
     }
     if (const auto bye = t.farewell(); bye && end.send_control(*bye)) (void)detail::move_frames(end, t, owner_end, nothing, from.scratch(), piece);
     from.deliver();

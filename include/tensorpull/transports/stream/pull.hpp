@@ -111,7 +111,7 @@ class running_pull {
       if (t_.ended()) break;
       if (t_.pause().count() > 0) why = error{errc::busy, 0, 0, {}};
       else if (deadline.over()) why = error{errc::timed_out, 0, 0, {}};  // even if bytes came: a peer that sends single bytes makes no progress
-      else if (did->received > 0 || did->sent > 0) continue;
+      else if (did->received > 0 || did->sent > 0 || did->works) continue;
       else if (!did->waited) stream.wait(did->wants_read, did->wants_write, std::min(wait_step, deadline.left()));
     }
     end.end_pull(t_);

@@ -112,7 +112,7 @@ result<relayed> relay(Upstream& upstream, Stream& recipient, const reference& re
       moved = moved || io.bytes > 0;
       if (io.status == io_status::closed || io.status == io_status::failed) machine.hung_up();
     }
-    if (moved || did->received + did->sent > 0) {
+    if (moved || did->received + did->sent > 0 || did->works) {
       last = clock::now();
       continue;
     }

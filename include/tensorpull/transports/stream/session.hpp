@@ -225,7 +225,7 @@ class session {
       if (!did) return broke(did.error());
       s_->pass_time();
       if (did->sent > 0) most = write_piece_bytes;
-      if (did->received > 0 || did->sent > 0) continue;
+      if (did->received > 0 || did->sent > 0 || did->works) continue;
       most = 1;
       const auto spent = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start);
       if (spent >= timeout) return failure(errc::timed_out);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tensorpull/protocol/connection/detail/stream_output.hpp>
+#include <tensorpull/protocol/roles.hpp>
 
 #include <utility>
 
@@ -21,7 +22,10 @@ class answering {
     output.drop_long(pool_);
   }
 
-  /// Answers a request. False: there is no room for the answer yet; call it again after something was sent.
+  /// Whether the last request is a locate whose digest is not ready.
+  bool locating() const noexcept { return locating_; }
+
+  /// Answers a request. False: there is no room for the answer yet, or locating(); call it again with the same request.
   result<bool> take(const frame& m) noexcept {
     if constexpr (!Owner::owns) {
       return true;  // an end that owns nothing says nothing
@@ -29,7 +33,7 @@ class answering {
       if (output.replies_full() || (m.kind == frame_kind::locate && !output.long_free())) return false;
       if (m.kind == frame_kind::locate) {
         if (const auto ok = locate(m); !ok) return failure(ok.error());
-        return true;
+        return !locating_;
       }
       pending_reply r;
       if (owner_->handle(serves_, m, r)) output.push(r);
@@ -45,18 +49,21 @@ class answering {
  private:
   result<void> locate(const frame& m) noexcept {
     if (pool_.available() == 0) {  // waiting for a buffer while holding one could wait for ever
-      output.push({frame_kind::refused, status::busy, m.id, 0, 0, 0, 0, m.ref, m.version, 0, 0, 0});
+      output.push({frame_kind::refused, status::busy, m.id, 0, 0, 0, 0, m.ref, m.version, 0, 0, 0, digest_kind::none});
+      locating_ = false;
       return {};
     }
     byte_range ranges[Limits::control_frame_bytes / 32];
     frame answer;
-    owner_->locate(serves_, m, ranges, answer);
+    locating_ = owner_->locate(serves_, m, ranges, answer) == digest_state::working;
+    if (locating_) return {};
     return output.push_answer(answer, pool_);
   }
 
   Owner* owner_;  // null once close() was called
   pool_type& pool_;
   [[no_unique_address]] typename Owner::peer serves_{};
+  bool locating_ = false;
 };
 
 }  // namespace tensorpull::detail

@@ -8,6 +8,7 @@
 #include <tensorpull/image/gather_scatter.hpp>
 #include <tensorpull/protocol/connection/write_plan.hpp>
 #include <tensorpull/protocol/pending_reply.hpp>
+#include <tensorpull/protocol/roles.hpp>
 #include <tensorpull/std/algorithm.hpp>
 
 #include <cstdint>
@@ -20,10 +21,19 @@ class stream_output {
  public:
   /// Bytes for the requests and confirmations of this end. They are short, encoded at once, and kept as bytes.
   static constexpr std::size_t control_bytes = 336;
+  /// Bytes that are hashed at most for one plan.
+  static constexpr std::uint64_t digest_bytes = 256 * 1024;
   static constexpr std::size_t reply_capacity = Owner::waiting_replies;
   using pool_type = buffer_pool<typename Owner::lock_type>;
 
   bool idle() const noexcept { return control_end_ == 0 && long_ == nullptr && reply_count_ == 0; }
+  /// Whether the next plan has something to write: not if all that waits is behind a digest.
+  bool ready() const noexcept {
+    const bool digested = reply_count_ > 0 && replies_[reply_first_].chunk_digest == digest_kind::none;
+    return digested || control_end_ > 0 || (long_ != nullptr && (long_after_ == 0 || long_sent_ > 0));
+  }
+  /// How far the next digest was when the last plan was made.
+  digest_state digesting() const noexcept { return digesting_; }
   bool replies_full() const noexcept { return reply_count_ == reply_capacity; }
   bool long_free() const noexcept { return long_ == nullptr; }
   bool control_full() const noexcept { return control_end_ + 128 > control_bytes; }
@@ -71,12 +81,15 @@ class stream_output {
   }
 
   /// Collects what is to be sent: no reply is added once there are `most` bytes. `scratch` (64 KiB) holds prefixes, header text and packed elements
-  /// until sent(). connection_lost: a part of a chunk was sent when it was withdrawn, so the stream cannot continue.
+  /// until sent(). Goes on with the digest of the first reply that waits for one, so that it is ready when its turn comes; a peer that reads nothing
+  /// causes no other. connection_lost: a part of a frame was sent when its image was withdrawn, so the stream cannot continue.
   result<void> plan(write_plan& out, Owner& owner, std::span<std::byte> scratch, std::size_t most) noexcept {
     out.span_count = out.item_count = out.bytes = 0;
+    digesting_ = digest_state::ready;
+    std::uint64_t allowance = digest_bytes;
     if (reply_sent_ > 0) {  // a frame that was begun comes first
       if (const auto more = add_reply(out, owner, scratch, 0); !more) return failure(more.error());
-      else if (!*more) return {};
+      else if (!*more) return digest(owner, scratch, 1, allowance), result<void>{};
     }
     if (long_sent_ > 0) add_long(out);
     if (control_end_ > control_sent_) {
@@ -89,10 +102,13 @@ class stream_output {
         add_long(out);
         long_waits = false;
       }
-      if (i >= reply_count_ || out.bytes >= most || !out.has_room()) break;
+      if (i >= reply_count_ || !digest(owner, scratch, i, allowance) || out.bytes >= most || !out.has_room()) break;
       const auto more = add_reply(out, owner, scratch, i);
       if (!more) return failure(more.error());
-      if (!*more) break;
+      if (!*more) {
+        digest(owner, scratch, i + 1, allowance);
+        break;
+      }
     }
     return {};
   }
@@ -150,6 +166,17 @@ class stream_output {
     push_item(out, {write_plan::source::long_frame, false, true, long_bytes_ - long_sent_});
   }
 
+  /// Goes on with the digest of the i-th waiting reply if it needs one. False: it is not ready.
+  bool digest(Owner& owner, std::span<std::byte> scratch, std::size_t i, std::uint64_t& allowance) noexcept {
+    if constexpr (Owner::owns)
+      if (i < reply_count_)
+        if (pending_reply& r = replies_[(reply_first_ + i) % reply_capacity]; r.chunk_digest != digest_kind::none && scratch.size() >= frame_room) {
+          digesting_ = owner.digest(r, allowance, scratch);
+          return digesting_ == digest_state::ready;
+        }
+    return true;
+  }
+
   /// Adds the i-th waiting reply. False: the plan is full, or ends within this frame.
   result<bool> add_reply(write_plan& out, Owner& owner, std::span<std::byte>& scratch, std::size_t i) noexcept {
     if constexpr (!Owner::owns) {
@@ -159,7 +186,7 @@ class stream_output {
       scratch = scratch.subspan((8 - reinterpret_cast<std::uintptr_t>(scratch.data()) % 8) % 8);  // header text of odd length lies before
       pending_reply& r = replies_[(reply_first_ + i) % reply_capacity];
       const std::size_t skip = i == 0 ? reply_sent_ : 0;
-      const bool of_slot = r.kind == frame_kind::chunk || r.kind == frame_kind::description || r.kind == frame_kind::schema_page;
+      const bool of_slot = r.kind != frame_kind::refused && r.kind != frame_kind::confirmed;
       const source_view* const image = of_slot ? owner.pin(r) : nullptr;
       if (of_slot && image == nullptr) {
         if (skip > 0) return failure(errc::connection_lost);  // the rest of a frame that cannot be produced any more
@@ -203,9 +230,7 @@ class stream_output {
       const std::span<std::span<const std::byte>> room{out.spans.data() + out.span_count, free_spans};
       const gathered g = gather(image, r.offset + done, payload_left, room, scratch);
       if (g.failed && g.bytes == 0) return failure(errc::io);  // after some bytes: the next call fails
-      for (std::size_t k = 0; k < g.pieces; ++k)  // the scratch memory that the pieces use is taken
-        if (room[k].data() >= scratch.data() && room[k].data() < scratch.data() + scratch.size())
-          scratch = scratch.subspan(static_cast<std::size_t>(room[k].data() + room[k].size() - scratch.data()));
+      scratch = scratch.subspan(g.sliced);
       out.span_count += g.pieces;
       included += static_cast<std::size_t>(g.bytes);
       payload_left -= static_cast<std::size_t>(g.bytes);
@@ -228,6 +253,7 @@ class stream_output {
   std::byte* long_ = nullptr;
   std::size_t long_bytes_ = 0, long_sent_ = 0;
   std::size_t long_after_ = 0;  // replies that go before a long frame that has not begun
+  digest_state digesting_ = digest_state::ready;
 };
 
 }  // namespace tensorpull::detail

@@ -11,14 +11,14 @@ class recipient_table {
   /// Why a record is kept.
   enum worth {
     gone,        ///< its transaction is over
-    looked_in,   ///< its recipient was described the publication and sent nothing
-    current,     ///< its recipient was sent something
+    current,     ///< its transaction is under way
     counted_on,  ///< it counts towards a number of recipients, and must not count twice
   };
 
   /// `buckets`: one word for each record is a good number; zeroed here.
   recipient_table(std::span<recipient_record> records, std::span<std::uint32_t> buckets) noexcept : records_(records), buckets_(buckets) {
     for (auto& b : buckets_) b = 0;
+    for (std::size_t i = records_.size(); i > 0; --i) set_free(records_[i - 1]);
   }
 
   recipient_record* find(const ref_id& ref, recipient_id who) noexcept {
@@ -28,33 +28,35 @@ class recipient_table {
     return nullptr;
   }
 
-  /// A record for a recipient that has none. If there is no room, a record of a transaction that is over is reused, or else one without a connection,
-  /// of those first that were sent nothing: so invented identities cost payload before they push out who is between two connections. nullptr: all are
-  /// connected, expected by name, or counted on. `judge(record)`: why it is kept. `forgotten(record)`: called before a record is reused.
-  /// Cost: up to four passes over the table if it is full.
+  /// A record for a recipient that has none. If there is no room, a record is reused: of `looked_at` records, one of a publication that is gone, or else
+  /// the one without a connection that has taken least (a recipient that comes back is counted anew). nullptr: all are connected, expected by name, or
+  /// counted on. `judge(record)`: why it is kept. `forgotten(record)`: called before a record is reused. Cost: if the table is full, a look at
+  /// `looked_at` records, and at more only if none of those may go.
   template <class Worth, class Forgotten>
   recipient_record* add(const ref_id& ref, recipient_id who, Worth judge, Forgotten forgotten) noexcept {
-    for (int pass = 0; pass < 4; ++pass)
-      for (std::size_t i = 0; i < records_.size(); ++i) {
-        hand_ = hand_ + 1 < records_.size() ? hand_ + 1 : 0;
-        recipient_record& r = records_[hand_];
-        const bool may_go = !r.who || (pass > 0 && judge(r) == gone) || (pass > 1 && !r.expected && r.connection == 0 && judge(r) <= (pass == 2 ? looked_in : current));
-        if (!may_go) continue;
-        if (r.who) forgotten(r), unlink(r);
-        r = {};
-        r.ref = ref;
-        r.who = who;
-        std::uint32_t& first = bucket(ref, who);
-        r.next = first;
-        first = static_cast<std::uint32_t>(hand_ + 1);
-        return &r;
-      }
-    return nullptr;
+    if (buckets_.empty()) return nullptr;
+    if (free_ == 0) {
+      recipient_record* const old = dispensable(judge);
+      if (old == nullptr) return nullptr;
+      forgotten(*old);
+      remove(*old);
+    }
+    const std::uint32_t number = free_;
+    recipient_record& r = records_[number - 1];
+    free_ = r.next;
+    r.ref = ref;
+    r.who = who;
+    std::uint32_t& first = bucket(ref, who);
+    r.next = first;
+    first = number;
+    return &r;
   }
   void remove(recipient_record& r) noexcept {
     unlink(r);
-    r = {};
+    set_free(r);
   }
+  /// How many records are compared before one is reused. Each request of a stranger can cost this much.
+  static constexpr std::size_t looked_at = 64;
 
   std::span<recipient_record> all() noexcept { return records_; }
   std::span<const recipient_record> all() const noexcept { return records_; }
@@ -66,6 +68,24 @@ class recipient_table {
     const std::uint64_t mixed = (ref.low ^ who.value * 0x9e3779b97f4a7c15u) * 0xff51afd7ed558ccdu;
     return buckets_[static_cast<std::size_t>((mixed >> 32) % buckets_.size())];
   }
+  /// nullptr: none may go.
+  template <class Worth>
+  recipient_record* dispensable(Worth judge) noexcept {
+    recipient_record* least = nullptr;
+    for (std::size_t i = 0; i < records_.size() && (least == nullptr || i < looked_at); ++i) {
+      hand_ = hand_ + 1 < records_.size() ? hand_ + 1 : 0;
+      recipient_record& r = records_[hand_];
+      const worth kept_for = judge(r);
+      if (kept_for == gone) return &r;
+      if (kept_for == current && !r.expected && r.connection == 0 && (least == nullptr || r.bytes < least->bytes)) least = &r;
+    }
+    return least;
+  }
+  void set_free(recipient_record& r) noexcept {
+    r = {};
+    r.next = free_;
+    free_ = index(r) + 1;
+  }
   void unlink(recipient_record& r) noexcept {
     std::uint32_t* at = &bucket(r.ref, r.who);
     while (&records_[*at - 1] != &r) at = &records_[*at - 1].next;
@@ -74,7 +94,8 @@ class recipient_table {
 
   std::span<recipient_record> records_;
   std::span<std::uint32_t> buckets_;
-  std::size_t hand_ = 0;
+  std::size_t hand_ = 0;     ///< the record that was looked at last
+  std::uint32_t free_ = 0;   ///< the first record that is not in use, + 1; `next` leads on
 };
 
 }  // namespace tensorpull::detail

@@ -253,8 +253,7 @@ class transaction_table {
     const transaction* const t = is_of(r, p, slots_) ? find(p.transaction) : nullptr;
     if (t == nullptr || !under_way(*t)) return recipient_table::gone;
     if (is_final(r.state) && r.state != recipient_state::unfinished && counts_ends(*t) && (r.expected || !t->named)) return recipient_table::counted_on;
-    if (p.now != publication::state::published) return recipient_table::gone;
-    return r.bytes == 0 && !is_final(r.state) ? recipient_table::looked_in : recipient_table::current;
+    return p.now != publication::state::published ? recipient_table::gone : recipient_table::current;
   }
 
   recipient_record* fresh(publication& p, recipient_id who) noexcept {

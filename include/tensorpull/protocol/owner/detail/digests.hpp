@@ -1,0 +1,157 @@
+// The digests that an owner computes for its recipients, a slice at a time: of chunks, and of subsets. A request of a few hundred bytes can ask for
+// a pass over the whole image. So each digest is remembered, nobody waits for more than a slice of another's, and what is hashed for recipients that do
+// not take it has a budget.
+#pragma once
+
+#include <tensorpull/core/result.hpp>
+#include <tensorpull/integrity/range_digest.hpp>
+#include <tensorpull/std/algorithm.hpp>
+#include <tensorpull/std/chrono.hpp>
+
+#include <cstdint>
+#include <span>
+#include <type_traits>
+
+namespace tensorpull::detail {
+
+/// Bytes that are hashed in one turn of a connection whose recipient has not taken enough to pay for them.
+inline constexpr std::uint64_t digest_slice_bytes = 64 * 1024;
+
+/// What a digest is of.
+struct digest_key {
+  std::uint64_t at = 0;      ///< chunk: its offset; subset: a hash of its names
+  std::uint64_t length = 0;  ///< chunk: in bytes; subset: how many names
+  std::uint32_t slot = 0;    ///< of the publication
+  std::uint32_t generation = 0;  ///< of the publication; 0: no digest at all
+  digest_kind kind = digest_kind::none;
+  friend constexpr bool operator==(const digest_key&, const digest_key&) = default;
+};
+
+/// The digests that were computed last; the oldest makes room for a new one.
+template <std::size_t Count>
+class digest_memory {
+ public:
+  /// nullptr: it is not remembered.
+  const std::uint64_t* find(const digest_key& key) const noexcept {
+    for (const entry& e : entries_)
+      if (e.key == key) return &e.digest;
+    return nullptr;
+  }
+  void add(const digest_key& key, std::uint64_t digest) noexcept { entries_[next_++ % Count] = {key, digest}; }
+
+ private:
+  struct entry {
+    digest_key key{};
+    std::uint64_t digest = 0;
+  };
+  entry entries_[Count]{};
+  std::uint32_t next_ = 0;
+};
+
+/// Bytes for each second of the owner's clock. Without a clock there are no budgets.
+template <std::uint64_t PerSecond>
+class digest_budget {
+ public:
+  bool left(std::chrono::milliseconds now) noexcept {
+    const auto passed_ms = std::min<std::uint64_t>(static_cast<std::uint64_t>((now - refilled_at_).count()), 3'600'000);
+    used_ -= std::min(used_, passed_ms * (PerSecond / 1000));
+    refilled_at_ = now;
+    return used_ < PerSecond;
+  }
+  void spend(std::uint64_t bytes, std::chrono::milliseconds now) noexcept {
+    if (now.count() != 0) used_ += bytes;
+  }
+
+ private:
+  std::uint64_t used_ = 0;
+  std::chrono::milliseconds refilled_at_{};
+};
+
+/// A digest that is being computed. One thread at a time has it in hand; it hashes without the owner's lock.
+template <hash Hash, hash ChunkHash = Hash>
+struct digest_job {
+  digest_key key{};         ///< generation 0: the entry is free
+  std::uint64_t bytes = 0;  ///< to hash in all
+  std::uint64_t done = 0;   ///< of them
+  bool in_hand = false;     ///< by a thread that hashes
+  bool paid = false;        ///< chunk: its recipient has taken enough
+
+  void begin(const digest_key& what, std::uint64_t all, bool is_paid) noexcept {
+    key = what, bytes = all, done = 0, paid = is_paid;
+    if (first()) whole_ = Hash();
+    else other_ = other_hash();
+  }
+  void end() noexcept { key = {}; }
+  std::uint64_t left() const noexcept { return bytes - done; }
+
+  /// The next n bytes, of which `from` is the first. io: they could not be read.
+  result<void> advance(const source_view& image, std::uint64_t from, std::uint64_t n, std::span<std::byte> memory) noexcept {
+    done += n;
+    if constexpr (!std::is_same_v<Hash, ChunkHash>)
+      if (!first()) return hash_range(other_, image, from, n, memory);
+    return hash_range(whole_, image, from, n, memory);
+  }
+  /// The next n bytes of several tensors, which are hashed one after the other. `tensors`: their indices.
+  result<void> advance(const source_view& image, std::span<const std::uint32_t> tensors, std::uint64_t n, std::span<std::byte> memory) noexcept {
+    std::uint64_t before = done;
+    for (std::size_t i = 0; i < tensors.size() && n > 0; ++i) {
+      const tensor_entry& t = image.schema->tensors[tensors[i]];
+      if (before >= t.size_bytes()) {
+        before -= t.size_bytes();
+        continue;
+      }
+      const std::uint64_t here = std::min(n, t.size_bytes() - before);
+      if (const auto read = advance(image, image.schema->header_bytes + t.begin + before, here, memory); !read) return read;
+      before = 0, n -= here;
+    }
+    return {};
+  }
+  std::uint64_t digest() const noexcept {
+    if constexpr (!std::is_same_v<Hash, ChunkHash>)
+      if (!first()) return other_.digest();
+    return whole_.digest();
+  }
+
+ private:
+  struct none {};
+  using other_hash = std::conditional_t<std::is_same_v<Hash, ChunkHash>, none, ChunkHash>;
+  bool first() const noexcept { return std::is_same_v<Hash, ChunkHash> || key.kind == digest_kind_of<Hash>; }
+
+  Hash whole_{};
+  [[no_unique_address]] other_hash other_{};
+};
+
+/// The jobs of chunks. Half of them (and the middle one) are for recipients that have taken enough, half for the others, so that neither sort waits for
+/// the other. Not thread-safe: the owner has the lock.
+template <class Job, std::size_t Count>
+class digest_jobs {
+ public:
+  /// nullptr: it has not begun.
+  Job* find(const digest_key& key) noexcept {
+    for (Job& j : jobs_)
+      if (j.key == key) return &j;
+    return nullptr;
+  }
+  /// Begins a job. A short chunk takes the place of one with much left, if nobody has paid for either. `gone(key)`: its publication is not there any
+  /// more. nullptr: there is no room.
+  template <class Gone>
+  Job* begin(const digest_key& key, bool paid, Gone gone) noexcept {
+    for (Job& j : of(paid))
+      if (!j.in_hand && (j.key.generation == 0 || gone(j.key) || (!paid && !j.paid && j.left() / 2 > key.length))) return j.begin(key, key.length, paid), &j;
+    return nullptr;
+  }
+  /// The job to help with while there is no room: the one that ends soonest. nullptr: others have all in hand.
+  Job* soonest(bool paid) noexcept {
+    Job* best = nullptr;
+    for (Job& j : of(paid))
+      if (!j.in_hand && (best == nullptr || j.left() < best->left())) best = &j;
+    return best;
+  }
+
+ private:
+  std::span<Job> of(bool paid) noexcept { return paid ? std::span<Job>(jobs_).subspan(Count / 2) : std::span<Job>(jobs_).first((Count + 1) / 2); }
+
+  Job jobs_[Count]{};
+};
+
+}  // namespace tensorpull::detail
