@@ -105,6 +105,7 @@ class simulated_owner {
       const bool ended = published_ && s.id == current_transaction_;
       if (ended) published_ = false, models_[current_]->fill(random_);
       tell(s, ended);
+      if (process_->machine.returned(s.id)) process_->machine.released(s.id);
     }
   }
   /// Forges a confirmation of each recipient that was sent everything and has not confirmed.
