@@ -163,7 +163,7 @@ class publisher {
       settlement s;
       callback<const settlement&> tell;
       const transaction_id t = owner_.next_settled(s, tell, at_once);
-      if (!t) return;  // another thread was faster
+      if (!t) continue;  // another thread was faster, or something more has happened
       if (tell) contain(tell, s);
       returned(t);
     }
