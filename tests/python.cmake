@@ -18,3 +18,8 @@ add_test(NAME python.package
   COMMAND "${CMAKE_COMMAND}" -E env "PYTHONPATH=${package}" "TENSORPULL_CPP_END=$<TARGET_FILE:tensorpull_cpp_end>" TENSORPULL_NOTHING_IS_SKIPPED=1
           "${TENSORPULL_PACKAGE_PYTHON}" -m pytest -p no:cacheprovider "${PROJECT_SOURCE_DIR}/examples/python/tests")
 set_tests_properties(python.package PROPERTIES LABELS python TIMEOUT 300 FIXTURES_REQUIRED python_package)
+
+# Publishing, serving, withdrawing and reading on many threads: for a minute, or as long as TENSORPULL_PYTHON_RACE_SECONDS says.
+add_test(NAME python.threads
+  COMMAND "${CMAKE_COMMAND}" -E env "PYTHONPATH=${package}" "${TENSORPULL_PACKAGE_PYTHON}" "${CMAKE_CURRENT_SOURCE_DIR}/python/threads.py")
+set_tests_properties(python.threads PROPERTIES LABELS python TIMEOUT 4000 FIXTURES_REQUIRED python_package)

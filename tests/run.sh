@@ -22,7 +22,7 @@ Installs what is missing (apt-get, as root or with sudo), then runs these legs, 
 
   --quick        dev only
   --all          every leg, also the long ones, and the Conan recipe, 500,000 seeds of the simulated network instead of 20,000, 200 faults of real
-                 processes instead of 20
+                 processes instead of 20, an hour of the Python package's threads instead of a minute
   -h, --help     this text
 
 The leg dev also lists which cases of the fault catalogue ran (tests/fault_table.py; a case without a test needs a reason in
@@ -41,11 +41,12 @@ fuzz_seconds=20
 conan=OFF # the Conan recipe, in the leg dev
 seeds=20000 # of the simulated network, in the leg dev
 process_faults=20 # kills, stops and lost connections of real processes
+race_seconds=60 # of the Python package's threads, in the leg dev
 for argument in "$@"; do
   case $argument in
     -h | --help) usage; exit 0 ;;
     --quick) legs=(dev) ;;
-    --all) legs=("${known[@]}") conan=ON fuzz_seconds=600 seeds=500000 process_faults=200 ;;
+    --all) legs=("${known[@]}") conan=ON fuzz_seconds=600 seeds=500000 process_faults=200 race_seconds=3600 ;;
     *)
       [[ " ${known[*]} " == *" $argument "* ]] || { usage >&2; exit 2; }
       legs+=("$argument")
@@ -143,7 +144,8 @@ run_leg() {
   # What is instrumented or not optimised takes its time for each seed.
   local runs=$seeds
   [[ $leg == dev ]] || runs=2000
-  wrap=(env "TENSORPULL_SIM_SEEDS=${TENSORPULL_SIM_SEEDS:-$runs}" "TENSORPULL_PROCESS_FAULTS=${TENSORPULL_PROCESS_FAULTS:-$process_faults}" "${wrap[@]}")
+  wrap=(env "TENSORPULL_SIM_SEEDS=${TENSORPULL_SIM_SEEDS:-$runs}" "TENSORPULL_PROCESS_FAULTS=${TENSORPULL_PROCESS_FAULTS:-$process_faults}" \
+    "TENSORPULL_PYTHON_RACE_SECONDS=${TENSORPULL_PYTHON_RACE_SECONDS:-$race_seconds}" "${wrap[@]}")
   local report=$folder/report.xml status=0
   "${wrap[@]}" ctest --test-dir "$folder" --parallel "$jobs" --output-on-failure --no-tests=error --output-junit "$report" >"$folder/tests.log" 2>&1 || status=$?
   cat "$folder/tests.log" >>"$log"

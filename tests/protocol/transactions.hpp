@@ -54,6 +54,7 @@ struct Transactions : testing::Test {
     for (tp::callback<const tp::settlement&> tell; o.next_settled(s, tell);) {
       settled.push_back(s);
       if (tell) tell(s);
+      if (o.returned(s.id)) o.released(s.id);
     }
   }
   void at(std::uint64_t ms) {

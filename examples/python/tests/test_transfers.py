@@ -346,3 +346,11 @@ def test_C7_memory_is_flat_over_45_rounds(owner):
     assert resident() - before < 2 << 20 and threads_at_rest() == running
     assert sys.getallocatedblocks() - blocks < 500
     assert eventually(lambda: descriptors() <= files)  # connections end a moment after their recipients
+
+
+def test_a_reference_that_nobody_knows_has_settled():
+    with tensorpull.Downloader() as owner:
+        unknown = "0" * 31 + "1"
+        assert owner.settled(unknown)
+        assert owner.serve(until=unknown, timeout=20)
+        assert owner.wait(unknown, timeout=20)

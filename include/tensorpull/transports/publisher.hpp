@@ -14,6 +14,21 @@
 
 namespace tensorpull {
 
+namespace detail {
+
+/// How many callbacks of publishers this thread is inside of.
+inline thread_local std::uint32_t callbacks_entered = 0;
+
+/// Marks the thread as inside a callback until the end of the scope.
+struct [[nodiscard]] callback_scope {
+  callback_scope() noexcept { ++callbacks_entered; }
+  callback_scope(const callback_scope&) = delete;
+  callback_scope& operator=(const callback_scope&) = delete;
+  ~callback_scope() { --callbacks_entered; }
+};
+
+}  // namespace detail
+
 /// `Parts`: a pipeline's resolved policies (detail/policy_slots.hpp). `Lock`: the owner's. `Recipients`: how many recipients it remembers at a time.
 /// Not movable, because connections point to it.
 template <class Parts, class Lock = no_lock, std::size_t Recipients = 64>
@@ -80,19 +95,31 @@ class publisher {
   /// No more references are added to the transaction, so it may settle.
   void seal(transaction_id id) noexcept { owner_.seal(id); }
 
-  /// Ends a publication: recipients are told `withdrawn` with `reason`, a number of the application's, in the answers to requests in flight and to
-  /// later ones. Waits for other threads that are reading the model; when it returns, nothing reads it any
-  /// more. Errors: unknown_reference; busy: called from within the reading of this model.
+  /// Ends a publication: recipients are told `withdrawn` with `reason`, a number of the application's, in the answers to requests in flight and to later
+  /// ones. Waits for other threads that are reading the model; when it returns, nothing reads it any more. If its transaction has settled now, it has been told, callbacks of it that were running on other threads have returned, none will run, and
+  /// what was kept for it is released. (If other references of the transaction are published, callbacks go on for those.) From within a callback of
+  /// any publisher it does not wait for callbacks, so two of them that withdraw each other's references do not wait for each other; none begins
+  /// afterwards; what was kept is released when the last one returns. Do not hold a lock that a callback waits for.
+  /// Errors: unknown_reference; busy: called from within the reading of this model.
   result<void> withdraw(const reference& ref, std::uint32_t reason = 0) noexcept {
-    const auto done = owner_.withdraw(ref.id, reason);
-    deliver();
-    return done;
+    const auto of = owner_.withdraw(ref.id, reason);
+    if (!of) return failure(of.error());
+    const bool inside = detail::callbacks_entered != 0;
+    for (;;) {
+      report();
+      deliver(inside ? *of : transaction_id{});
+      if (!owner_.calls(*of, !inside)) return {};
+      lock_.relax();  // another thread is in a callback of it, or sends the last bytes of another of its images
+    }
   }
 
   /// How many of its recipients have it, have failed, and so on. Error: unknown_reference.
   result<publication_status> status_of(const reference& ref) const noexcept { return owner_.status_of(ref.id); }
-  /// Whether its transaction has settled and nothing reads the model any more; false for an unknown reference.
-  bool settled(const reference& ref) const noexcept { return owner_.settled(ref.id); }
+  /// Whether its transaction has settled, nothing reads the model any more, its callbacks have returned and what was kept is released. Within a callback:
+  /// without the last two. True for an unknown reference: nothing is left of it.
+  bool settled(const reference& ref) const noexcept {
+    return owner_.settled(ref.id) && (detail::callbacks_entered != 0 || !owner_.calls(owner_.transaction_of(ref.id), true));
+  }
   /// How its transaction ended; `open` while it has not. Error: unknown_reference.
   result<settlement> settlement_of(const reference& ref) noexcept { return owner_.settlement_of(ref.id); }
   /// How one recipient stands. unknown_reference: nothing is remembered of it.
@@ -108,20 +135,12 @@ class publisher {
   /// Reads the clock for the budgets and reports progress, then calls deliver(). Drivers call it several times a second.
   void tick() noexcept {
     catch_up();
-    progress_event e;
-    for (callback<const progress_event&> tell; owner_.next_event(e, tell);) contain(tell, e);
+    report();
     deliver();
   }
-  /// Calls back for each transaction that has settled, then releases the models that were handed over for it. Drivers call it after each step.
-  void deliver() noexcept {
-    settlement s;
-    for (callback<const settlement&> tell; owner_.next_settled(s, tell);) {
-      progress_event e;
-      for (callback<const progress_event&> progress; owner_.next_event(e, progress);) contain(progress, e);
-      if (tell) contain(tell, s);
-      release(s.id);
-    }
-  }
+  /// Calls back for each transaction that has settled, then releases the models that were handed over for it. Drivers call it after each step. A
+  /// settlement is told after the progress of its transaction: by the thread whose callback returns last.
+  void deliver() noexcept { deliver({}); }
 
   /// The state machine, for a driver's connections.
   owner_type& machine() noexcept { return owner_; }
@@ -137,8 +156,31 @@ class publisher {
     const auto now = std::chrono::steady_clock::now().time_since_epoch();
     owner_.advance(std::chrono::duration_cast<std::chrono::milliseconds>(now));
   }
+  void report() noexcept {
+    progress_event e;
+    callback<const progress_event&> tell;
+    while (const transaction_id t = owner_.next_event(e, tell)) contain(tell, e), returned(t);
+  }
+  /// `at_once`: this one is told even while other callbacks of it run.
+  void deliver(transaction_id at_once) noexcept {
+    while (owner_.settling(at_once)) {
+      report();
+      settlement s;
+      callback<const settlement&> tell;
+      const transaction_id t = owner_.next_settled(s, tell, at_once);
+      if (!t) continue;  // another thread was faster, or something more has happened
+      if (tell) contain(tell, s);
+      returned(t);
+    }
+  }
+  void returned(transaction_id t) noexcept {
+    if (!owner_.returned(t)) return;
+    release(t);
+    owner_.released(t);
+  }
   template <class Call, class Value>
   void contain(const Call& call, const Value& value) noexcept {
+    const detail::callback_scope here;
 #if defined(__cpp_exceptions)
     try {
       call(value);
@@ -187,6 +229,7 @@ class publisher {
     keep = std::move(k.source);
   }
   void release(transaction_id id) noexcept {
+    const detail::callback_scope here;  // a model's destructor may withdraw, too
     for (auto& k : kept_) {
       unique_any gone;  // destroyed without the lock: a model's destructor is the application's
       const lock_guard hold(lock_);

@@ -138,14 +138,16 @@ class owner {
   /// After this returns without an error, nothing reads the image's memory any more, whether it was published until now or had settled before. It
   /// waits for sends of other threads that read it. Recipients are told `withdrawn` with `reason`, a number of the application's, in the answers to
   /// requests in flight and to later ones. unknown_reference: nothing is known under `id`. busy: called from within a callback while the image is read.
-  result<void> withdraw(ref_id id, std::uint32_t reason = 0) noexcept {
+  /// Gives the transaction that the reference is a part of.
+  result<transaction_id> withdraw(ref_id id, std::uint32_t reason = 0) noexcept {
     const lock_guard hold(lock_);
     publication* const slot = find(id);
     if (slot == nullptr) return failure(errc::unknown_reference);
     if (pinned_here(*slot)) return failure(errc::busy);
     if (slot->now == publication::state::published) slot->reason = reason, book_.take(*slot);
+    const transaction_id of = slot->transaction;
     await_unpinned(*slot);
-    return {};
+    return of;
   }
 
   /// Withdraws everything, and settles also what is not sealed: the last settlements can be delivered before the owner is destroyed. Nothing may read the
@@ -161,20 +163,44 @@ class owner {
     const lock_guard hold(lock_);
     book_.advance(now);
   }
-  /// The next progress event that is due, and the callback to call with it. False: there is none.
-  bool next_event(progress_event& out, callback<const progress_event&>& tell) noexcept {
+  /// The next progress event that is due, the callback to call with it, and the transaction that it is of: call returned() afterwards. None: there is
+  /// none.
+  transaction_id next_event(progress_event& out, callback<const progress_event&>& tell) noexcept {
     const lock_guard hold(lock_);
     return book_.next_event(out, tell);
   }
-  /// A transaction that has settled and whose images are not read any more, and the callback to call with it. Each comes once; then its images may be
-  /// released. False: there is none.
-  bool next_settled(settlement& out, callback<const settlement&>& tell) noexcept {
+  /// Whether a transaction has settled so far that its end can be told, after the progress of its recipients. `at_once`: its end is told even while
+  /// other callbacks of it run.
+  bool settling(transaction_id at_once = {}) const noexcept {
     const lock_guard hold(lock_);
-    const transaction* const t = book_.next_settled();
-    if (t == nullptr) return false;
+    return book_.settling(at_once);
+  }
+  /// A transaction that has settled, whose images are not read any more and whose progress has been told, and the last callback to call for it: call
+  /// returned() afterwards. Each comes once. None: there is none.
+  transaction_id next_settled(settlement& out, callback<const settlement&>& tell, transaction_id at_once = {}) noexcept {
+    const lock_guard hold(lock_);
+    const transaction* const t = book_.next_settled(at_once);
+    if (t == nullptr) return {};
     out = t->outcome;
     tell = t->options.settled;
-    return true;
+    return t->outcome.id;
+  }
+  /// A callback of a transaction has returned. True: it was the last one. Release what was kept for the transaction, then call released().
+  bool returned(transaction_id id) noexcept {
+    const lock_guard hold(lock_);
+    return book_.returned(id);
+  }
+  /// What was kept for a transaction has been released.
+  void released(transaction_id id) noexcept {
+    const lock_guard hold(lock_);
+    book_.released(id);
+  }
+  /// Whether a callback of the transaction will begin because it has settled or, with `running`, runs now (or what was kept is not released yet).
+  bool calls(transaction_id id, bool running) const noexcept {
+    const lock_guard hold(lock_);
+    const transaction* const t = book_.find(id);
+    if (t == nullptr) return false;
+    return t->now == transaction::state::settled || (running && (t->now == transaction::state::told || t->callbacks != 0));
   }
 
   /// The counts of one reference. unknown_reference: nothing is known under `id`.
@@ -185,11 +211,17 @@ class owner {
   }
 
   /// Whether the reference's transaction has settled and nothing reads the image any more. If the number of recipients is not known, a transaction
-  /// settles only by withdraw() or by its budget `transaction_idle`. False for an unknown reference.
+  /// settles only by withdraw() or by its budget `transaction_idle`. True for an unknown reference: nothing is left of it.
   bool settled(ref_id id) const noexcept {
     const lock_guard hold(lock_);
     const publication* const p = find(id);
-    return p != nullptr && p->verdict != verdict::open && p->pins == 0;
+    return p == nullptr || (p->verdict != verdict::open && p->pins == 0);
+  }
+  /// The transaction that the reference is a part of; none for an unknown reference.
+  transaction_id transaction_of(ref_id id) const noexcept {
+    const lock_guard hold(lock_);
+    const publication* const p = find(id);
+    return p == nullptr ? transaction_id{} : p->transaction;
   }
   /// How the reference's transaction ended; its verdict is `open` as long as it has not. The whole settlement is there until another transaction
   /// takes its place in the table, which the next one to be opened may do; after that, the verdict and this reference's counts.

@@ -47,7 +47,8 @@ struct transaction {
     open,       ///< references may join
     sealed,     ///< no more join; it may settle
     settled,    ///< its end has not been told yet
-    delivered,  ///< its end has been told; the entry may be used again
+    told,       ///< its last callback has begun: no other begins
+    delivered,  ///< its callbacks have returned and its images are released; the entry may be used again
   };
 
   transaction_options options{};           ///< as it was opened; without the names once it is sealed
@@ -57,6 +58,7 @@ struct transaction {
   state now = state::empty;  ///< how far it is now
   bool named = false;          ///< the recipients are expected by name, so others do not count
   bool by_hand = false;        ///< the owner withdrew a part of it
+  std::uint32_t callbacks = 0;  ///< of it that run now, on any thread
 };
 
 /// What one connection is served: the whole, or tensors that it has named.

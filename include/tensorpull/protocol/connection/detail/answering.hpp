@@ -36,7 +36,10 @@ class answering {
         return !locating_;
       }
       pending_reply r;
-      if (owner_->handle(serves_, m, r)) output.push(r);
+      if (owner_->handle(serves_, m, r)) {
+        served += r.kind != frame_kind::refused || r.status == status::busy;
+        output.push(r);
+      }
       return true;
     }
   }
@@ -45,6 +48,7 @@ class answering {
   void sent(const write_plan& p, std::size_t n) noexcept { output.sent(p, n, *owner_, pool_); }
 
   stream_output<Framing, Limits, Owner> output{};
+  std::uint32_t served = 0;  ///< requests that were not refused, or only because there is no room now
 
  private:
   result<void> locate(const frame& m) noexcept {
@@ -57,6 +61,12 @@ class answering {
     frame answer;
     locating_ = owner_->locate(serves_, m, ranges, answer) == digest_state::working;
     if (locating_) return {};
+    if (answer.kind == frame_kind::refused) {  // which needs no buffer
+      served += answer.status == status::busy;
+      output.push({frame_kind::refused, answer.status, m.id, 0, 0, answer.reason, 0, m.ref, answer.version, answer.offset, 0, 0, digest_kind::none});
+      return {};
+    }
+    ++served;
     return output.push_answer(answer, pool_);
   }
 

@@ -74,7 +74,7 @@ class transaction_table {
   void cancel(transaction_id id) noexcept {
     if (transaction* const t = find(id)) t->now = transaction::state::empty;
   }
-  transaction* find(transaction_id id) noexcept {
+  transaction* find(transaction_id id) const noexcept {
     if (id.index >= table_.size() || !id || table_[id.index].outcome.id != id) return nullptr;
     return &table_[id.index];
   }
@@ -200,31 +200,48 @@ class transaction_table {
     }
   }
 
-  /// A transaction that has settled and whose images are not read any more, to be told and released. Each comes once. nullptr: there is none.
-  transaction* next_settled() noexcept {
+  /// Whether the end of a transaction can be told: it has settled, its images are not read any more, and no callback of it runs, unless it is
+  /// `at_once`.
+  bool settling(transaction_id at_once) const noexcept {
+    if (waiting_ == 0) return false;
+    for (const transaction& t : table_)
+      if (can_be_told(t, at_once)) return true;
+    return false;
+  }
+  /// Such a transaction, all of whose progress has been told. Its last callback begins. Each comes once. nullptr: there is none.
+  transaction* next_settled(transaction_id at_once) noexcept {
     if (waiting_ == 0) return nullptr;
     for (transaction& t : table_)
-      if (t.now == transaction::state::settled && !read_now(t)) {
-        t.now = transaction::state::delivered;
+      if (can_be_told(t, at_once) && !event_due(t)) {
+        t.now = transaction::state::told;
+        ++t.callbacks;
         --waiting_;
         return &t;
       }
     return nullptr;
   }
+  /// A callback has returned. True: it was the last one of a transaction whose end has been told.
+  bool returned(transaction_id id) noexcept {
+    transaction* const t = find(id);
+    return t != nullptr && --t->callbacks == 0 && t->now == transaction::state::told;
+  }
+  /// What was kept for a transaction has been released, so its entry may be used again.
+  void released(transaction_id id) noexcept {
+    if (transaction* const t = find(id)) t->now = transaction::state::delivered;
+  }
 
-  /// The next progress event that is due, and the callback for it: what has changed in a recipient's record since its last event. False: there is
-  /// none. Cost: up to one pass over the records.
-  bool next_event(progress_event& out, callback<const progress_event&>& tell) noexcept {
+  /// The next progress event that is due, and the callback for it, which begins: what has changed in a recipient's record since its last event. None:
+  /// there is none. Cost: up to one pass over the records.
+  transaction_id next_event(progress_event& out, callback<const progress_event&>& tell) noexcept {
     for (recipient_record& r : records.all()) {
-      if (!r.who) continue;
-      const publication& p = slots_[r.slot];
-      const transaction* const t = is_of(r, p, slots_) ? find(p.transaction) : nullptr;
-      if (t == nullptr || !t->options.progress || !due(r, *t)) continue;
-      fill(out, r, p);
+      transaction* const t = transaction_of(r);
+      if (t == nullptr || !due(r, *t)) continue;
+      fill(out, r, slots_[r.slot]);
       tell = t->options.progress;
-      return true;
+      ++t->callbacks;
+      return t->outcome.id;
     }
-    return false;
+    return {};
   }
 
  private:
@@ -432,7 +449,24 @@ class transaction_table {
                                                                                : verdict::uncertified;
   }
 
+  bool can_be_told(const transaction& t, transaction_id at_once) const noexcept {
+    return t.now == transaction::state::settled && (t.callbacks == 0 || t.outcome.id == at_once) && !read_now(t);
+  }
+  bool event_due(const transaction& t) noexcept {
+    if (!t.options.progress) return false;
+    for (const recipient_record& r : records.all())
+      if (transaction_of(r) == &t && due(r, t)) return true;
+    return false;
+  }
+  /// The transaction that a record is, or was last, a part of. nullptr: another publication has taken the place.
+  transaction* transaction_of(const recipient_record& r) noexcept {
+    if (!r.who) return nullptr;
+    const publication& p = slots_[r.slot];
+    return is_of(r, p, slots_) ? find(p.transaction) : nullptr;
+  }
+
   bool due(const recipient_record& r, const transaction& t) const noexcept {
+    if (!t.options.progress || t.now == transaction::state::told || t.now == transaction::state::delivered) return false;
     if (is_final(r.state)) return r.announced != r.state;
     if (r.state == recipient_state::unseen) return false;
     return r.announced == recipient_state::unseen || (r.bytes > r.announced_bytes && now - r.announced_at >= t.options.progress_interval);

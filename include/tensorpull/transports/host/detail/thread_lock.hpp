@@ -1,6 +1,7 @@
 // The lock of a host that several threads run.
 #pragma once
 
+#include <chrono>
 #include <mutex>
 #include <thread>
 
@@ -10,7 +11,8 @@ struct thread_lock {
   std::mutex mutex;
   void lock() noexcept { mutex.lock(); }
   void unlock() noexcept { mutex.unlock(); }
-  void relax() noexcept { std::this_thread::yield(); }
+  /// Sleeps, because another thread's callback may take its time.
+  void relax() noexcept { std::this_thread::sleep_for(std::chrono::microseconds(50)); }
 };
 
 }  // namespace tensorpull::detail
