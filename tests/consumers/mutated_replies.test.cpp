@@ -46,7 +46,7 @@ struct into_new_model {
   }
 };
 struct into_file {
-  explicit into_file(const std::string& name) : path(name), to(tp::safetensors_file::create(name, {.fsync = false})) { EXPECT_TRUE(to); }
+  explicit into_file(const std::string& name) : path(name), to(tp::safetensors_file::create(name, {.fsync = false, .max_bytes = 1 << 16})) { EXPECT_TRUE(to); }
   std::string path;
   tp::result<tp::safetensors_file> to;
   tp::safetensors_file& consumer() { return *to; }
@@ -84,7 +84,8 @@ class MutatedReplies : public folder_test {
       t.fail({p.right_error ? p.right_error->code : tp::errc::connection_lost, 0, 0, {}});  // a hang is a lost connection to a driver
       const auto done = t.outcome();
       finished = done.has_value();
-      ++(!done ? sum_.failed : done->confirmed ? sum_.completed : sum_.unconfirmed);
+      ++(!done ? sum_.failed : done->confirmed ? sum_.completed
+                                               : sum_.unconfirmed);
       if (done) {
         sum_.damaged += done->damaged;
         ASSERT_EQ(done->outcome, tp::outcome::completed);
@@ -128,7 +129,8 @@ class MutatedReplies : public folder_test {
       for (std::uint64_t bit = 0; bit < frames_[frame].size() * 8; ++bit) {
         pull<Integrity, Into>([&](std::vector<std::byte>& f, std::uint64_t n) {
           if (n == frame) flip(f, bit);
-        }, bit % 2 != 0);
+        },
+                              bit % 2 != 0);
         ASSERT_FALSE(HasFatalFailure()) << "bit " << bit << " of frame " << frame;
       }
   }
@@ -142,7 +144,8 @@ class MutatedReplies : public folder_test {
           pull<Integrity, Into>([&](std::vector<std::byte>& f, std::uint64_t n) {
             if (n == victim) flip_payload(f, bit ^ seed << 32);
             if (n == frame) flip(f, bit);
-          }, seed % 2 != 0);
+          },
+                                seed % 2 != 0);
           ASSERT_FALSE(HasFatalFailure()) << "bit " << bit << " of frame " << frame << ", payload seed " << seed;
         }
   }
@@ -155,7 +158,8 @@ class MutatedReplies : public folder_test {
       pull<Integrity, Into>([&](std::vector<std::byte>& f, std::uint64_t) {
         if (random.below(frames_.size()) > 1) return;
         for (std::uint64_t k = 1 + random.below(3); k > 0; --k) flip(f, random.below(random.below(2) != 0 ? f.size() * 8 : std::min<std::size_t>(f.size(), 112) * 8));
-      }, known);
+      },
+                            known);
       ASSERT_FALSE(HasFatalFailure()) << "seed " << seed;
     }
   }

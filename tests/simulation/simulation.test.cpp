@@ -94,6 +94,22 @@ struct landed_and_hashed {
 };
 TEST(Simulation, A_consumer_of_two_parts) { expect_truth<net<fixed_bytes<200>>, landed_and_hashed>(50); }
 
+constexpr std::uint32_t only(std::initializer_list<fault> faults) {
+  std::uint32_t mask = 0;
+  for (const fault f : faults) mask |= 1u << static_cast<unsigned>(f);
+  return mask;
+}
+TEST(Simulation, An_owner_that_restarts_with_the_same_content_costs_nothing_but_time) {
+  const simulation_options restarts{.most_faults = 40, .fault_mask = only({fault::restart_owner, fault::reset, fault::cut, fault::lose}), .frame_faults = false, .flips = false, .transactions = false};
+  const auto expect = [](const simulation_report& sum) {
+    EXPECT_TRUE(sum.passed()) << "seed " << sum.seed << ": " << sum.first_failure;
+    for (std::size_t i = 0; i < sum.failed.size(); ++i) EXPECT_TRUE(sum.failed[i] == 0 || is_passing(static_cast<errc>(i))) << to_string(static_cast<errc>(i));
+    EXPECT_GT(sum.went_on, 300u);
+    EXPECT_GT(sum.completed, sum.unconfirmed * 5);
+  };
+  expect(run_seeds<net<fixed_bytes<256>>>({0, 1000}, restarts));
+  expect(run_seeds<net<bytes_up_to<1024>, chunk_and_image_digest>>({0, 1000}, restarts));
+}
 TEST(Simulation, The_same_seed_gives_the_same_trace) {
   std::set<std::uint64_t> hashes;
   std::vector<std::unique_ptr<std::byte[]>> elsewhere;  // moves what is allocated later

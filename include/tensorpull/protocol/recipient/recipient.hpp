@@ -282,8 +282,9 @@ class recipient {
       return first_id_ = next_id_, in_flight_ = 0, recipient_event::busy;  // other requests in flight are given up
     }
     if (confirms_ && describing() && m.status == status::already_final) return phase_ = phase::settled, recipient_event::confirmed;
-    if (phase_ == phase::confirming && m.status == status::bad_request && !std::exchange(served_again_, true)) {
-      start_over(before_last_byte());  // it does not know this serve: it was started again, or has forgotten us
+    // It does not know this serve: it was started again, or has forgotten us. If it knew us by a connection alone, it would count us twice.
+    if (phase_ == phase::confirming && m.status == status::bad_request && request_.recipient && !std::exchange(served_again_, true)) {
+      start_over(before_last_byte());
       return recipient_event::answered;
     }
     const bool a_name = m.status == status::bad_request && describing() && m.offset < request_.subset.size();

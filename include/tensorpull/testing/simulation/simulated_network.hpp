@@ -60,6 +60,7 @@ class simulated_network {
 
   /// Runs to the end and reports. Call it once.
   simulation_report run() {
+    same_content_ = !plan_.damages && !plan_.options.transactions;  // a budget that is over, or a small table, may end a transfer for good
     start_owner(false);
     for (std::uint32_t i = 0; i < plan_.recipients; ++i) queue_.at(random_.below(20'000), {event_kind::begin, i});
     for (std::uint32_t i = 0; i < plan_.faults.size(); ++i) queue_.at(plan_.faults[i].at_us, {event_kind::fault, i});
@@ -95,6 +96,7 @@ class simulated_network {
     fault,
     heal,
     start_owner,
+    restart_owner,
     start_recipient,
     give_buffers,
     go_on,
@@ -130,6 +132,7 @@ class simulated_network {
       case event_kind::fault: return strike(plan_.faults[e.who]);
       case event_kind::heal: return heal();
       case event_kind::start_owner: return start_owner(e.side != 0);
+      case event_kind::restart_owner: return owner_.up() && !healed() ? crash_owner(e.who, false) : void();
       case event_kind::start_recipient: return start_recipient(e.who);
       case event_kind::give_buffers: return give_buffers();
       case event_kind::go_on: return go_on(e.who, e.side);
@@ -275,10 +278,15 @@ class simulated_network {
       note("completes", i, done->version, static_cast<std::uint64_t>(done->outcome));
       judge(i, *done, r.model().source(), false);
       ++(done->outcome == outcome::completed ? report_.completed : report_.completed_unverified);
+      if (!done->confirmed) ++report_.unconfirmed;
     } else {
       note("fails", i, static_cast<std::uint64_t>(done.error().code), done.error().at);
       ++report_.failed[static_cast<std::size_t>(done.error().code) % report_.failed.size()];
     }
+    const errc why = done ? done->unconfirmed_because : done.error().code;
+    if (done && done->confirmed != (why == errc{})) fail(report_.contract_violations, "confirmed, and a reason why not, or neither");
+    const bool unknown = done && !states_[i].named;  // an owner knows such a recipient by its connection alone, and does not take its confirmation over another
+    if (same_content_ && why != errc{} && !is_passing(why) && !unknown) fail(report_.false_failures, "failed for good, and the owner has published the same all the time");
     r.end();
     const bool enough = done && (done->outcome == outcome::completed || !parts::integrity::whole) && (healed() || random_.chance(600));
     if (enough) return void((states_[i].done = true, --waiting_));
@@ -325,11 +333,16 @@ class simulated_network {
     if (f.what == fault::crash_recipient) return crash_recipient(i, f.detail);
     if (!owner_.up()) return;
     switch (f.what) {
-      case fault::crash_owner: return crash_owner(f.detail);
+      case fault::crash_owner: return crash_owner(f.detail, f.detail % 3 == 0);
       case fault::publish_again: return publish_again();
-      case fault::withdraw: return owner_.withdraw(), tell_settlements();
-      case fault::mutate: return owner_.published() ? owner_.mutate() : void();
+      case fault::withdraw: return same_content_ = false, owner_.withdraw(), tell_settlements();
+      case fault::mutate: return same_content_ = false, owner_.published() ? owner_.mutate() : void();
       case fault::take_buffers: return owner_.take_buffers(true), queue_.after(f.detail % 200'000, {event_kind::give_buffers});
+      case fault::restart_owner:
+        // half of them after somebody's last byte, about when its confirmation is on its way
+        if (f.detail % 2 == 0) return crash_owner(f.detail, false);
+        restart_at_finish_ = true;
+        return;
       default: return;
     }
   }
@@ -367,7 +380,8 @@ class simulated_network {
     start_process(i);
     queue_.after(1, {event_kind::begin, i});
   }
-  void crash_owner(std::uint64_t detail) {
+  /// `newer`: it starts again with other content, otherwise with the same under the same reference; its tables are empty in both cases.
+  void crash_owner(std::uint64_t detail, bool newer) {
     audit();
     for (std::uint32_t id = 0; id < connections_.size(); ++id) {
       if (!connections_[id].owner_end) continue;
@@ -375,7 +389,7 @@ class simulated_network {
       close_owner_end(id, "owner crashes");
     }
     owner_.stop();
-    queue_.after(1 + detail % 300'000, {event_kind::start_owner, 0, detail % 3 == 0 ? 1u : 0u});
+    queue_.after(1 + detail % 300'000, {event_kind::start_owner, 0, newer ? 1u : 0u});
   }
   /// Starts a recipient's process, which pulls everything or some of the tensors.
   void start_process(std::uint32_t i) {
@@ -398,6 +412,7 @@ class simulated_network {
     publish(true);
   }
   void publish(bool other) {
+    if (other) same_content_ = false;
     const detail::expectation e = draw_expectation();
     const auto version = other ? owner_.publish_again(e, settlements_) : owner_.publish(e, settlements_);
     note("owner publishes", e.named.empty() ? e.counted : e.named.size(), version, e.least);
@@ -432,6 +447,7 @@ class simulated_network {
     if (certain && !equal) fail(report_.false_completions, "completed, and the bytes are others");
     if (!certain && !equal && !finishing) fail(report_.unverified_wrong, "completed_unverified, and the bytes are others");
     if (finishing && certain && equal) settlements_.holds(r.version, states_[who].number);
+    if (finishing && std::exchange(restart_at_finish_, false)) queue_.after(random_.below(2'000), {event_kind::restart_owner, static_cast<std::uint32_t>(random_.below(300'000))});
   }
 
   /// Checks that the owner has not counted too many completions, and does not serve what has settled.
@@ -443,6 +459,7 @@ class simulated_network {
     owner_.tell_settlements([this](const settlement& s, bool ended) {
       note("settles", s.id.number, static_cast<std::uint64_t>(s.verdict), s.counts.completed);
       ++report_.settled[static_cast<std::size_t>(s.verdict)];
+      same_content_ = false;  // what has settled is not served any more
       if (const char* const wrong = settlements_.told(owner_.starts(), s)) fail(report_.false_settlements, wrong);
       if (ended) queue_.after(1 + random_.below(healed() ? 1'000 : 60'000), {event_kind::publish, owner_.starts()});
     });
@@ -491,7 +508,9 @@ class simulated_network {
   std::vector<connection> connections_;  // before the owner's process: they point into it
   std::vector<recipient_process> states_;
   detail::settlement_oracle settlements_;
-  bool small_table_ = false;  // the owner's table
+  bool small_table_ = false;        // the owner's table
+  bool same_content_ = true;        // nothing was damaged so far, and one content was published whenever the owner was up
+  bool restart_at_finish_ = false;  // the owner restarts when the next consumer has finished
   std::size_t waiting_ = 0;
   simulation_report report_;
 };

@@ -23,15 +23,16 @@ enum class fault : std::uint8_t {
   withdraw,
   mutate,
   take_buffers,
+  restart_owner,
 };
 /// The names of the faults, as a trace prints them.
-inline constexpr std::array<std::string_view, 10> fault_names{"reset", "stall", "cut", "lose", "crash recipient", "crash owner", "publish again", "withdraw", "mutate", "take buffers"};
+inline constexpr std::array<std::string_view, 11> fault_names{"reset", "stall", "cut", "lose", "crash recipient", "crash owner", "publish again", "withdraw", "mutate", "take buffers", "restart owner"};
 
 /// Which faults a run may have, and how large it is.
 struct simulation_options {
   std::size_t most_recipients = 64;   ///< a run draws at most this many
   std::size_t most_faults = 8;        ///< likewise, for faults of processes and connections
-  std::uint32_t fault_mask = 0x3ff;   ///< bit i allows fault i
+  std::uint32_t fault_mask = 0x7ff;   ///< bit i allows fault i
   bool frame_faults = true;           ///< doubled, late, dropped and shortened frames
   bool flips = true;                  ///< inverted bits, in control frames, prefixes and payload
   bool slow_consumers = true;         ///< consumers that have no memory now and then

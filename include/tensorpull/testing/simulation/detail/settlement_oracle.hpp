@@ -32,8 +32,14 @@ struct expectation {
 /// It knows nothing of the owner's tables, only what was published and which consumers have finished. Their bytes were compared at that moment.
 class settlement_oracle {
  public:
-  /// `process`: which run of the owner: after a crash it has forgotten its transactions, and numbers them from the start again.
-  void published(std::uint32_t process, transaction_id id, std::uint64_t version, const expectation& e) { entries_.push_back({process, id, version, e, {}}); }
+  /// `process`: which run of the owner: after a crash it has forgotten its transactions, and numbers them from the start again. Who holds these bytes
+  /// from an earlier run may confirm them now.
+  void published(std::uint32_t process, transaction_id id, std::uint64_t version, const expectation& e) {
+    std::vector<std::uint64_t> complete;
+    for (const entry& before : entries_)
+      if (before.version == version) complete = before.complete;
+    entries_.push_back({process, id, version, e, std::move(complete)});
+  }
 
   /// Notes that a recipient holds exactly these bytes. It has a number even if it does not send it.
   void holds(std::uint64_t version, std::uint64_t who) {
