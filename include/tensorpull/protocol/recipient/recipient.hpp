@@ -253,7 +253,7 @@ class recipient {
       return first_id_ = next_id_, in_flight_ = 0, recipient_event::busy;  // other requests in flight are given up
     }
     const bool a_name = m.status == status::bad_request && describing() && m.offset < request_.subset.size();
-    const std::uint32_t reason = m.status == status::withdrawn ? m.reason : 0;
+    const std::uint32_t reason = m.status == status::withdrawn ? m.delay_ms : 0;
     return failure(to_errc(m.status), received_, a_name ? error_name(request_.subset[static_cast<std::size_t>(m.offset)]) : error_name{}, static_cast<std::int32_t>(reason));
   }
 
