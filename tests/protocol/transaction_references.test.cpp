@@ -279,6 +279,29 @@ TEST_F(TransactionReferences, One_recipient_under_two_numbers_is_two_and_of_thos
   EXPECT_EQ(settled[1].counts.acquired, 2u);
 }
 
+TEST_F(TransactionReferences, Those_who_asked_are_counted_in_each_transaction_anew) {
+  for (int i = 0; i < 3; ++i) {
+    publish_both(counted(1));
+    owner::peer a;
+    EXPECT_EQ(complete(a, ada), status::ok);
+    EXPECT_EQ(complete(a, ada, other), status::ok);
+    ASSERT_EQ(settled.size(), static_cast<std::size_t>(i) + 1);
+    EXPECT_EQ(settled.back().counts.acquired, 1u);
+    EXPECT_EQ(o.status_of(other)->acquired, 1u);
+  }
+}
+
+TEST_F(TransactionReferences, What_is_published_is_not_cancelled) {
+  const auto t = o.open_transaction(counted(1));
+  ASSERT_TRUE(o.publish(m.source(), version, true, id, *t));
+  o.cancel(*t);
+  o.seal(*t);
+  owner::peer a;
+  complete(a, ada);
+  ASSERT_EQ(settled.size(), 1u);
+  EXPECT_EQ(settled[0].verdict, verdict::completed);
+}
+
 TEST_F(TransactionReferences, One_after_the_other_may_join_as_long_as_it_is_open) {
   const auto t = o.open_transaction(counted(2));
   owner::peer a, b;

@@ -623,7 +623,7 @@ TEST_F(Transactions, Recipients_are_told_why_an_owner_gives_up_in_every_answer) 
     const auto expect = [&](const tp::frame& answer, int where) {
       EXPECT_EQ(answer.kind, kind::refused) << where;
       EXPECT_EQ(answer.status, unreadable ? status::unreadable : status::withdrawn) << where;
-      EXPECT_EQ(answer.reason, unreadable ? 0 : 4'000'000'000) << where;
+      EXPECT_EQ(answer.delay_ms, unreadable ? 0 : 4'000'000'000) << where;
     };
     int where = 0;
     for (tp::pending_reply& r : in_flight) {

@@ -119,7 +119,7 @@ result<void> read_frame(wire::Frame::Reader f, frame& m, Storage& lists) {
       read_ref_version(g, m);
       m.offset = g.getOffset();
       m.status = as_status(g.getStatus());
-      (m.status == status::withdrawn ? m.reason : m.delay_ms) = g.getDelayMs();
+      m.delay_ms = g.getDelayMs();
       return {};
     }
     case frame_kind::schema: {
@@ -246,7 +246,7 @@ inline void write_frame(const frame& m, wire::Frame::Builder f) {
       write_ref_version(m, g);
       g.setOffset(m.offset);
       g.setStatus(static_cast<wire::Status>(m.status));
-      g.setDelayMs(m.status == status::withdrawn ? m.reason : m.delay_ms);
+      g.setDelayMs(m.delay_ms);
       break;
     }
     case frame_kind::schema: {

@@ -35,7 +35,7 @@ inline std::vector<tp::frame> every_message() {
   add(kind::confirmed, [](tp::frame& m) { m.nonce = 7, m.status = tp::status::digest_mismatch; });
   add(kind::cancel, [](tp::frame& m) { m.nonce = 7, m.reason = 8, m.status = tp::status::digest_mismatch; });
   add(kind::refused, [](tp::frame& m) { m.offset = 5, m.status = tp::status::already_final, m.delay_ms = 250; });
-  add(kind::refused, [](tp::frame& m) { m.status = tp::status::withdrawn, m.reason = 70'000; });
+  add(kind::refused, [](tp::frame& m) { m.status = tp::status::withdrawn, m.delay_ms = 70'000; });
   add(kind::refused, [](tp::frame& m) { m.status = tp::status::unreadable; });
   add(kind::schema, [](tp::frame& m) { m.offset = 5; });
   add(kind::description, [](tp::frame& m) { m.fingerprint = 1, m.image_bytes = 2, m.data_start = 3, m.nonce = 4, m.length = 5, m.tensors = 6, m.window = 7, m.flag = true; });

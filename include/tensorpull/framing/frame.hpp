@@ -108,10 +108,10 @@ struct frame {
   std::uint64_t data_start = 0;    ///< description: length of the image's header in bytes
   std::uint64_t tensors = 0;       ///< description, schema_page: tensors in the whole schema
   std::uint32_t length = 0;        ///< pull: bytes asked for; chunk: bytes of payload; description: the owner's cap on a chunk
-  std::uint32_t delay_ms = 0;      ///< refused with busy: how long to wait before asking again
+  std::uint32_t delay_ms = 0;      ///< refused with busy: how long to wait before asking again; with withdrawn: why, a number chosen by the application
   std::uint32_t application = 0;   ///< application: the message's kind, chosen by the application
   std::uint16_t window = 0;        ///< description: requests that may be in flight
-  std::uint32_t reason = 0;        ///< cancel, refused with withdrawn: why, a number chosen by the application
+  std::uint32_t reason = 0;        ///< cancel: why, a number chosen by the application
   recipient_id recipient{};        ///< describe, confirm, cancel: who asks; none: the connection stands for it
   digest_kind chunk_digest = digest_kind::none;  ///< pull: the digest that the chunk shall carry
   bool flag = false;               ///< confirm: verified; description: verifiable

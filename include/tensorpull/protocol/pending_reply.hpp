@@ -33,7 +33,7 @@ constexpr frame frame_of(const pending_reply& r) noexcept {
   m.offset = r.offset;
   m.nonce = r.nonce;
   m.digest = r.digest;
-  (r.kind == frame_kind::refused ? m.reason : m.length) = r.length;
+  (r.kind == frame_kind::refused && r.status == status::withdrawn ? m.delay_ms : m.length) = r.length;
   return m;
 }
 

@@ -86,7 +86,7 @@ constexpr void put_words(const frame& m, std::uint64_t* w) noexcept {
       break;
     case frame_kind::refused:
       w[3] = m.offset;
-      w[4] = static_cast<std::uint16_t>(m.status) | std::uint64_t{m.status == status::withdrawn ? m.reason : m.delay_ms} << 32;
+      w[4] = static_cast<std::uint16_t>(m.status) | std::uint64_t{m.delay_ms} << 32;
       break;
     case frame_kind::schema: w[3] = m.offset; break;
     case frame_kind::description:
@@ -157,7 +157,7 @@ constexpr void take_words(const std::uint64_t* w, frame& m) noexcept {
     case frame_kind::refused:
       m.offset = w[3];
       m.status = to_status(w[4]);
-      (m.status == status::withdrawn ? m.reason : m.delay_ms) = static_cast<std::uint32_t>(w[4] >> 32);
+      m.delay_ms = static_cast<std::uint32_t>(w[4] >> 32);
       break;
     case frame_kind::schema: m.offset = w[3]; break;
     case frame_kind::description:

@@ -522,7 +522,7 @@ class owner {
       pending_reply refusal;
       refusal.ref = m.ref;
       over(refusal, slot, m);
-      answer.status = refusal.status, answer.reason = refusal.length;
+      answer.status = refusal.status, answer.delay_ms = refusal.length;
       return digest_state::ready;
     }
     answer.version = slot->version;

@@ -288,7 +288,7 @@ class recipient {
       return recipient_event::answered;
     }
     const bool a_name = m.status == status::bad_request && describing() && m.offset < request_.subset.size();
-    const std::uint32_t reason = m.status == status::withdrawn ? m.reason : 0;
+    const std::uint32_t reason = m.status == status::withdrawn ? m.delay_ms : 0;
     return failure(to_errc(m.status), received_, a_name ? error_name(request_.subset[static_cast<std::size_t>(m.offset)]) : error_name{}, static_cast<std::int32_t>(reason));
   }
 

@@ -63,7 +63,7 @@ class answering {
     if (locating_) return {};
     if (answer.kind == frame_kind::refused) {  // which needs no buffer
       served += answer.status == status::busy;
-      output.push({frame_kind::refused, answer.status, m.id, 0, 0, answer.reason, 0, m.ref, answer.version, answer.offset, 0, 0, digest_kind::none});
+      output.push({frame_kind::refused, answer.status, m.id, 0, 0, answer.delay_ms, 0, m.ref, answer.version, answer.offset, 0, 0, digest_kind::none});
       return {};
     }
     ++served;

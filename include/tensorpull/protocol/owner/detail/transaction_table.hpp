@@ -72,7 +72,7 @@ class transaction_table {
   }
   /// Gives up a transaction in which nothing was published.
   void cancel(transaction_id id) noexcept {
-    if (transaction* const t = find(id)) t->now = transaction::state::empty;
+    if (transaction* const t = find(id); t != nullptr && t->outcome.references == 0) t->now = transaction::state::empty;
   }
   transaction* find(transaction_id id) const noexcept {
     if (id.index >= table_.size() || !id || table_[id.index].outcome.id != id) return nullptr;
@@ -129,8 +129,9 @@ class transaction_table {
   recipient_record* acquire(publication& p, recipient_id who, bool anonymous) noexcept {
     transaction* const t = find(p.transaction);
     recipient_record* r = records.find(p.id, who);
-    const bool first = !asked(*t, who);
-    if (r == nullptr || publication_of(*r) == nullptr) {
+    if (r != nullptr && publication_of(*r) == nullptr) r = nullptr;  // of an earlier version
+    const bool first = (r == nullptr || !has_asked(r->state)) && !asked(*t, who);
+    if (r == nullptr) {
       r = fresh(p, who);
       if (r == nullptr) return nullptr;
       r->anonymous = anonymous;
@@ -139,7 +140,8 @@ class transaction_table {
     if (first) ++t->outcome.counts.acquired, t->outcome.counts.unlisted += t->named && !r->expected;
     if (!has_asked(r->state == recipient_state::vanished ? r->before : r->state)) ++p.counts.acquired;
     if (r->state == recipient_state::absent || r->state == recipient_state::vanished) await_again(*t, who);
-    if (r->state == recipient_state::unseen || (is_final(r->state) && r->state != recipient_state::completed)) set(p, *r, recipient_state::acquired);
+    if (r->state == recipient_state::unseen) r->state = recipient_state::acquired;
+    else if (is_final(r->state) && r->state != recipient_state::completed) set(p, *r, recipient_state::acquired);
     t->moved_at = r->marked_at = now;
     return r;
   }
