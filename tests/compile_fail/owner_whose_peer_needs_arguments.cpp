@@ -8,7 +8,7 @@ struct mine : tensorpull::no_owner {
     explicit peer(int) {}
   };
   static bool handle(peer&, const tensorpull::frame&, tensorpull::pending_reply&) noexcept { return false; }
-  static void locate(peer&, const tensorpull::frame&, std::span<tensorpull::byte_range>, tensorpull::frame&) noexcept {}
+  static tensorpull::digest_state locate(peer&, const tensorpull::frame&, std::span<tensorpull::byte_range>, tensorpull::frame&) noexcept { return {}; }
   static void forget(peer&) noexcept {}
 };
 

@@ -325,7 +325,10 @@ class owner {
   void forget(peer& from) noexcept {
     const lock_guard hold(lock_);
     for (serve& s : from.serves) leave(from, s);
-    if (from.number != 0 && subset_asker_ == from.number && !subset_job_.in_hand) subset_job_.end();  // nobody would go on with it
+    if (from.number != 0 && (subset_asker_ == from.number || subset_asker_ == nobody)) {
+      subset_asker_ = nobody;
+      if (!subset_job_.in_hand) subset_job_.end();  // it would wait for who is gone; another that wants the same begins it anew
+    }
     from = {};
   }
 
@@ -389,6 +392,7 @@ class owner {
  private:
   using serve = detail::serve;
   using job_type = detail::digest_job<Hash, ChunkHash>;
+  static constexpr std::uint32_t nobody = 0;  // no connection has this number
   static constexpr auto busy_delay_ms = static_cast<std::uint32_t>(Limits::busy_delay.count());  // limits_policy has bounded it
 
   // The caller of these holds the lock.
@@ -710,7 +714,7 @@ class owner {
   job_type subset_job_{};  // one at a time: who asks for another subset comes back
   std::uint32_t subset_[most_names]{};  // indices of its tensors: to find them by name again for each slice would cost more than the slice
   std::size_t subset_count_ = 0;
-  std::uint32_t subset_asker_ = 0, subset_request_ = 0;  // the connection that goes on with it, and its request
+  std::uint32_t subset_asker_ = nobody, subset_request_ = 0;  // the connection that goes on with it, and its request
   detail::digest_memory<8 * Limits::digest_jobs> chunks_{}, subsets_{};
   detail::digest_budget<Limits::chunk_digest_bytes_per_second> chunk_budget_{};
   detail::digest_budget<Limits::subset_bytes_per_second> subset_budget_{};
