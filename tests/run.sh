@@ -45,7 +45,7 @@ for argument in "$@"; do
   case $argument in
     -h | --help) usage; exit 0 ;;
     --quick) legs=(dev) ;;
-    --all) legs=("${known[@]}") conan=ON fuzz_seconds=600 seeds=500000 process_faults=200 ;;
+    --all) legs=("${known[@]}") conan=ON fuzz_seconds=600 seeds=500000 process_faults=1000 ;;
     *)
       [[ " ${known[*]} " == *" $argument "* ]] || { usage >&2; exit 2; }
       legs+=("$argument")
