@@ -26,6 +26,9 @@ import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples/python/tests"))
+from mutating_path import MutatingPath, flip, without_digest
+
 MIB = 1 << 20
 BIN = ""
 NO_REF = "5d1f0c0000000000000000000000000a"
@@ -160,66 +163,6 @@ class SlowPath(threading.Thread):
 
     def go_on(self):
         self.limit = float("inf")
-
-
-class MutatingPath(threading.Thread):
-    """Lies between recv and send. `mutate(i, frame)` gives what recv gets in place of the i-th frame of each connection; None: the connection is cut."""
-
-    def __init__(self, port, mutate):
-        super().__init__(daemon=True)
-        self.to, self.mutate = port, mutate
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
-        self.start()
-
-    def run(self):
-        while True:
-            try:
-                down, _ = self.listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self.serve, args=(down,), daemon=True).start()
-
-    def close(self):
-        self.listener.shutdown(socket.SHUT_RDWR)
-        self.listener.close()
-
-    def serve(self, down):
-        try:
-            with down, socket.create_connection(("127.0.0.1", self.to)) as up:
-                begun, i = b"", 0
-                while True:
-                    for ready in select.select([down, up], [], [])[0]:
-                        data = ready.recv(64 * 1024)
-                        if not data:
-                            return
-                        if ready is down:
-                            up.sendall(data)
-                            continue
-                        begun += data
-                        while len(begun) >= 8:  # the owner's frames have one segment: four bytes of 0, its words, and the words
-                            none, words = struct.unpack("<II", begun[:8])
-                            assert none == 0
-                            if len(begun) < 8 + 8 * words:
-                                break
-                            frame, begun = begun[:8 + 8 * words], begun[8 + 8 * words:]
-                            frame = self.mutate(i, bytearray(frame))
-                            i += 1
-                            if frame is None:
-                                return
-                            down.sendall(frame)
-        except OSError:
-            return
-
-
-def flip(frame, bit):
-    frame[bit // 8] ^= 1 << bit % 8
-    return frame
-
-
-def without_digest(i, frame):
-    """A description in which `verifiable` is false: its data has nine words, which end the frame, and the flag is bit 16 of the last one."""
-    return flip(frame, 8 * (len(frame) - 8) + 16) if i == 0 else frame
 
 
 def in_terminal(words, columns=100, seconds=20):
@@ -938,8 +881,7 @@ def cases_are_all_listed():
     assert os.environ["TENSORPULL_TOOL_CASES"].split() == [case.__name__ for case in CASES[:-1]]
 
 
-HELPERS = {"safetensors", "npy", "npz", "noise", "parsed", "command", "run", "Sender", "SlowPath", "MutatingPath", "flip", "without_digest", "in_terminal", "write",
-           "names", "without_override"}
+HELPERS = {"safetensors", "npy", "npz", "noise", "parsed", "command", "run", "Sender", "SlowPath", "in_terminal", "write", "names", "without_override"}
 CASES = [case for name, case in list(globals().items()) if callable(case) and getattr(case, "__module__", None) == __name__ and name not in HELPERS]
 
 if __name__ == "__main__":
