@@ -32,8 +32,12 @@ source "$root/cmake/packages.sh"
 install_packages "$root/build/tools/apt.log" g++:g++ cmake:cmake make:make capnp:capnproto libboost-dev libcapnp-dev libxxhash-dev \
   nlohmann-json3-dev zlib1g-dev libssl-dev
 
-say "building (the first time takes a minute)"
-{
-  cd -- "$root" && cmake --preset tools && cmake --build --preset tools --parallel "$(nproc)"
-} >"$log" 2>&1 || { tail -n 40 "$log" >&2; fail "the build failed"; }
+cd -- "$root"
+failed() { tail -n 40 "$log" >&2; fail "$1"; }
+say "configuring (what it says goes to $log)"
+cmake --preset tools >"$log" 2>&1 || failed "CMake could not configure the build"
+say "building (the first time takes some minutes)"
+cmake --build --preset tools --parallel "$(nproc)" 2>&1 | tee -a "$log" |
+  sed -un -e 's|^\[ *[0-9]*%\] Building CXX object .*/\(.*\)\.o$|   compiling \1|p' -e 's|^\[ *[0-9]*%\] Built target \(.*\)$|   \1 is built|p' ||
+  failed "the build failed"
 say "the tools are $root/build/tools/send, recv and inspect (--help)"

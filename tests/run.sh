@@ -46,7 +46,7 @@ for argument in "$@"; do
   case $argument in
     -h | --help) usage; exit 0 ;;
     --quick) legs=(dev) ;;
-    --all) legs=("${known[@]}") conan=ON fuzz_seconds=600 seeds=500000 process_faults=200 race_seconds=3600 ;;
+    --all) legs=("${known[@]}") conan=ON fuzz_seconds=600 seeds=500000 process_faults=1000 race_seconds=3600 ;;
     *)
       [[ " ${known[*]} " == *" $argument "* ]] || { usage >&2; exit 2; }
       legs+=("$argument")

@@ -67,7 +67,7 @@ inline std::uint64_t parse_seconds(std::string_view name, std::string_view text)
 }
 
 /// Bytes, or a number with K, M or G (powers of 1024; KiB, MiB, GiB are the same).
-inline std::uint64_t parse_size(std::string_view name, std::string_view text, std::uint64_t most) {
+inline std::uint64_t parse_size(std::string_view name, std::string_view text, std::uint64_t least, std::uint64_t most) {
   std::uint64_t value = 0;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
   const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
@@ -75,8 +75,8 @@ inline std::uint64_t parse_size(std::string_view name, std::string_view text, st
                                    : unit == "M" || unit == "MiB"   ? 20
                                    : unit == "G" || unit == "GiB"   ? 30
                                                                     : -1;
-  if (code != std::errc{} || shift < 0 || value == 0 || value > most >> shift)
-    throw option_error(std::string(name) + " wants a size from 1 to " + std::to_string(most >> 20) + "M, as in 65536, 64K or 2M, not '" +
+  if (code != std::errc{} || shift < 0 || value < least || value > most >> shift)
+    throw option_error(std::string(name) + " wants a size from " + std::to_string(least) + " to " + std::to_string(most >> 20) + "M, as in 65536, 64K or 2M, not '" +
                        std::string(text) + "'");
   return value << shift;
 }

@@ -26,8 +26,10 @@ inline std::string reason_text(const error& e) {
 
 /// Whether a file could not be read, or was read and is not valid.
 inline bool is_unreadable(const error& e) { return e.code == errc::io || e.code == errc::out_of_memory || e.code == errc::invalid_argument; }
+/// Why a file could not be read.
+inline std::string unreadable_text(const error& e) { return e.system == EINVAL ? "it is no regular file" : reason_text(e); }
 inline std::string file_error_text(std::string_view path, const error& e) {
-  if (is_unreadable(e)) return printable(path) + " cannot be read: " + (e.system == EINVAL ? "it is no regular file" : reason_text(e));
+  if (is_unreadable(e)) return printable(path) + " cannot be read: " + unreadable_text(e);
   std::string text = printable(path) + " is rejected (" + std::string(code_name(e.code));
   if (e.code == errc::bad_file) text += " at byte " + std::to_string(e.at);
   const std::string_view file = path.substr(path.find_last_of('/') + 1);

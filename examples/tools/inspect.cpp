@@ -23,6 +23,7 @@ buffer of 1 MiB; files may be larger than memory.
   --json       a JSON object on a line for each file:
                  {"file", "verdict": "accept", "format", "bytes", "metadata", "tensors": [{"name", "dtype", "shape", "offsets", "sha256"}]}
                  {"file", "verdict": "reject", "code", "at", "tensor", "message"}
+                 {"file", "verdict": "unreadable", "code", "at", "message"}
                `offsets` are those of a safetensors header: [first byte, first byte after it] in the file's data. Of npy and npz
                files offsets and sha256 are those of the image that send publishes: in C order, little-endian.
   -h, --help   this text
@@ -85,7 +86,7 @@ int report(const std::string& path, const error& why, bool json) {
   if (json) {
     nlohmann::ordered_json line{{"file", path}, {"verdict", read ? "reject" : "unreadable"}, {"code", code_name(why.code)}, {"at", why.at}};
     if (!why.name.empty() && read) line["tensor"] = why.name.view();
-    line["message"] = read ? std::string(to_string(why.code)) : reason_text(why);
+    line["message"] = read ? std::string(to_string(why.code)) : unreadable_text(why);
     std::printf("%s\n", json_text(line).c_str());
   } else {
     say("inspect", file_error_text(path, why));
@@ -150,9 +151,5 @@ int main(int count, char** arguments) {
     say("inspect", "there is not enough memory for the table of tensors");
     return unreadable;
   }
-  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-    say("inspect", "the output could not be written");
-    return unreadable;
-  }
-  return status;
+  return flushed("inspect") ? status : unreadable;
 }

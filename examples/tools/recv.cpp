@@ -27,18 +27,27 @@ constexpr const char* help = R"(usage: recv ADDRESS REF -o FILE [options]
 
 Pulls the model that 'send' publishes under REF at ADDRESS (HOST:PORT, [V6]:PORT) and writes it as a safetensors file. FILE
 appears when it is complete and its digest is that of what was published; until then the bytes are in .FILE.part beside it.
-A lost connection is made again. After Ctrl-C or a crash the same command with --resume fetches only what is missing.
+A connection that is lost, or cannot be made yet, is tried again. After Ctrl-C or a crash the same command with --resume fetches only
+what is missing.
 
   -o, --output FILE    where to write it
-      --resume         go on with what an earlier recv left in .FILE.part, as far as its bytes are right; from the start if there is none
+      --resume         go on with what an earlier recv left in .FILE.part, as far as its bytes are right; from the start if there is none.
+                       If FILE is there already: say whether it is what is published
       --restart        fetch all of it anew, in place of what an earlier recv left
       --force          replace FILE if it exists
-      --chunk SIZE     bytes that are asked for at a time, 1 to 64M (2M)
+      --max-bytes SIZE refuse what is longer (what the disk has room for); no room is taken before bytes arrive
+      --chunk SIZE     bytes that are asked for at a time, 1 to 511M; 0: all of it at once (2M)
       --timeout SECS   how long a request may take without progress, and a connection to be made (60)
       --retries N      tries to connect again without progress in between, with growing pauses (8, about a minute)
       --name NAME      who pulls, as in 'send --expect NAME'
+      --unverified     take a model that is published without a digest, too: nobody can say whether its bytes are right
       --no-digest      do not check the digest of the whole: less work for both ends, no proof, and no --resume
-      --json           the outcome as a JSON object on standard output
+      --json           the outcome as a JSON object on standard output:
+                         {"file", "outcome": "completed" or "completed_unverified", "digest", "confirmed", "bytes", "total_bytes",
+                          "resumed_bytes", "received_bytes", "chunks", "resumable", "seconds"}
+                         {"file", "outcome": "failed" or "interrupted", "code", "message", "bytes", ...}
+                       "confirmed" is whether the sender is known to have recorded it; "unconfirmed_because" is a code if it is not. FILE
+                       is complete in either case. The "bytes" of a failure are those in .FILE.part to go on with, or else of FILE
   -h, --help           this text
 
 Example:
@@ -48,7 +57,7 @@ Example:
 Status: 0 FILE is complete, 1 the transfer failed, 2 a wrong option, 3 FILE cannot be written, 130 Ctrl-C, 143 SIGTERM.
 )";
 
-constexpr std::uint64_t longest_chunk = tp::default_limits::chunk_cap_bytes;
+constexpr std::uint64_t longest_chunk = tp::max_payload_bytes;
 using checked = tp::pipeline<tp::tensor_list, tp::bytes_up_to<longest_chunk>, tp::tcp>;
 using unchecked = tp::pipeline<tp::tensor_list, tp::bytes_up_to<longest_chunk>, tp::tcp, tp::unverified>;
 
@@ -57,23 +66,25 @@ constexpr int complete = 0, failed = 1, unwritable = 3;
 struct choices {
   std::string address, output, name, ref_text;
   tp::ref_id ref{};
-  std::uint64_t chunk = tp::default_chunk_bytes, timeout_ms = 60'000;
+  std::uint64_t chunk = tp::default_chunk_bytes, timeout_ms = 60'000, most_bytes = ~std::uint64_t{0};
   std::uint32_t retries = 8;
-  bool resume = false, restart = false, force = false, no_digest = false, json = false;
+  bool resume = false, restart = false, force = false, unverified = false, no_digest = false, json = false;
 };
 
 choices read_choices(int count, char** arguments) {
   choices c;
-  const option_form forms[]{{"output", true, 'o'}, {"resume", false}, {"restart", false}, {"force", false}, {"chunk", true}, {"timeout", true}, {"retries", true}, {"name", true}, {"no-digest", false}, {"json", false}};
+  const option_form forms[]{{"output", true, 'o'}, {"resume", false}, {"restart", false}, {"force", false}, {"max-bytes", true}, {"chunk", true}, {"timeout", true}, {"retries", true}, {"name", true}, {"unverified", false}, {"no-digest", false}, {"json", false}};
   const auto set = [&](std::string_view name, std::string_view value) {
     if (name == "output") c.output = parse_path("--output", value);
     else if (name == "resume") c.resume = true;
     else if (name == "restart") c.restart = true;
     else if (name == "force") c.force = true;
-    else if (name == "chunk") c.chunk = parse_size("--chunk", value, longest_chunk);
+    else if (name == "max-bytes") c.most_bytes = parse_size("--max-bytes", value, 1, ~std::uint64_t{0});
+    else if (name == "chunk") c.chunk = parse_size("--chunk", value, 0, longest_chunk);
     else if (name == "timeout") c.timeout_ms = parse_seconds("--timeout", value);
     else if (name == "retries") c.retries = parse_number<std::uint32_t>("--retries", value, 0, 1'000'000);
     else if (name == "name") c.name = value;
+    else if (name == "unverified") c.unverified = true;
     else if (name == "no-digest") c.no_digest = true;
     else c.json = true;
   };
@@ -104,6 +115,11 @@ bool is_there(const std::string& path) {
   struct stat about{};
   return ::lstat(path.c_str(), &about) == 0;
 }
+/// Bytes of the regular file of that name; 0 if there is none.
+std::uint64_t length_of(const std::string& path) {
+  struct stat about{};
+  return ::lstat(path.c_str(), &about) == 0 && S_ISREG(about.st_mode) ? static_cast<std::uint64_t>(about.st_size) : 0;
+}
 
 /// Whether what has that name is not a partial file of ours: a link, a folder, another user's file.
 bool is_foreign(const std::string& part) {
@@ -115,6 +131,8 @@ bool is_foreign(const std::string& part) {
 std::string again(const choices& c, const char* how) {
   std::string text = "recv " + shell_word(c.address) + " " + c.ref_text + " -o " + shell_word(c.output);
   if (c.force) text += " --force";
+  if (c.unverified) text += " --unverified";
+  if (c.most_bytes != ~std::uint64_t{0}) text += " --max-bytes " + std::to_string(c.most_bytes);
   if (c.chunk != tp::default_chunk_bytes) text += " --chunk " + std::to_string(c.chunk);
   if (c.timeout_ms != 60'000) text += formatted(" --timeout %g", static_cast<double>(c.timeout_ms) / 1000);
   if (c.retries != 8) text += " --retries " + std::to_string(c.retries);
@@ -130,7 +148,8 @@ std::string output_error(const choices& c, const error& e, std::uint64_t needed)
   if ((e.system == EACCES || e.system == ELOOP || e.system == EISDIR) && is_foreign(part_of(c.output)) && !is_there(c.output))
     return printable(part_of(c.output)) + " is in the way: it is not a file that your recv has made";
   switch (e.system) {
-    case EEXIST: return name + " exists already: --force replaces it";
+    case EEXIST: return name + " exists already: --resume says whether it is what is published, --force replaces it";
+    case ESTALE: return "another process has deleted, replaced or cut " + printable(part_of(c.output)) + ", so nothing was kept";
     case EISDIR: return name + " is a directory: name a file in it";
     case ELOOP: return name + " is a symbolic link, which is neither followed nor replaced";
     case EINVAL: return name + " is no regular file";
@@ -144,20 +163,24 @@ std::string output_error(const choices& c, const error& e, std::uint64_t needed)
   return name + " cannot be written: " + reason_text(e);
 }
 
-std::string transfer_error(const choices& c, const error& e) {
+std::string transfer_error(const choices& c, const error& e, std::uint64_t total) {
   const std::string at = printable(c.address);
   switch (e.code) {
     case errc::connection_failed: return "nobody can be reached at " + at + ": " + reason_text(e);
     case errc::bad_address: return "the host of " + at + " is not known";
     case errc::timed_out: return at + " has not answered for " + seconds_text(static_cast<double>(c.timeout_ms) / 1000);
+    case errc::not_verifiable: return at + " has no digest of " + c.ref_text + ", so nobody could say whether the bytes are right: --unverified takes them nevertheless";
+    case errc::does_not_fit: return "the model is too long for one chunk: without --chunk 0 it comes in several";
     case errc::connection_lost: return "the connection to " + at + " was lost, and could not be made again (tried " + count_text(c.retries, "time") + ")";
     case errc::unknown_reference: return at + " has nothing under " + c.ref_text + " (mistyped, or published anew under another reference)";
     case errc::withdrawn: return at + " has withdrawn " + c.ref_text;
     case errc::unreadable: return at + " cannot read " + c.ref_text + " any more: its file changed or is gone";
     case errc::stale_version: return at + " now has another version under " + c.ref_text;
     case errc::digest_mismatch: return "what came from " + at + " is not what was published (its digest differs); nothing of it was kept";
-    case errc::bad_frame:
     case errc::too_large:
+      if (!e.name.empty()) return "the model has " + bytes_text(total) + ", which is more than --max-bytes allows";
+      [[fallthrough]];
+    case errc::bad_frame:
     case errc::unexpected_frame: return at + " does not speak tensorpull's protocol: " + std::string(to_string(e.code));
     default: return "the transfer from " + at + " failed: " + reason_text(e);
   }
@@ -166,10 +189,11 @@ std::string transfer_error(const choices& c, const error& e) {
 /// The file, and a look at what goes into it.
 class observed_file : public tp::safetensors_file {
  public:
-  observed_file(tp::safetensors_file file, transfer_line& line) noexcept : safetensors_file(std::move(file)), line_(&line) {}
+  observed_file(tp::safetensors_file file, transfer_line& line, bool at_once) noexcept : safetensors_file(std::move(file)), line_(&line), at_once_(at_once) {}
 
   tp::result<void> begin(const tp::description& d) noexcept {
     line_->expect(d.image_bytes);
+    if (at_once_ && d.image_bytes > longest_chunk) return tp::failure(errc::does_not_fit, d.image_bytes);
     return safetensors_file::begin(d);
   }
   tp::prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
@@ -183,77 +207,163 @@ class observed_file : public tp::safetensors_file {
 
  private:
   transfer_line* line_;
+  bool at_once_;
 };
 static_assert(tp::consumer<observed_file>);
+
+/// A file that may be what is published, as a transfer of which only the last byte is missing: the owner is asked for that, and is told that we have it all.
+class finished_file {
+ public:
+  static constexpr bool irrevocable = false;
+  /// What the file itself says of how far it is. Cost: a pass over its bytes. Errors: those of positioned_file.
+  static tp::result<tp::resume_cursor> look(const finished_file& at, const tp::ref_id& ref) {
+    const auto version = tp::image_version<tp::xxh3_64>(at.read_back());
+    if (!version) return tp::failure(version.error());
+    return tp::resume_cursor{ref, 0, *version, at.file_.size(), *version};
+  }
+  explicit finished_file(tp::positioned_file file) noexcept : file_(std::move(file)) {
+    bytes_.end = file_.size();
+    bytes_.indirect = true;
+    schema_.tensors = &bytes_;
+    schema_.tensor_count = 1;
+    schema_.image_bytes = file_.size();
+  }
+  finished_file(const finished_file&) = delete;
+  finished_file& operator=(const finished_file&) = delete;
+
+  static std::uint64_t fingerprint() noexcept { return 0; }
+  static const tp::image_schema* schema() noexcept { return nullptr; }
+  tp::result<void> begin(const tp::description& d) const noexcept {
+    return d.image_bytes == file_.size() ? tp::result<void>{} : tp::result<void>(tp::failure(errc::stale_version));
+  }
+  tp::prepared prepare(std::uint64_t, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
+    if (length == 0 || out.empty()) return {};
+    out[0] = {&last_, 1};
+    return {1, 1};
+  }
+  /// Other bytes than the last one come only if the file has changed since its digest was computed.
+  tp::result<void> commit(std::uint64_t offset, std::span<const std::byte>) const noexcept {
+    return offset + 1 == file_.size() ? tp::result<void>{} : tp::result<void>(tp::failure(errc::stale_version));
+  }
+  static tp::result<void> chunk(std::uint64_t, std::uint64_t) noexcept { return {}; }
+  static tp::result<void> finish(const tp::receipt&) noexcept { return {}; }
+  static void abandon(const error&) noexcept {}
+  tp::source_view read_back() const noexcept { return {&schema_, nullptr, &where_, &reader_}; }
+
+ private:
+  static tp::result<void> read(const void* file, std::uintptr_t, std::uint64_t offset, std::span<std::byte> out) noexcept {
+    return static_cast<const tp::positioned_file*>(file)->read_at(offset, out);
+  }
+
+  tp::positioned_file file_;
+  tp::tensor_entry bytes_{};
+  tp::image_schema schema_{};
+  std::uintptr_t where_ = 0;
+  tp::source_reader reader_{&read, &file_};
+  std::byte last_{};
+};
+static_assert(tp::consumer<finished_file>);
 
 struct outcome {
   tp::result<tp::receipt> how = tp::failure(errc::cancelled);
   std::uint64_t kept = 0;     ///< bytes from which a resumed pull can continue
   bool foreign_part = false;  ///< the partial file is of another version, and was not changed
+  bool was_there = false;     ///< FILE was there already, and was compared with what is published
 };
+
+/// Draws the line, and asks whether a signal came.
+struct watch {
+  transfer_line* line;
+  bool stop_requested() const noexcept { return line->tick(), interrupted_by != 0; }
+};
+tp::pull_options options_of(const choices& c, transfer_line& line, tp::resume_cursor* cursor) {
+  const tp::recipient_id who = c.name.empty() ? tp::recipient_id{} : tp::recipient_named(c.name);
+  return {.per_request_timeout = std::chrono::milliseconds(c.timeout_ms), .unverified = c.unverified, .stop = watch{&line}, .retry = {.retries = c.retries}, .recipient = who, .cursor = cursor};
+}
+
+/// Asks whether FILE, which is there, is what is published. The error is stale_version if it is not.
+tp::result<tp::receipt> check(const choices& c, transfer_line& line) {
+  auto opened = tp::positioned_file::open(c.output);
+  if (!opened) return tp::failure(opened.error());
+  finished_file file(std::move(*opened));
+  auto where = finished_file::look(file, c.ref);
+  if (!where) return tp::failure(where.error());
+  const auto how = checked::pull(c.address, {c.ref, 0, 0}, file, options_of(c, line, &*where));
+  line.clear();
+  return how;
+}
 
 outcome pull(const choices& c, transfer_line& line) {
   outcome done;
+  if (c.resume && length_of(c.output) != 0 && !(c.force && is_there(part_of(c.output)))) {
+    done.how = check(c, line);
+    done.was_there = done.how || done.how.error().code != errc::stale_version || !c.force;
+    if (done.was_there) return done;
+  }
   tp::resume_cursor where;
   {
-    auto made = tp::safetensors_file::create(c.output, {.overwrite = c.force, .resume = c.no_digest ? nullptr : &where});
+    auto made = tp::safetensors_file::create(c.output, {.overwrite = c.force, .max_bytes = c.most_bytes, .resume = c.no_digest ? nullptr : &where});
     if (!made) return done.how = tp::failure(made.error()), done;
-    observed_file file(std::move(*made), line);
+    observed_file file(std::move(*made), line, c.chunk == 0);
     if (c.restart) where = {};
     where.ref = where ? c.ref : tp::ref_id{};  // a sender that was restarted may have another reference, but the version must be the same
     const tp::resume_cursor found = where;
     if (where && !c.json) say("recv", "going on with " + bytes_text(where.offset) + " of " + printable(part_of(c.output)) + ", once they are checked");
 
-    struct watch {
-      transfer_line* line;
-      bool stop_requested() const noexcept { return line->tick(), interrupted_by != 0; }
-    };
-    const tp::recipient_id who = c.name.empty() ? tp::recipient_id{} : tp::recipient_named(c.name);
-    const tp::pull_options options{.per_request_timeout = std::chrono::milliseconds(c.timeout_ms), .stop = watch{&line}, .retry = {.retries = c.retries}, .recipient = who, .cursor = c.no_digest ? nullptr : &where};
+    const tp::pull_options options = options_of(c, line, c.no_digest ? nullptr : &where);
     const tp::reference ref{c.ref, 0, 0};
-    const tp::bytes_up_to<longest_chunk> cut{c.chunk};
+    const tp::bytes_up_to<longest_chunk> cut{c.chunk == 0 ? longest_chunk : c.chunk};
     done.how = c.no_digest ? unchecked::pull(c.address, ref, file, options, cut) : checked::pull(c.address, ref, file, options, cut);
     line.clear();
     done.foreign_part = !done.how && done.how.error().code == errc::stale_version && found;
     if (done.foreign_part) where = found;  // not ours to delete
   }
-  if (!done.how && !done.foreign_part && is_there(part_of(c.output))) done.kept = where.offset;
+  if (!done.how && !done.foreign_part && done.how.error().system != ESTALE && is_there(part_of(c.output))) done.kept = where.offset;
   return done;
 }
 
 int report(const choices& c, const outcome& done, const transfer_line& line) {
   const bool interrupted = !done.how && done.how.error().code == errc::cancelled && interrupted_by != 0;
-  const bool local = !done.how && is_about_output(done.how.error());
+  const bool other_file = !done.how && done.was_there && done.how.error().code == errc::stale_version;
+  const bool local = !done.how && (other_file || is_about_output(done.how.error()));
   const int status = done.how ? complete : interrupted ? interrupted_status()
                                        : local         ? unwritable
                                                        : failed;
   std::string message;
   if (interrupted) message = "interrupted";
-  else if (!done.how) message = local ? output_error(c, done.how.error(), line.total()) : transfer_error(c, done.how.error());
+  else if (other_file) message = printable(c.output) + " exists already, and is not what is published: --force replaces it";
+  else if (!done.how) message = local ? output_error(c, done.how.error(), line.total()) : transfer_error(c, done.how.error(), line.total());
 
   if (c.json) {
     nlohmann::ordered_json out{{"file", c.output}, {"outcome", done.how ? to_string(done.how->outcome) : interrupted ? "interrupted"
                                                                                                                      : "failed"}};
     if (done.how) out["digest"] = done.how->digest == 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(formatted("%016llx", wide(done.how->digest)));
     else out["code"] = code_name(done.how.error().code), out["message"] = message;
-    out["bytes"] = done.how ? done.how->bytes : done.kept;
+    if (done.how) out["confirmed"] = done.how->confirmed;
+    if (done.how && !done.how->confirmed) out["unconfirmed_because"] = code_name(done.how->unconfirmed_because);
+    out["bytes"] = done.how ? done.how->bytes : done.kept != 0 ? done.kept
+                                                               : length_of(c.output);
     out["total_bytes"] = done.how ? done.how->bytes : line.total();
-    out["resumed_bytes"] = line.first();
+    out["resumed_bytes"] = done.how && done.was_there ? done.how->bytes : line.first();
     out["received_bytes"] = line.received();
     if (done.how) out["chunks"] = done.how->chunks;
     out["resumable"] = done.kept != 0;
     out["seconds"] = line.seconds();
     std::printf("%s\n", json_text(out).c_str());
-    return std::fflush(stdout) == 0 ? status : unwritable;
+    return flushed("recv") ? status : unwritable;
   }
   const double seconds = line.seconds();
   if (done.how) {
-    std::printf("%s: %s in %s", printable(c.output).c_str(), bytes_text(done.how->bytes).c_str(), seconds_text(seconds).c_str());
+    std::printf("%s: %s ", printable(c.output).c_str(), bytes_text(done.how->bytes).c_str());
+    if (done.was_there) std::printf("were there, complete");
+    else std::printf("in %s", seconds_text(seconds).c_str());
     if (line.first() != 0) std::printf(", of which %s were there", bytes_text(line.first()).c_str());
     if (seconds >= 0.5) std::printf(", %s/s", bytes_text(static_cast<double>(line.received()) / seconds).c_str());
     if (done.how->outcome == tp::outcome::completed) std::printf("; digest %016llx agrees\n", wide(done.how->digest));
     else std::printf("; not checked\n");
-    return std::fflush(stdout) == 0 ? status : unwritable;
+    if (!done.how->confirmed)
+      say("recv", "the file is complete, but " + printable(c.address) + " is not known to have recorded that: " + std::string(to_string(done.how->unconfirmed_because)));
+    return flushed("recv") ? status : unwritable;
   }
   say("recv", message);
   const std::string part = printable(part_of(c.output));
@@ -261,8 +371,8 @@ int report(const choices& c, const outcome& done, const transfer_line& line) {
     say("recv", part + " is of another version than what is there now. To fetch that from the start:\n  " + again(c, " --restart"));
   } else if (done.kept != 0) {
     const std::string of = line.total() != 0 ? " of " + bytes_text(line.total()) : "";
-    say("recv", bytes_text(done.kept) + of + " are in " + part + ". To go on:\n  " + again(c, " --resume"));
-  } else if (interrupted) {
+    say("recv", bytes_text(done.kept) + of + " are in " + part + ". To go on:\n  " + again(c, is_there(c.output) && !c.force ? " --force --resume" : " --resume"));
+  } else if (interrupted && !done.was_there) {
     say("recv", c.no_digest && line.received() != 0 ? "nothing was kept, since without a digest nothing can be gone on with" : "nothing was kept");
   }
   return status;
@@ -276,7 +386,7 @@ int main(int count, char** arguments) {
   if (!c.resume && !c.restart && !c.no_digest && is_there(part) && !(is_there(c.output) && !c.force)) {
     const char* const text = "an earlier recv left a part of it; --resume goes on with that, --restart begins anew";
     const nlohmann::ordered_json out{{"file", c.output}, {"outcome", "failed"}, {"code", "io"}, {"message", text}, {"resumable", true}};
-    if (c.json) std::printf("%s\n", json_text(out).c_str());
+    if (c.json) std::printf("%s\n", json_text(out).c_str()), (void)flushed("recv");
     else say("recv", text + std::string(" (") + printable(part) + ")");
     return unwritable;
   }

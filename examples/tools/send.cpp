@@ -44,11 +44,12 @@ Example:
   send model.safetensors --recipients 1
   send encoder.safetensors head.npz --listen 0.0.0.0:8002
 
-Status: 0 it ended as asked (without a number of recipients: by Ctrl-C), 1 a file cannot be published, or not any more, 2 a wrong
-option, 3 --idle came first, 130 Ctrl-C and 143 SIGTERM before everybody had the files.
+Status: 0 it ended as asked (without a number of recipients: by Ctrl-C), 1 a file cannot be published, or not any more, or standard
+output cannot be written, 2 a wrong option, 3 --idle came first, 130 Ctrl-C and 143 SIGTERM before everybody had the files.
 )";
 
 struct room_for_files : tp::default_limits {
+  static constexpr std::uint64_t chunk_cap_bytes = tp::max_payload_bytes;  // for 'recv --chunk 0'; a chunk is read while it is sent, so it takes no memory
   static constexpr std::size_t references = 256;
 };
 using net = tp::pipeline<tp::tensor_list, tp::bytes_up_to<room_for_files::chunk_cap_bytes>, tp::tcp, room_for_files>;
@@ -164,6 +165,7 @@ class sender {
       if (interrupted_by != 0) return interrupted_status();
     }
     announce();
+    if (!flushed("send")) return failed;  // nobody would know the references
 
     auto moved = clock::now();
     std::uint64_t seen = activity(owner);

@@ -89,6 +89,13 @@ inline std::string shell_word(std::string_view text) {
 /// Prints a line for people.
 inline void say(const char* tool, const std::string& text) { std::fprintf(stderr, "%s: %s\n", tool, text.c_str()); }
 
+/// Whether all that was printed for programs has been written; says so if not.
+inline bool flushed(const char* tool) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return true;
+  say(tool, "standard output could not be written");
+  return false;
+}
+
 /// "[128, 784]"
 inline std::string shape_text(std::span<const std::uint64_t> shape) {
   std::string out = "[";

@@ -147,6 +147,28 @@ TEST_F(ResumedFile, D4_APartThatWasChangedIsFetchedAnew) {
   }
 }
 
+TEST_F(ResumedFile, ANameThatAppearsMeanwhileLeavesThePartToGoOnWith) {
+  {
+    const auto owner = std::make_unique<net::downloader>();
+    ASSERT_TRUE(owner->add_image(source.source(), {.id = name}));
+    tp::resume_cursor cursor;
+    auto file = safetensors_file::create(path, {.overwrite = false, .resume = &cursor});
+    ASSERT_TRUE(file);
+    std::ofstream(path) << "another's";
+    const auto how = net::pull(*owner, tp::reference{name, 0, 0}, *file, {.cursor = &cursor});
+    ASSERT_FALSE(how);
+    EXPECT_EQ(how.error().system, EEXIST);
+  }
+  EXPECT_EQ(content().size(), 9u);
+  ASSERT_TRUE(fs::exists(part));
+  const auto p = pull(source);
+  ASSERT_TRUE(p.how);
+  EXPECT_EQ(p.began, source.schema().image_bytes);
+  EXPECT_EQ(p.how->chunks, 1u) << "the last byte, so that the owner can be told";
+  EXPECT_EQ(content(), source.image_bytes());
+  EXPECT_EQ(entries(), 1u);
+}
+
 TEST_F(ResumedFile, AnotherVersionIsSaidAndThenFetchedAnew) {
   half();
   model other;

@@ -9,6 +9,7 @@ import io
 import json
 import os
 import pty
+import random
 import re
 import resource
 import select
@@ -22,7 +23,11 @@ import tempfile
 import threading
 import time
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples/python/tests"))
+from mutating_path import MutatingPath, flip, without_digest
 
 MIB = 1 << 20
 BIN = ""
@@ -199,7 +204,7 @@ def names():
 # Cases.
 
 def help_is_complete():
-    for tool, options in {"send": "listen recipients expect ref timeout idle json", "recv": "output resume restart force chunk timeout retries name no-digest json", "inspect": "json"}.items():
+    for tool, options in {"send": "listen recipients expect ref timeout idle json", "recv": "output resume restart force max-bytes chunk timeout retries name unverified no-digest json", "inspect": "json"}.items():
         for word in ("--help", "-h"):
             out, err = run(tool, word)
             assert err == "" and out.startswith("usage: " + tool) and "Example:" in out and "Status:" in out
@@ -213,8 +218,9 @@ def help_is_complete():
     for words, why in wrong.items():
         assert why in run("recv", *words, "-o", "x", status=2)[1], words
     assert "-o" in run("recv", "h:1", NO_REF, status=2)[1]
-    for option in ("--chunk=0", "--chunk=65M", "--chunk=2X", "--chunk=99999999999999999999", "--timeout=0", "--timeout=nan", "--timeout=1h", "--retries=-1", "--output="):
+    for option in ("--chunk=512M", "--chunk=2X", "--max-bytes=0", "--max-bytes=-1", "--chunk=99999999999999999999", "--timeout=0", "--timeout=nan", "--timeout=1h", "--retries=-1", "--output="):
         assert option.split("=")[0] in run("recv", "h:1", NO_REF, "-o", "x", option, status=2)[1], option
+    assert all(verdict in run("inspect", "--help")[0] for verdict in ("accept", "reject", "unreadable"))
     assert "exclude" in run("recv", "h:1", NO_REF, "-o", "x", "--resume", "--restart", status=2)[1]
     assert "digest" in run("recv", "h:1", NO_REF, "-o", "x", "--resume", "--no-digest", status=2)[1]
 
@@ -238,6 +244,9 @@ def files_arrive_as_they_are():
     assert [e["event"] for e in events].count("completed") == 4 and [e["event"] for e in events].count("completed_unverified") == 4, events
     assert events[-1] == {"event": "ended", "outcome": "done", "completed": 8, "sent_bytes": 2 * sum(p["bytes"] for p in sender.published)}, events[-1]
     assert subprocess.run(["cmp", "model.safetensors", "copy0"]).returncode == 0
+    with Sender("model.safetensors") as sender:
+        done = json.loads(run("recv", sender.address, sender.ref, "-o", "at once", "--chunk", 0, "--json")[0])
+        assert done["chunks"] == 1 and Path("at once").read_bytes() == CANONICAL, done
     assert parsed(Path("copy1").read_bytes()) == parsed(MODEL), "re-ordered, and the same tensors"
     assert parsed(Path("copy2").read_bytes())[1] == {"x": ("F32", [2, 3], noise(24)), "y/z": ("F64", [3], struct.pack("<3d", 1, 2, 3)),
                                                      "f": ("U16", [2, 3], struct.pack("<6H", 0, 2, 4, 1, 3, 5))}
@@ -352,10 +361,151 @@ def the_sender_is_interrupted():
     assert "nobody" in err and "--ref" not in err, err
 
 
+def a_recv_waits_for_its_send():
+    write("model.safetensors", CANONICAL)
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        address = "127.0.0.1:%d" % unused.getsockname()[1]
+    recv = subprocess.Popen(command("recv", address, NO_REF, "-o", "copy.safetensors", "--json"), stdout=subprocess.PIPE, text=True)
+    time.sleep(0.5)
+    with Sender("model.safetensors", "--listen", address, "--ref", NO_REF):
+        out, _ = recv.communicate(timeout=60)
+    done = json.loads(out)
+    assert recv.returncode == 0 and done["outcome"] == "completed" and done["confirmed"] is True, done
+    assert Path("copy.safetensors").read_bytes() == CANONICAL
+
+
+def senders_killed_at_random_moments():
+    """A send that is started again with the same file and reference costs its recv nothing but time. TENSORPULL_PROCESS_FAULTS: how many kills."""
+    write("model.safetensors", CANONICAL)
+    first = Sender("model.safetensors")
+    again = ["--listen", first.address, "--ref", first.ref]
+    chance = random.Random(1)
+    for _ in range(int(os.environ.get("TENSORPULL_PROCESS_FAULTS", 20))):
+        recv = subprocess.Popen(command("recv", first.address, first.ref, "-o", "copy.safetensors", "--chunk", "16K", "--json", "--retries", "20"), stdout=subprocess.PIPE, text=True)
+        time.sleep(chance.random() * 0.05)
+        first.process.kill()
+        first.process.communicate()
+        first = Sender("model.safetensors", *again)
+        out, _ = recv.communicate(timeout=60)
+        done = json.loads(out)
+        assert recv.returncode == 0 and done["outcome"] == "completed", done
+        assert names() == ["copy.safetensors", "model.safetensors"] and Path("copy.safetensors").read_bytes() == CANONICAL, done
+        os.remove("copy.safetensors")
+    first.__exit__()
+
+
+def a_confirmation_that_is_lost():
+    write("model.safetensors", CANONICAL)
+    with Sender("model.safetensors") as sender:
+        chunks = -(-len(CANONICAL) // (2 * MIB))
+        path = MutatingPath(sender.port, lambda i, frame: frame if i <= chunks else None)  # a description, the chunks, and not their confirmation
+        to = [path.address, sender.ref, "-o", "copy.safetensors", "--retries", "0"]
+        done = json.loads(run("recv", *to, "--json")[0])
+        assert done["outcome"] == "completed" and done["confirmed"] is False and done["unconfirmed_because"] == "connection_lost", done
+        assert done["bytes"] == done["total_bytes"] == len(CANONICAL) and Path("copy.safetensors").read_bytes() == CANONICAL, done
+        out, err = run("recv", *to, "--force")
+        assert "agrees" in out and "complete" in err and path.address in err and "not known" in err, (out, err)
+        # the same with --resume, as after any failure: the file is looked at, and the confirmation made good
+        out, err = run("recv", sender.address, *to[1:], "--resume")
+        assert "complete" in out and err == "", (out, err)
+        done = json.loads(run("recv", sender.address, *to[1:], "--resume", "--json")[0])
+        assert done["outcome"] == "completed" and done["confirmed"] is True and done["resumed_bytes"] == done["bytes"] == len(CANONICAL), done
+        assert names() == ["copy.safetensors", "model.safetensors"]
+        # one that is not what is published is said to be that, and stays
+        wrong = bytes([CANONICAL[-1] ^ 1])
+        for length in (len(CANONICAL) - 1, len(CANONICAL)):
+            write("copy.safetensors", (CANONICAL[:-1] + wrong)[:length])
+            out, err = run("recv", sender.address, *to[1:], "--resume", status=3)
+            assert out == "" and "not what is published" in err and "--force" in err and os.path.getsize("copy.safetensors") == length, (out, err)
+            done = json.loads(run("recv", sender.address, *to[1:], "--resume", "--json", status=3)[0])
+            assert done["code"] == "stale_version" and done["bytes"] == length and not done["resumable"], done
+        done = json.loads(run("recv", sender.address, *to[1:], "--json", status=3)[0])
+        assert done["code"] == "io" and done["bytes"] == len(CANONICAL), done
+        run("recv", sender.address, *to[1:], "--resume", "--force")
+        assert Path("copy.safetensors").read_bytes() == CANONICAL
+    done = json.loads(run("recv", sender.address, *to[1:], "--resume", "--json", status=1)[0])
+    assert done["code"] in ("connection_failed", "connection_lost") and done["bytes"] == len(CANONICAL), done
+
+
+def an_owner_without_a_digest():
+    write("model.safetensors", CANONICAL)
+    with Sender("model.safetensors") as sender:
+        to = [MutatingPath(sender.port, without_digest).address, sender.ref, "-o", "copy.safetensors"]
+        _, err = run("recv", *to, status=1)
+        assert "no digest" in err and "--unverified" in err and names() == ["model.safetensors"], (err, names())
+        done = json.loads(run("recv", *to, "--json", status=1)[0])
+        assert done["code"] == "not_verifiable" and done["bytes"] == 0 and not done["resumable"], done
+        done = json.loads(run("recv", *to, "--unverified", "--json")[0])
+        assert done["outcome"] == "completed_unverified" and Path("copy.safetensors").read_bytes() == CANONICAL, done
+        assert "not checked" in run("recv", *to, "--unverified", "--force")[0]
+        # what the option allows does not make a digest that is there count less
+        done = json.loads(run("recv", sender.address, *to[1:], "--unverified", "--force", "--json")[0])
+        assert done["outcome"] == "completed", done
+
+
+def mutated_replies_never_leave_a_wrong_file():
+    """500 seeded mutations of what send answers: a recv that ends with 0 has the right file, and one that does not leaves none under its name."""
+    model = safetensors([("w", "U8", [5000], noise(5000)), ("x", "F32", [10, 10], noise(400, 2))])
+    write("model.safetensors", model)
+    write("small.safetensors", safetensors([("w", "F32", [100], noise(400, 3))]))
+    seen = set()
+
+    def one(seed):
+        chance = random.Random(seed)
+        which = chance.randrange(2)
+        last = (6, 1)[which]  # the chunks' frames follow the description; the next one is confirmed
+        kind = seed % 5
+
+        def mutate(i, frame, chance=chance):
+            chance = random.Random(seed * 1000 + i)
+            if kind == 0:  # one control bit of the description, and one of payload
+                if i == 0:
+                    flip(frame, 64 + random.Random(seed).randrange(8 * len(frame) - 64))
+                elif i == last:
+                    flip(frame, 8 * 88 + chance.randrange(8 * 64))
+            elif kind == 1:  # `verifiable`, and one of payload
+                frame = without_digest(i, frame)
+                if i == last:
+                    flip(frame, 8 * 88 + chance.randrange(8 * 64))
+            elif kind == 2:  # any bit of any frame
+                if i == seed // 5 % (last + 2):
+                    flip(frame, chance.randrange(64, 8 * len(frame)))
+            elif kind == 3:  # a few bits of every frame's first words
+                for _ in range(chance.randrange(3)):
+                    flip(frame, chance.randrange(64, 8 * min(len(frame), 96)))
+            elif i >= last:  # the last frames: a word that is random, or the end
+                if chance.randrange(4) == 0:
+                    return None
+                at = 8 * chance.randrange(1, min(len(frame) // 8, 12))
+                frame[at:at + 8] = chance.randbytes(8)
+            return frame
+
+        published = sender.published[which]
+        path = MutatingPath(sender.port, mutate)
+        name = "copy%d" % seed
+        done = subprocess.run(command("recv", path.address, published["ref"], "-o", name, "--json", "--chunk", 1000, "--timeout", 0.3, "--retries", 1), capture_output=True, text=True, timeout=60)
+        path.close()
+        said = json.loads(done.stdout)
+        if done.returncode == 0:
+            assert said["outcome"] == "completed" and Path(name).read_bytes() == contents[which], (seed, kind, said)
+        else:
+            assert done.returncode in (1, 3) and not os.path.exists(name), (seed, kind, done)
+        seen.add((kind, said.get("code", "completed")))
+
+    with Sender("model.safetensors", "small.safetensors") as sender:
+        contents = []
+        for i, published in enumerate(sender.published):
+            run("recv", published["address"], published["ref"], "-o", "right%d" % i)
+            contents.append(Path("right%d" % i).read_bytes())
+        with ThreadPoolExecutor(8) as crowd:
+            list(crowd.map(one, range(500)))
+    assert {(1, "not_verifiable"), (2, "digest_mismatch"), (2, "completed"), (4, "completed")} <= seen, seen
+
+
 def nobody_there():
     with socket.create_server(("127.0.0.1", 0)) as unused:
         closed = "127.0.0.1:%d" % unused.getsockname()[1]
-    _, err = run("recv", closed, NO_REF, "-o", "x", status=1)
+    _, err = run("recv", closed, NO_REF, "-o", "x", "--retries", 0, status=1)
     assert closed in err and "refused" in err and names() == [], (err, names())
     _, err = run("recv", "no-such-host.invalid:80", NO_REF, "-o", "x", status=1)
     assert "no-such-host.invalid:80" in err and "not known" in err, err
@@ -504,6 +654,85 @@ def D5_no_room():
                 subprocess.run(["umount", "small"], check=True)
 
 
+def a_size_that_is_only_claimed():
+    write("model.safetensors", CANONICAL)
+    with Sender("model.safetensors") as sender:
+        to = [sender.address, sender.ref, "-o", "copy.safetensors"]
+        _, err = run("recv", *to, "--max-bytes", "1M", status=1)
+        assert "4.0 MiB" in err and "--max-bytes" in err and names() == ["model.safetensors"], (err, names())
+        done = json.loads(run("recv", *to, "--max-bytes", len(CANONICAL) - 1, "--json", status=1)[0])
+        assert done["code"] == "too_large" and done["total_bytes"] == len(CANONICAL) and not done["resumable"], done
+        run("recv", *to, "--max-bytes", len(CANONICAL))
+        os.remove("copy.safetensors")
+
+        def larger(i, frame):
+            """A description of 1 GiB: its image's length is the fifth of the nine words that end it. Nothing follows it."""
+            if i > 0:
+                return None
+            frame[-40:-32] = struct.pack("<Q", 1 << 30)
+            return frame
+
+        recv = subprocess.Popen(command("recv", MutatingPath(sender.port, larger).address, *to[1:]), stderr=subprocess.PIPE, text=True)
+        end = time.monotonic() + 30
+        while not os.path.exists(PART) or os.path.getsize(PART) < 1 << 30:
+            assert time.monotonic() < end and recv.poll() is None
+            time.sleep(0.005)
+        assert os.stat(PART).st_blocks * 512 < MIB, "room is taken when bytes come"
+        recv.send_signal(signal.SIGINT)
+        recv.communicate(timeout=20)
+        assert recv.returncode == 130 and names() == ["model.safetensors"], names()
+
+
+def what_happens_to_the_names_meanwhile():
+    write("model.safetensors", CANONICAL)
+    with Sender("model.safetensors") as sender:
+        path = SlowPath(sender.port, 64 * MIB)
+
+        def meanwhile(change):
+            path.hold_at(path.forwarded + 2 * MIB)
+            recv = subprocess.Popen(command("recv", path.address, sender.ref, "-o", "copy.safetensors", "--chunk", "64K"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            path.wait_for_hold()
+            change()
+            path.go_on()
+            out, err = recv.communicate(timeout=30)
+            assert recv.returncode == 3 and out == "", (recv.returncode, out, err)
+            return err
+
+        # the final name is another's now: what was fetched stays, and the command that is printed puts it there
+        err = meanwhile(lambda: write("copy.safetensors", b"another's"))
+        assert "exists already" in err and PART in err and Path("copy.safetensors").read_bytes() == b"another's", err
+        again = shlex.split(err.splitlines()[-1])
+        done = json.loads(run(*again, "--json")[0])
+        assert done["received_bytes"] == 1 and Path("copy.safetensors").read_bytes() == CANONICAL, done
+        os.remove("copy.safetensors")
+        # the part is another's now
+        err = meanwhile(lambda: os.remove(PART))
+        assert PART in err and "deleted" in err and names() == ["model.safetensors"], (err, names())
+        err = meanwhile(lambda: os.truncate(PART, MIB))
+        assert PART in err and "cut" in err and names() == ["model.safetensors"], (err, names())
+
+        def replace():
+            write("other", b"another's")
+            os.replace("other", PART)
+        err = meanwhile(replace)
+        assert PART in err and "replaced" in err and Path(PART).read_bytes() == b"another's" and names() == [PART, "model.safetensors"], (err, names())
+
+
+def a_full_standard_output_has_a_word():
+    write("model.safetensors", CANONICAL)
+    with Sender("model.safetensors") as sender:
+        for words in (["recv", sender.address, sender.ref, "-o", "copy"], ["recv", sender.address, sender.ref, "-o", "copy", "--force", "--json"],
+                      ["recv", sender.address, sender.ref, "-o", "copy", "--json"], ["inspect", "model.safetensors"], ["inspect", "--json", "model.safetensors"]):
+            with open("/dev/full", "w") as full:
+                done = subprocess.run(command(*words), stdout=full, stderr=subprocess.PIPE, text=True)
+            assert done.returncode == 3 and "standard output" in done.stderr, (words, done)
+        assert Path("copy").read_bytes() == CANONICAL
+    for option in ([], ["--json"]):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(command("send", "model.safetensors", *option), stdout=full, stderr=subprocess.PIPE, text=True, timeout=20)
+        assert done.returncode == 1 and "standard output" in done.stderr, done
+
+
 def S8_the_published_file_shrinks():
     write("model.safetensors", CANONICAL)
     with Sender("model.safetensors") as sender:
@@ -591,6 +820,7 @@ def inspect_rejects_by_name():
     out, _ = run("inspect", "--json", "nosuch", status=3)
     assert json.loads(out)["verdict"] == "unreadable" and json.loads(out)["code"] == "io"
     os.mkfifo("pipe")
+    assert json.loads(run("inspect", "--json", "pipe", status=3)[0])["message"] == "it is no regular file"
     assert "no regular file" in run("inspect", "pipe", status=3)[1] and "no regular file" in run("send", "pipe", status=1)[1]
     assert "nosuch" in run("inspect", "nosuch", status=3)[1] and "directory" in run("inspect", ".", status=3)[1]
     write("good", MODEL)

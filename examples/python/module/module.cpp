@@ -41,6 +41,7 @@ PYBIND11_MODULE(_native, m) {
       .def_readwrite("retries", &tp::pull_settings::retries)
       .def_readwrite("progress_interval_ms", &tp::pull_settings::progress_interval_ms)
       .def_readwrite("native", &tp::pull_settings::native)
+      .def_readwrite("unverified", &tp::pull_settings::unverified)
       .def_readwrite("progress", &tp::pull_settings::progress)
       .def_readwrite("abort", &tp::pull_settings::abort);
   py::class_<tp::publish_settings>(m, "PublishSettings")

@@ -31,6 +31,7 @@ struct pull_settings {
   std::uint32_t retries = 3;
   std::int64_t progress_interval_ms = 100;
   bool native = false;       ///< the image in one chunk, or an error
+  bool unverified = false;   ///< also an image without a digest
   py::object progress = py::none();
   py::object abort = py::none();
 };
@@ -41,7 +42,8 @@ inline py::tuple to_python(const progress_event& e) {
                         e.tensors_total, e.sequence, to_text(code_name(e.code)));
 }
 inline py::tuple to_python(const receipt& r) {
-  return py::make_tuple(std::string(to_string(r.outcome)), r.bytes, r.chunks, r.damaged, r.version, r.fingerprint, r.digest);
+  return py::make_tuple(std::string(to_string(r.outcome)), r.bytes, r.chunks, r.damaged, r.version, r.fingerprint, r.digest, r.confirmed,
+                        to_text(r.unconfirmed_because == errc{} ? std::string_view() : code_name(r.unconfirmed_because)));
 }
 
 inline ref_id id_or_raise(std::string_view digits) {
@@ -85,6 +87,7 @@ receipt pull(std::string_view address, std::string_view ref, Consumer& to, const
   options.per_request_timeout = std::chrono::milliseconds(s.per_request_timeout_ms);
   options.version = s.version;
   options.tensors = subset;
+  options.unverified = s.unverified;
   options.window = s.window;
   options.stop = interruption_token{&stop};
   options.retry.retries = s.retries;

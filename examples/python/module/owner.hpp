@@ -4,6 +4,8 @@
 #include "network.hpp"
 #include "tensor_table.hpp"
 
+#include <unistd.h>
+
 #include <memory>
 #include <vector>
 
@@ -62,6 +64,7 @@ class owner {
 
   std::shared_ptr<downloader> open() const {
     if (!downloader_) throw py::value_error("the downloader is closed");
+    if (is_inherited()) throw py::value_error("the downloader belongs to the process that made it; this one is a child of fork()");
     return downloader_;
   }
   template <class F>
@@ -160,16 +163,21 @@ class owner {
     }
   }
 
-  /// Closes all connections and releases what was published, as soon as no call of another thread uses them.
+  /// Closes all connections and releases what was published, as soon as no call of another thread uses them. A child of fork() shares the event loop's
+  /// descriptors with its parent, whom closing would deafen, and its copy of a lock may be held by a thread that it has not: it lets go of nothing.
   void close() {
     auto last = std::move(downloader_);
     downloader_ = nullptr;
+    if (last && is_inherited()) return static_cast<void>(new std::shared_ptr<downloader>(std::move(last)));
     const py::gil_scoped_release unlocked;
     last = nullptr;
   }
   bool closed() const noexcept { return !downloader_; }
 
  private:
+  bool is_inherited() const noexcept { return ::getpid() != made_by_; }
+
+  pid_t made_by_ = ::getpid();
   std::shared_ptr<downloader> downloader_;
   std::uint16_t port_ = 0;
 };

@@ -6,11 +6,13 @@ import gc
 import json
 import os
 import pickle
+import re
 import subprocess
 import sys
 import textwrap
 import threading
 import time
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
@@ -198,6 +200,89 @@ def test_errors_have_code_name_and_place(owner):
             tensorpull.download_tensors(owner.address, ref, **arguments)
     with pytest.raises(TypeError):
         tensorpull.download_tensors(owner.address, 7)
+
+
+def test_arguments_that_make_no_sense_are_named(owner):
+    tensors, unknown = {"a": np.zeros(3)}, "0" * 31 + "1"
+
+    def refused(what, call, *arguments, **options):
+        with pytest.raises((TypeError, ValueError)) as e:
+            call(*arguments, **options)
+        assert re.search(rf"\b{what}\b", str(e.value)) and "incompatible" not in str(e.value), (what, options, str(e.value))
+
+    for recipients in ("site-1", b"site-1", None, -1, 2**40, 1.5, [1], [None]):
+        refused("recipients", owner.add_tensors, tensors, recipients=recipients)
+    for options in ({"recipients": 1, "least": 2}, {"recipients": ["a", "b"], "least": 3}, {"least": -1}, {"least": None}, {"least": "1"}):
+        refused("least", owner.add_tensors, tensors, **options)
+    wrong = {"chunk_size": [-1, "x", 1.5], "metadata": [3], "ref_id": [3], "settled": [3], "progress": [3], "acquire_timeout": ["x", -1], "progress_interval": ["x"]}
+    for what, values in wrong.items():
+        for value in values:
+            refused(what, owner.add_tensors, tensors, **{what: value})
+    wrong = {"window": [-1, None, "x"], "retries": [-1, None], "max_bytes": [-1, "x"], "max_header_bytes": [-1, None], "max_tensors": [-1, None], "version": [-1, "x"],
+             "recipient": [7], "per_request_timeout": ["x", -1], "chunk_size": [-1, "x"], "progress": [3], "abort": [3]}
+    for what, values in wrong.items():
+        for value in values:
+            refused(what, tensorpull.download_tensors, owner.address, unknown, **{what: value})
+    refused("address", tensorpull.download_tensors, None, unknown)
+    refused("ref_id", tensorpull.download_tensors, owner.address, None)
+    for call in (owner.status, owner.settled, owner.outcome, owner.withdraw, owner.wait):
+        refused("ref_id", call, None)
+    refused("name", tensorpull.recipient_named, None)
+    refused("listen", tensorpull.Downloader, None)
+    for value in (-1, 0, None, "x"):
+        refused("max_connections", tensorpull.Downloader, max_connections=value)
+    average = tensorpull.WeightedAverage(tensors)
+    refused("weight", average.pull, owner.address, unknown, None)
+    refused("peer", average.pull, owner.address, unknown, 1.0, peer=None)
+    refused("address", average.pull, None, unknown, 1.0)
+
+    class Twice(Mapping):  # a dict has each name once
+        def __getitem__(self, name):
+            return np.zeros(3)
+
+        def __len__(self):
+            return 2
+
+        def __iter__(self):
+            return iter(["w", "w"])
+
+    for call in (owner.add_tensors, lambda twice: tensorpull.download_tensors(owner.address, unknown, out=twice), lambda twice: tensorpull.WeightedAverage(out=twice)):
+        with pytest.raises(Error) as e:
+            call(Twice())
+        assert (e.value.code, e.value.name) == ("duplicate_name", "w")
+
+
+@pytest.mark.parametrize("end", ["sys.exit(0)", "owner.close(); os._exit(0)", "del owner; gc.collect(); os._exit(0)", "refused(); os._exit(0)"])
+@pytest.mark.parametrize("serving", [True, False])
+def test_a_forked_child_that_ends_does_not_deafen_its_parent(end, serving):
+    done = run(
+        f"""
+        import gc, os, sys, numpy as np, tensorpull
+        owner = tensorpull.Downloader()
+        ref = owner.add_tensors({{"w": np.ones(10, np.float32)}})
+        def pull():
+            return tensorpull.download_tensors(owner.address, ref, per_request_timeout=10, retries=0)["w"].sum()
+        def refused():
+            for call in (owner.serve, lambda: owner.status(ref), lambda: owner.add_tensors({{}})):
+                try:
+                    call()
+                    os._exit(1)
+                except ValueError as e:
+                    assert "fork" in str(e)
+        if {serving}:
+            owner.start()
+            pull()
+        pid = os.fork()
+        if pid == 0:
+            {end}
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        if not {serving}:
+            owner.start()
+        print(pull())
+        owner.close()
+        """
+    )
+    assert done.returncode == 0 and done.stdout == "10.0\n", done.stdout + done.stderr
 
 
 def test_a_reference_is_text_and_more(owner):

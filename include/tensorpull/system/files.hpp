@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -127,24 +128,23 @@ inline int read_all(int fd, std::uint64_t at, std::span<std::byte> out) noexcept
   return 0;
 }
 
-/// Makes the file `bytes` long with all its blocks reserved. `keep`: its first bytes stay; otherwise all are zero.
-/// A file system that cannot reserve is no error: the file then has this length with `keep`, and is empty without. 0, or errno.
-inline int reserve(int fd, std::uint64_t bytes, bool keep = false) noexcept {
+/// Whether the file can become `bytes` long. ENOSPC: its file system has less room left than the file lacks. EFBIG: no file can. Otherwise 0.
+/// Nothing is reserved, so it may be full later. A file system that does not say what is left is believed to have room.
+inline int room_for(int fd, std::uint64_t bytes) noexcept {
   if (bytes > static_cast<std::uint64_t>(std::numeric_limits<off_t>::max())) return EFBIG;
+  struct stat there{};
+  struct statvfs left{};
+  if (::fstat(fd, &there) != 0 || uninterrupted([&] { return ::fstatvfs(fd, &left); }) != 0 || left.f_blocks == 0) return 0;
+  const std::uint64_t taken = static_cast<std::uint64_t>(there.st_blocks) * 512;
+  return bytes > taken && (bytes - taken) / left.f_frsize > left.f_bfree ? ENOSPC : 0;
+}
+
+/// Makes the file `bytes` long. What is new in it is a hole, which takes no room. 0, or errno.
+inline int resize(int fd, std::uint64_t bytes) noexcept {
   no_file_size_signal quiet;
-  const auto length = static_cast<off_t>(bytes);
-  // what was there before, and what a longer file would leave behind the end, goes first
-  int system = uninterrupted([&] { return ::ftruncate(fd, keep ? length : 0); }) == 0 ? 0 : errno;
-#ifdef __linux__
-  // not posix_fallocate: if the file system cannot, glibc would write to every block instead
-  if (system == 0 && length > 0) system = uninterrupted([&] { return ::fallocate(fd, 0, 0, length); }) == 0 ? 0 : errno;
-#else
-  if (system == 0 && length > 0) do
-      system = ::posix_fallocate(fd, 0, length);
-    while (system == EINTR);
-#endif
+  const int system = uninterrupted([&] { return ::ftruncate(fd, static_cast<off_t>(bytes)); }) == 0 ? 0 : errno;
   if (system == EFBIG) quiet.forget();
-  return system == EOPNOTSUPP || system == EINVAL || system == ENOSYS ? 0 : system;
+  return system;
 }
 
 }  // namespace tensorpull::detail
@@ -249,26 +249,30 @@ class atomic_file {
     struct stat about{};
     return ::fstat(file_.get(), &about) == 0 ? static_cast<std::uint64_t>(about.st_size) : 0;
   }
-  result<void> reserve(std::uint64_t bytes, bool keep = false) noexcept { return done(detail::reserve(file_.get(), bytes, keep), bytes); }
-  result<void> truncate(std::uint64_t bytes) noexcept {
-    return done(uninterrupted([&] { return ::ftruncate(file_.get(), static_cast<off_t>(bytes)); }) == 0 ? 0 : errno, bytes);
+  /// Makes it `bytes` long if there is room for that now. Takes none: the blocks come with the bytes.
+  result<void> extend(std::uint64_t bytes) noexcept {
+    if (const int system = room_for(file_.get(), bytes); system != 0) return done(system, bytes);
+    return done(resize(file_.get(), bytes), bytes);
   }
   result<void> read(std::uint64_t at, std::span<std::byte> out) const noexcept { return done(read_all(file_.get(), at, out), at); }
   result<void> write(std::uint64_t at, std::span<const std::byte> bytes) noexcept { return done(write_all(file_.get(), at, bytes), at); }
 
-  /// Closes the file and gives it its name. After an error the name is what it was before (or, if only the directory's own
-  /// synchronisation failed, the complete file), and nothing else is left behind.
-  result<void> publish(bool synchronise) noexcept {
-    int system = 0;
-    if (synchronise && uninterrupted([&] { return ::fsync(file_.get()); }) != 0) system = errno;
-    if (const int closing = file_.close(); system == 0) system = closing;
-    if (system == 0) system = refusal();
-    if (system == 0) system = rename();
-    if (system != 0) {
-      discard();
-      return file_failure(system, name());
+  /// Cuts the file, which has to be `length` bytes long, to `bytes`, gives it its name, and closes it. After an error the name is what it was before, and the file stays open
+  /// under its other one; or, if only the directory's own synchronisation failed, the complete file has its name. ESTALE: another process has
+  /// removed, replaced or cut the file.
+  result<void> publish(std::uint64_t length, std::uint64_t bytes, bool synchronise) noexcept {
+    int system = has_name(length) ? resize(file_.get(), bytes) : ESTALE;
+    if (system != 0) return done(system, bytes);
+    if (synchronise) {
+      if (uninterrupted([&] { return ::fsync(file_.get()); }) != 0) system = errno;
+    } else if (file_descriptor second(::fcntl(file_.get(), F_DUPFD_CLOEXEC, 0)); second) {
+      system = second.close();  // some file systems say only at a close what they could not write
     }
+    if (system == 0) system = has_name(bytes) ? refusal() : ESTALE;
+    if (system == 0) system = rename();
+    if (system != 0) return done(system, bytes);
     temporary_[0] = '\0';
+    file_.close();
     // some file systems cannot synchronise a directory: EINVAL
     if (synchronise && uninterrupted([&] { return ::fsync(directory_.get()); }) != 0 && errno != EINVAL) system = errno;
     directory_.close();
@@ -281,9 +285,9 @@ class atomic_file {
     file_.close();
     directory_.close();
   }
-  /// Leaves nothing behind, unless it was published.
+  /// Leaves nothing behind, unless it was published. What another process has put in its place is that one's.
   void discard() noexcept {
-    if (directory_ && temporary_[0] != '\0') ::unlinkat(directory_.get(), temporary_.data(), 0);
+    if (temporary_[0] != '\0' && has_name()) ::unlinkat(directory_.get(), temporary_.data(), 0);
     temporary_[0] = '\0';
     file_.close();
     directory_.close();
@@ -293,6 +297,13 @@ class atomic_file {
   atomic_file(std::string_view name, bool overwrite) noexcept : overwrite_(overwrite) { std::copy(name.begin(), name.end(), name_.begin()); }
 
   result<void> done(int system, std::uint64_t at) const noexcept { return system == 0 ? result<void>{} : file_failure(system, name(), at); }
+
+  /// Whether its other name leads to it, and it is `bytes` long if that is stated.
+  bool has_name(std::uint64_t bytes = ~std::uint64_t{0}) const noexcept {
+    struct stat held{}, named{};
+    if (::fstat(file_.get(), &held) != 0 || ::fstatat(directory_.get(), temporary_.data(), &named, AT_SYMLINK_NOFOLLOW) != 0) return false;
+    return held.st_dev == named.st_dev && held.st_ino == named.st_ino && (bytes == ~std::uint64_t{0} || static_cast<std::uint64_t>(held.st_size) == bytes);
+  }
 
   /// Why the name cannot be given to a file now: errno, or 0. Only a regular file that may be written is ever replaced: not a symbolic
   /// link (neither followed nor destroyed), a directory, a device.
@@ -326,7 +337,7 @@ class atomic_file {
     for (int attempt = 0; attempt < 16; ++attempt) {
       file_ = file_descriptor(uninterrupted(
           [&] { return ::openat(directory_.get(), temporary_.data(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0644); }));
-      struct stat opened{}, named{};
+      struct stat opened{};
       if (!file_ || ::fstat(file_.get(), &opened) != 0) {
         system = errno;
         break;
@@ -340,7 +351,7 @@ class atomic_file {
         break;
       }
       // whoever had it may have given it its final name, or removed it, since it was opened
-      if (::fstatat(directory_.get(), temporary_.data(), &named, AT_SYMLINK_NOFOLLOW) == 0 && named.st_ino == opened.st_ino && named.st_dev == opened.st_dev) return 0;
+      if (has_name()) return 0;
     }
     temporary_[0] = '\0';
     file_.close();

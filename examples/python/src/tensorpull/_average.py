@@ -8,7 +8,7 @@ from typing import Any, Iterable, Mapping, Optional, Tuple
 from . import _native
 from ._download import writable
 from ._errors import Error
-from ._options import DEFAULT_CHUNK_BYTES, chunk_bytes, pull_settings
+from ._options import DEFAULT_CHUNK_BYTES, chunk_bytes, pull_settings, text
 from ._tensors import empty_like
 from ._types import Receipt, TensorDict
 
@@ -70,8 +70,12 @@ class WeightedAverage:
         settings = pull_settings(
             ref_id, per_request_timeout, self._chunk_size, progress, progress_interval, abort, version, recipient, window, retries
         )
+        text(address, "address", "host:port")
+        text(peer, "peer", "the client's name")
+        if isinstance(weight, (str, bytes)) or not hasattr(weight, "__float__"):
+            raise TypeError(f"weight is a number; not {weight!r}")
         with self._lock:
-            return Receipt._make(self._native.pull(address, ref_id, weight, peer or address, settings))
+            return Receipt._make(self._native.pull(address, ref_id, float(weight), peer or address, settings))
 
     def result(self) -> TensorDict:
         """The averages, in the tensors of `out` or new ones: the same ones each time. More updates may follow."""

@@ -8,7 +8,7 @@ from typing import Any, Dict, Mapping, Optional
 
 from . import _native
 from ._errors import Error
-from ._options import pull_settings
+from ._options import pull_settings, text, whole
 from ._tensors import Tensors, numpy_maker, torch_maker
 from ._types import Receipt, TensorDict
 
@@ -32,11 +32,12 @@ def download_tensors(
     recipient: Optional[str] = None,
     window: int = 4,
     retries: int = 3,
+    unverified: bool = False,
 ) -> TensorDict:
     """Pulls what is published under `ref_id` at `address` ("host:port") and returns it as a dict of tensors.
 
-    The bytes go from the socket into the tensors' memory; nothing is copied on the way, and the interpreter's lock is not held. The
-    download has ended well when the digest of what arrived agreed with the published one and the owner has recorded it.
+    The bytes go from the socket into the tensors' memory; nothing is copied on the way, and the interpreter's lock is not held. Tensors
+    are returned only if the digest of what arrived is the published one. Whether the owner has heard of that is `receipt.confirmed`.
 
     Where the tensors come from:
       framework  "numpy" (the default) or "torch": new tensors are made as the owner describes them, in the CPU's memory, once the
@@ -62,6 +63,7 @@ def download_tensors(
       window      requests in flight
       version     only this version ("stale_version" otherwise); default: the reference's, if it is a `Reference`; 0: whatever is there
       recipient   this recipient's name, if the owner expects recipients by name
+      unverified  take what is published without a digest, too ("not_verifiable" otherwise): nobody can say whether its bytes are right
 
     Raises `Error`; what `abort` or `progress` raises; TypeError and ValueError for arguments that make no sense.
     """
@@ -71,7 +73,11 @@ def download_tensors(
         raise ValueError("framework says what new tensors are; out has its own")
     if framework not in (None, "numpy", "torch"):
         raise ValueError(f'framework is "numpy" or "torch", not {framework!r}')
-    settings = pull_settings(ref_id, per_request_timeout, chunk_size, progress, progress_interval, abort, version, recipient, window, retries)
+    settings = pull_settings(ref_id, per_request_timeout, chunk_size, progress, progress_interval, abort, version, recipient, window, retries, unverified)
+    text(address, "address", "host:port")
+    max_header_bytes = whole(max_header_bytes, "max_header_bytes", 2**63 - 1)
+    max_tensors = whole(max_tensors, "max_tensors", 2**63 - 1)
+    limit = _physical_memory() if max_bytes is None else whole(max_bytes, "max_bytes", 2**63 - 1)
 
     if out is not None:
         tensors = writable(out)
@@ -81,7 +87,6 @@ def download_tensors(
     else:
         made: Dict[str, Any] = {}
         make = torch_maker(made) if framework == "torch" else numpy_maker(made)
-        limit = _physical_memory() if max_bytes is None else max_bytes
         receipt, metadata = _native.download_new(address, ref_id, make, made.clear, limit, max_header_bytes, max_tensors, settings)
         result = TensorDict(made)
         result.metadata = metadata

@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import _native
-from ._options import DEFAULT_CHUNK_BYTES, as_abort, milliseconds, recipient_named
+from ._options import DEFAULT_CHUNK_BYTES, as_abort, milliseconds, recipient_named, reference_id, text, whole
 from ._tensors import Tensors
 from ._types import Outcome, Progress, Reference, Status
 
@@ -25,6 +25,7 @@ class Downloader:
       - `serve(...)` on the caller's own thread, until something is true;
       - `start()`: one `threading.Thread` in this process, until `stop()`. It ends by itself when the main thread ends.
     Tensors may be published, withdrawn and asked about from any thread, also while another serves. As a context manager it closes itself.
+    It belongs to the process that made it: in a child of `fork` its calls raise an error, and the child's end does not disturb it.
 
         with tensorpull.Downloader("127.0.0.1:0") as owner:
             ref = owner.add_tensors(model.state_dict(), recipients=2)
@@ -44,8 +45,8 @@ class Downloader:
         """Listens on "host:port"; port 0: one that is free. The time-outs, in seconds, end connections: those that have asked for nothing
         after `accept_timeout`, that take less than 64 bytes a second for `stall_timeout`, that are silent for `idle_timeout`."""
         self._owner = _native.Owner(
-            listen,
-            max_connections,
+            text(listen, "listen", "host:port"),
+            whole(max_connections, "max_connections", 2**31 - 1, least=1),
             milliseconds(accept_timeout, "accept_timeout"),
             milliseconds(stall_timeout, "stall_timeout"),
             milliseconds(idle_timeout, "idle_timeout"),
@@ -106,17 +107,21 @@ class Downloader:
         What the callbacks raise goes to `sys.unraisablehook`. Refused with the tensor's name: "unsupported_dtype" (objects, strings, dates,
         structures, longdouble, complex128), "unsupported_layout" (sparse, quantised, nested, meta, on another device, masked arrays).
         """
-        if not isinstance(chunk_size, int) or not 0 <= chunk_size <= _native.max_chunk_bytes:
-            raise ValueError(f"chunk_size is a number of bytes, at most {_native.max_chunk_bytes}; not {chunk_size!r}")
+        chunk_size = whole(chunk_size, "chunk_size", _native.max_chunk_bytes)
+        if metadata is not None and not isinstance(metadata, Mapping):
+            raise TypeError(f"metadata is a dict of str; not {metadata!r}")
+        for what, heard in (("settled", settled), ("progress", progress)):
+            if heard is not None and not callable(heard):
+                raise TypeError(f"{what} is a callable; not {heard!r}")
         described = Tensors(tensors)
         pairs = {**described.ties, **{str(key): str(value) for key, value in (metadata or {}).items()}}
         how = _native.PublishSettings()
-        how.id = str(ref_id) if ref_id is not None else ""
-        if isinstance(recipients, int):
-            how.recipients = recipients
-        else:
-            how.named = [recipient_named(name) for name in recipients]
-        how.least = least
+        how.id = reference_id(ref_id) if ref_id is not None else ""
+        how.recipients, how.named = _expected(recipients)
+        how.least = whole(least, "least", 2**32 - 1)
+        expected = how.recipients or len(how.named)
+        if expected and how.least > expected:
+            raise ValueError(f"least is at most the number of recipients, which is {expected}; not {how.least}")
         how.acquire_ms = milliseconds(acquire_timeout, "acquire_timeout", never=0)
         how.recipient_idle_ms = milliseconds(recipient_idle_timeout, "recipient_idle_timeout", never=0)
         how.transaction_idle_ms = milliseconds(transaction_idle_timeout, "transaction_idle_timeout", never=0)
@@ -132,9 +137,9 @@ class Downloader:
         a callable that returns true; None: for ever. False: `timeout` seconds were over before. Ctrl-C and `until` are heard within 0.1 s."""
         limit = milliseconds(timeout, "timeout", never=-1)
         if until is None or isinstance(until, str):
-            return self._owner.serve([] if until is None else [str(until)], None, limit)
+            return self._owner.serve([] if until is None else [reference_id(until)], None, limit)
         if isinstance(until, (list, tuple, set, frozenset)):
-            refs = [str(ref) for ref in until]
+            refs = [reference_id(ref) for ref in until]
             return self._owner.serve(refs, None, limit) if refs else True
         return self._owner.serve([], as_abort(until), limit)
 
@@ -159,7 +164,7 @@ class Downloader:
 
     def wait(self, refs: Any, timeout: Optional[float] = None) -> bool:
         """Waits until a reference, or each of several, is settled, while another thread serves. False: not within `timeout` seconds."""
-        wanted = [str(refs)] if isinstance(refs, str) else [str(ref) for ref in refs]
+        wanted = [reference_id(ref) for ref in ([refs] if refs is None or isinstance(refs, str) else refs)]
         end = None if timeout is None else time.monotonic() + milliseconds(timeout, "timeout") / 1000
         with self._changed:
             while not all(self._owner.settled(ref) for ref in wanted):
@@ -172,24 +177,24 @@ class Downloader:
 
     def withdraw(self, ref_id: str) -> None:
         """Ends a publication: after this returns nothing reads its tensors, and recipients get "withdrawn"."""
-        self._owner.withdraw(str(ref_id))
+        self._owner.withdraw(reference_id(ref_id))
 
     def status(self, ref_id: str) -> Status:
         """Counts of the recipients so far. An owner remembers what has ended for a while: later "unknown_reference"."""
-        return Status._make(self._owner.status(str(ref_id)))
+        return Status._make(self._owner.status(reference_id(ref_id)))
 
     def settled(self, ref_id: str) -> bool:
         """Whether every expected recipient has confirmed or given up, or it was withdrawn, or is not known."""
-        return self._owner.settled(str(ref_id))
+        return self._owner.settled(reference_id(ref_id))
 
     def outcome(self, ref_id: str) -> Outcome:
         """How a publication ended; its verdict is "open" before."""
-        return _outcome(self._owner.outcome(str(ref_id)))
+        return _outcome(self._owner.outcome(reference_id(ref_id)))
 
     def recipient_state(self, ref_id: str, recipient: Union[str, int]) -> str:
         """How one recipient fares: "unseen", "acquired", "provisional", "completed", "failed", "cancelled", "vanished", ..."""
-        who = recipient if isinstance(recipient, int) else recipient_named(recipient)
-        return self._owner.recipient_state(str(ref_id), who)
+        who = whole(recipient, "recipient", 2**64 - 1) if isinstance(recipient, int) else recipient_named(recipient)
+        return self._owner.recipient_state(reference_id(ref_id), who)
 
     def close(self) -> None:
         """Stops, ends all connections, settles what is open with what there was, and lets go of what was published. Again: does nothing."""
@@ -202,6 +207,15 @@ class Downloader:
 
     def __exit__(self, *_: Any) -> None:
         self.close()
+
+
+def _expected(recipients: Any) -> Tuple[int, List[int]]:
+    """How many recipients, or the numbers of their names. A str alone would be one recipient for each of its letters."""
+    if isinstance(recipients, int):
+        return whole(recipients, "recipients", 2**32 - 1), []
+    if isinstance(recipients, (str, bytes)) or not isinstance(recipients, Iterable):
+        raise TypeError(f"recipients is a number, or the recipients' names as in ['site-1', 'site-2']; not {recipients!r}")
+    return 0, [_native.recipient_named(text(name, "each of recipients", "a name")) for name in recipients]
 
 
 def _teller(downloader: Downloader, settled: Optional[Callable[[Outcome], None]]) -> Callable[[Any], None]:

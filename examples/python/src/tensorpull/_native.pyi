@@ -21,6 +21,7 @@ class PullSettings:
     retries: int
     progress_interval_ms: int
     native: bool
+    unverified: bool
     progress: Optional[Callable[[Any], None]]
     abort: Optional[Callable[[], bool]]
 

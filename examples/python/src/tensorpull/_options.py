@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any, Callable, Optional
 
 from . import _native
@@ -12,11 +13,36 @@ DEFAULT_CHUNK_BYTES = 2097152
 _FOR_EVER = 2**53
 
 
+def text(value: Any, what: str, means: str) -> str:
+    """A str, or a TypeError that names the argument and says what it is."""
+    if not isinstance(value, str):
+        raise TypeError(f"{what} is {means}, a str; not {value!r}")
+    return str(value)
+
+
+def reference_id(ref_id: Any) -> str:
+    return text(ref_id, "ref_id", "32 hexadecimal digits")
+
+
+def whole(value: Any, what: str, most: int, least: int = 0) -> int:
+    """A whole number from `least` to `most`, or an error that names the argument."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{what} is a whole number; not {value!r}") from None
+    if not least <= number <= most:
+        raise ValueError(f"{what} is a whole number from {least} to {most}; not {number}")
+    return number
+
+
 def milliseconds(seconds: Optional[float], what: str, never: int = _FOR_EVER) -> int:
     """Seconds as whole milliseconds; None: `never`."""
     if seconds is None:
         return never
-    value = float(seconds)
+    try:
+        value = float(seconds)
+    except (TypeError, ValueError):
+        raise TypeError(f"{what} is a number of seconds, at least 0, or None; not {seconds!r}") from None
     if math.isnan(value) or value < 0:
         raise ValueError(f"{what} is a number of seconds, at least 0, or None; not {seconds!r}")
     return int(min(value * 1000, _FOR_EVER))
@@ -26,14 +52,12 @@ def chunk_bytes(chunk_size: Optional[int], ref_id: str) -> int:
     """The length to ask for; the reference's suggestion where the caller has no wish. 0 is "in one chunk"."""
     if chunk_size is None:
         chunk_size = ref_id.chunk_size if isinstance(ref_id, Reference) else DEFAULT_CHUNK_BYTES
-    if not isinstance(chunk_size, int) or not 0 <= chunk_size <= _native.max_chunk_bytes:
-        raise ValueError(f"chunk_size is a number of bytes from 1 to {_native.max_chunk_bytes}, or 0 for one chunk; not {chunk_size!r}")
-    return chunk_size or _native.max_chunk_bytes
+    return whole(chunk_size, "chunk_size", _native.max_chunk_bytes) or _native.max_chunk_bytes
 
 
 def recipient_named(name: str) -> int:
     """The number that stands for a recipient's name, on both sides."""
-    return _native.recipient_named(name)
+    return _native.recipient_named(text(name, "name", "a recipient's name"))
 
 
 def as_progress(progress: Any) -> Optional[Callable[[Any], None]]:
@@ -83,19 +107,20 @@ def pull_settings(
     recipient: Optional[str],
     window: int,
     retries: int,
+    unverified: bool = False,
 ) -> Any:
-    if not isinstance(ref_id, str):
-        raise TypeError(f"ref_id is a str of 32 hexadecimal digits, not {type(ref_id).__name__}")
+    reference_id(ref_id)
     made = _native.PullSettings()
     made.per_request_timeout_ms = milliseconds(per_request_timeout, "per_request_timeout")
     made.chunk_bytes = chunk_bytes(chunk_size, ref_id)
     made.native = (chunk_size if chunk_size is not None else getattr(ref_id, "chunk_size", 1)) == 0
     if version is None:
         version = ref_id.version if isinstance(ref_id, Reference) else 0
-    made.version = version
-    made.recipient = recipient_named(recipient) if recipient else 0
-    made.window = window
-    made.retries = retries
+    made.version = whole(version, "version", 2**64 - 1)
+    made.recipient = _native.recipient_named(text(recipient, "recipient", "this recipient's name")) if recipient is not None and recipient != "" else 0
+    made.window = whole(window, "window", 2**32 - 1)
+    made.retries = whole(retries, "retries", 2**32 - 1)
+    made.unverified = bool(unverified)
     made.progress_interval_ms = milliseconds(progress_interval, "progress_interval")
     made.progress = as_progress(progress)
     made.abort = as_abort(abort)

@@ -49,7 +49,8 @@ class Progress(NamedTuple):
 
 
 class Receipt(NamedTuple):
-    """How a download ended. `outcome`: "completed" (the digest agreed, and the owner has recorded it) or "completed_unverified"."""
+    """How a download ended. `outcome`: "completed" (these are the published bytes: the digest agrees) or "completed_unverified" (nobody
+    compared a digest of the whole). `confirmed` says whether the owner is known to have recorded it."""
 
     outcome: str
     bytes: int
@@ -58,6 +59,8 @@ class Receipt(NamedTuple):
     version: int
     fingerprint: int
     digest: int
+    confirmed: bool
+    unconfirmed_because: str  #: one of `ERROR_CODES`, such as "timed_out", if it is not confirmed; otherwise ""
 
 
 class Status(NamedTuple):

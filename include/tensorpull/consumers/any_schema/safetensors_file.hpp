@@ -10,7 +10,7 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
+#include <cerrno>
 #include <memory>
 #include <new>
 #include <string_view>
@@ -24,7 +24,7 @@ struct safetensors_file_options {
   bool overwrite = true;
   /// Let finish() wait until file and name are on the disk, so that they survive a loss of power.
   bool fsync = true;
-  /// Longer images are refused before a byte is reserved (too_large): the owner, not the recipient, chooses the length.
+  /// Longer images are refused (too_large): the owner, not the recipient, chooses the length. The file system's free room is a limit anyway.
   std::uint64_t max_bytes = ~std::uint64_t{0};
   /// The only schema to take, borrowed. Null: any. Needed for a subset, whose header does not travel and is written from it.
   const image_schema* schema = nullptr;
@@ -38,9 +38,9 @@ struct safetensors_file_options {
 
 /// One file from one transfer. Holds two descriptors and a buffer, all taken by create(). Until finish() succeeds the bytes lie in
 /// `.NAME.PID.RANDOM.part` alongside it, or with `resume` in `.NAME.part`. abandon() and the destructor remove that; with `resume` they keep
-/// it if a later transfer can continue from it.
+/// it if a later transfer can continue from it: also one that is complete and could not have its name.
 /// Errors carry errno, the file's name without its directory, and how far it had got: disk_full (ENOSPC, EDQUOT), io (all others; EFBIG
-/// if the process may not write files of that size). No signal is raised.
+/// if the process may not write files of that size; ESTALE if another process removed, replaced or cut what was written). No signal is raised.
 class safetensors_file {
  public:
   static constexpr bool irrevocable = false;
@@ -72,7 +72,8 @@ class safetensors_file {
   std::uint64_t fingerprint() const noexcept { return options_.schema != nullptr ? options_.schema->fingerprint : 0; }
   const image_schema* schema() const noexcept { return options_.schema; }
 
-  /// Reserves the whole file, so a full disk is found before data moves (on file systems that can reserve; on others it is found later).
+  /// Compares the length with what the file system has left, so a disk that is too small is found before data moves. Nothing is reserved: the
+  /// length is only what the owner says, and the file takes room as bytes arrive.
   result<void> begin(const description& d) noexcept {
     if (!file_.open()) return failure(errc::invalid_argument, 0, file_.name());
     const bool subset = d.data_start == 0;
@@ -85,9 +86,8 @@ class safetensors_file {
     written_ = filled_ = 0;
     placed_ = false;
     saved_ = 0;
-    const bool resumable = options_.resume != nullptr;
-    if (resumable && total_ > std::numeric_limits<std::uint64_t>::max() - resume_cursor::encoded_bytes) return failure(errc::too_large, total_, file_.name());
-    if (const auto ok = file_.reserve(total_ + (resumable ? resume_cursor::encoded_bytes : 0), resumable); !ok) return ok;
+    if (length() < total_) return failure(errc::too_large, total_, file_.name());
+    if (const auto ok = file_.extend(length()); !ok) return ok;
     if (subset)
       if (const auto ok = write_own_header(); !ok) return ok;
     own_header_ = written_ + filled_;
@@ -121,9 +121,9 @@ class safetensors_file {
   result<void> finish(const receipt&) noexcept {
     if (!file_.open() || written_ + filled_ != total_) return failure(errc::invalid_argument, written_ + filled_, file_.name());
     if (const auto ok = flush(); !ok) return ok;
-    if (options_.resume != nullptr)
-      if (const auto ok = file_.truncate(total_); !ok) return ok;
-    return file_.publish(options_.fsync);
+    const auto done = file_.publish(length(), total_, options_.fsync);
+    if (!done && done.error().system == ESTALE) file_.discard();
+    return done;
   }
   void rewind(std::uint64_t offset) noexcept {
     const std::uint64_t at = own_header_ + offset;
@@ -140,6 +140,9 @@ class safetensors_file {
       : file_(std::move(file)), buffer_(std::move(buffer)), options_(options) {}
 
   static constexpr std::uint64_t save_bytes_ = 1 << 20;
+
+  /// Bytes of the part: the image's, and with `resume` the cursor behind them. Less than the image's where that overflows.
+  std::uint64_t length() const noexcept { return total_ + (options_.resume != nullptr ? resume_cursor::encoded_bytes : 0); }
 
   static result<void> read(const void* file, std::uintptr_t, std::uint64_t offset, std::span<std::byte> out) noexcept {
     return static_cast<const detail::atomic_file*>(file)->read(offset, out);
@@ -165,6 +168,9 @@ class safetensors_file {
   }
 
   result<void> flush() noexcept {
+    if (filled_ == 0) return {};
+    // a file that was cut would have a hole after the next write, and its length again
+    if (file_.size() != length()) return failure(errc::io, written_, file_.name(), ESTALE);
     if (const auto ok = file_.write(written_, {buffer_.get(), filled_}); !ok) return ok;
     written_ += std::exchange(filled_, 0);
     return {};
