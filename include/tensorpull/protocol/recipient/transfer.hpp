@@ -88,6 +88,7 @@ class transfer {
       pause_ = std::max(machine_.delay(), std::chrono::milliseconds(1));
     } else if (*event == recipient_event::confirmed) {
       ended_ = true;
+      if constexpr (requires { to_.confirmed(); }) to_.confirmed();
     }
   }
 
