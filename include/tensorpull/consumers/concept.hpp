@@ -51,8 +51,7 @@ concept consumer = requires(C c, const C& k, const description& d, std::uint64_t
   { c.finish(r) } -> std::same_as<result<void>>;
   c.abandon(e);
 } && (!requires { &C::rewind; } || requires(C c, std::uint64_t n) { { c.rewind(n) } -> std::same_as<void>; }) &&
-                   (!requires { &C::read_back; } || requires(const C& k) { { k.read_back() } -> std::same_as<source_view>; }) &&
-                   (!requires { &C::confirmed; } || requires(C c) { { c.confirmed() } -> std::same_as<void>; });
+                   (!requires { &C::read_back; } || requires(const C& k) { { k.read_back() } -> std::same_as<source_view>; }) && (!requires { &C::confirmed; } || requires(C c) { { c.confirmed() } -> std::same_as<void>; });
 
 namespace detail {
 /// The number of the first requirement that C misses, or 0.
