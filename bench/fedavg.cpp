@@ -78,7 +78,7 @@ class server {
         io_(1), host_(io_, *this) {
     for (std::size_t i = 0; i < tensors; ++i)
       for (float& v : model_.values(i)) v = static_cast<float>(i);
-    for (auto& p : model_.parts) averages_.push_back(must(average_type::make(p.destination(), buffers_)));
+    for (auto& p : model_.parts) averages_.push_back(must(average_type::make(p.destination(), buffers_, {.max_peers = clients})));
     next_part_.resize(clients);
     theirs_.resize(clients);
     port = must(host_.listen("127.0.0.1:0"));
@@ -122,7 +122,7 @@ class server {
  private:
   void pull_next(connection& c) {
     const std::size_t part = next_part_[c.tag];
-    must(c.pull(theirs_[c.tag][part], {}, averages_[part], 1.0));
+    must(c.pull(theirs_[c.tag][part], {}, averages_[part], 1.0, update_key{recipient_id{c.tag + 1}, 1}));
   }
 
   parted_model model_;

@@ -61,7 +61,7 @@ endif()
 # Each component finds what it needs and nothing more.
 if(HOW MATCHES "^(alone_freestanding|optional_components)$")
   forbid(Boost TensorpullCapnProto TensorpullXxhash TensorpullIsal nlohmann_json ZLIB Torch Threads)
-elseif(HOW STREQUAL "alone_tensorpull")
+elseif(HOW MATCHES "^alone_(tensorpull|testing)$")
   forbid(TensorpullCapnProto TensorpullIsal nlohmann_json ZLIB Torch Threads)
 elseif(HOW STREQUAL "alone_asio")
   forbid(TensorpullCapnProto TensorpullIsal nlohmann_json ZLIB Torch)

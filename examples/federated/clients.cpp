@@ -55,7 +55,7 @@ class clients {
     const auto published = host_.published().add_tensors(std::as_const(*p.model), {.recipients = 1});
     if (!published) return c.close();
     p.published = *published;
-    (void)c.send(update, {&p.published, 1}, as_body(update_message{p.client, static_cast<std::uint32_t>(images.size())}));
+    (void)c.send(update, {&p.published, 1}, as_body(update_message{round_, p.client, static_cast<std::uint32_t>(images.size())}));
   }
   void closed(connection& c, const error& why) {
     if (c.tag == control_tag) {

@@ -40,7 +40,7 @@ enum letter : std::uint32_t {
   round_begins = 1,  ///< server: the number of participants that must join
   join = 2,          ///< participant: its number
   task = 3,          ///< server: pull this model and train it
-  update = 4,        ///< participant: pull my model, trained on so many images
+  update = 4,        ///< participant: pull my model, trained in this round on so many images
   figures = 5,       ///< clients: the round's connections are closed; the process's figures
 };
 
@@ -53,6 +53,7 @@ struct join_message {
   std::uint32_t client;
 };
 struct update_message {
+  std::uint32_t round;
   std::uint32_t client;
   std::uint32_t images;
 };

@@ -42,22 +42,24 @@ class server {
   bool run_round(round_figures& round, std::uint32_t rounds, progress_line& progress) {
     const auto start = std::chrono::steady_clock::now();
     figures_.reset();
-    updates_ = 0;
     pulled_bytes_ = 0;
-    average_.reset();
     published_ = *host_.published().add_tensors(std::as_const(global_), {.recipients = round.participants});
     round_ = round.round;
     if (control_ == nullptr || !control_->send(round_begins, {}, as_body(round_message{round.round, round.participants}))) return false;
     const bool over = run_until([&] {
-      progress.show(round.round, rounds, updates_, round.participants, pulled_bytes_ + host_.published().status_of(published_)->bytes_sent);
+      progress.show(round.round, rounds, updates(), round.participants, pulled_bytes_ + host_.published().status_of(published_)->bytes_sent);
       return figures_.has_value() && host_.connections() == 1;
     });
     if (!over) return false;
     settle(io_);
     round.moved_bytes = pulled_bytes_ + host_.published().status_of(published_)->bytes_sent;
-    round.updates = updates_;
+    round.updates = updates();
     (void)host_.published().withdraw(published_);
+    for (const tensorpull::update_record& u : average_.updates())
+      if (u.state != tensorpull::update_state::told)
+        std::fprintf(stderr, "round %u, %s: its update %s\n", round.round, std::string(u.peer.name().view()).c_str(), u.counts() ? "counts, and it was not told" : "does not count");
     if (const auto done = average_.finish(); !done) std::fprintf(stderr, "round %u: the average was not formed: %s\n", round.round, describe(done.error()).c_str());
+    average_.reset();  // the next round: its number goes with ours
     round.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     round.clients = *figures_;
     return true;
@@ -78,7 +80,9 @@ class server {
         if (!said || said->images == 0 || said->client + 1 != c.tag || m.references.size() != 1) return c.close();
         char name[32];
         std::snprintf(name, sizeof name, "client %u", said->client);
-        (void)c.pull(m.references[0], {.per_request_timeout = std::chrono::seconds(60)}, average_, static_cast<double>(said->images), name);
+        // whatever is lost after its last byte, and however often the participant comes again: it counts once
+        const tensorpull::update_key key{{tensorpull::recipient_id{c.tag}, name}, said->round};
+        (void)c.pull(m.references[0], {.per_request_timeout = std::chrono::seconds(60)}, average_, static_cast<double>(said->images), key);
         return;
       }
       case figures: {
@@ -90,12 +94,8 @@ class server {
     }
   }
   void pulled(connection& c, const result<receipt>& outcome) {
-    if (outcome) {
-      ++updates_;
-      pulled_bytes_ += outcome->bytes;
-    } else {
-      std::fprintf(stderr, "client %llu: its update did not arrive: %s\n", static_cast<unsigned long long>(c.tag - 1), describe(outcome.error()).c_str());
-    }
+    if (outcome) pulled_bytes_ += outcome->bytes;
+    else std::fprintf(stderr, "client %llu: its update did not arrive: %s\n", static_cast<unsigned long long>(c.tag - 1), describe(outcome.error()).c_str());
     c.close();
   }
   void closed(connection& c, const error&) {
@@ -103,6 +103,9 @@ class server {
   }
 
  private:
+  /// Updates that count in this round.
+  std::uint32_t updates() const { return static_cast<std::uint32_t>(average_.whole_updates()); }
+
   template <class Done>
   bool run_until(Done done) {
     while (!done()) {
@@ -120,7 +123,7 @@ class server {
   reference published_{};
   std::optional<process_figures> figures_;
   std::uint64_t pulled_bytes_ = 0;
-  std::uint32_t updates_ = 0, round_ = 0;
+  std::uint32_t round_ = 0;
   std::uint16_t port_ = 0;
   bool lost_ = false;
 };

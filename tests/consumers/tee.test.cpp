@@ -145,7 +145,7 @@ TEST(Tee, OfAnIrrevocableConsumerIsIrrevocable) {
   auto buffers = *tp::chunk_buffers::make(128);
   auto average = *tp::weighted_average<>::make(result.destination(), buffers);
   tp::land land(kept.destination());
-  update u(average, 2);
+  update u(average, 2, {"peer", 1});
   tee both(land, u);
   ASSERT_TRUE(feeder(both, from, 99, 10).run());
   ASSERT_TRUE(average.finish());

@@ -38,7 +38,7 @@ void average_three(Chunking chunking, std::uint64_t buffer_bytes, cut every) {
     all.push_back({&from.back(), 1.5 + static_cast<double>(i)});
     pair p(every);
     p.left.publish(from.back());
-    update to(average, all.back().weight, "peer");
+    update to(average, all.back().weight, {tp::recipient_id{i + 1}, 1});
     const auto done = pull<chunk_and_image_digest>(p, to, chunking);
     ASSERT_TRUE(done) << to_string(done.error().code);
     EXPECT_EQ(done->outcome, tp::outcome::completed);
@@ -71,7 +71,7 @@ TEST(ConsumersOverTheProtocol, AHundredUpdatesShareFourBuffers) {
     pair wires;
     transfer_type pulled;
     peer(weighted_average<>& average, std::uint64_t i, generator& random)
-        : from(numeric_model(0, 101)), to(average, 1 + static_cast<double>(i % 9)), wires({700, &random}, 1), pulled(to, {.ref = {1, 2}}, {500 + i}, 1) {
+        : from(numeric_model(0, 101)), to(average, 1 + static_cast<double>(i % 9), {tp::recipient_id{i + 1}, 1}), wires({700, &random}, 1), pulled(to, {.ref = {1, 2}}, {500 + i}, 1) {
       fill_values(from, i);
       wires.left.publish(from);
       wires.right.end.begin_pull();
@@ -120,25 +120,27 @@ TEST(ConsumersOverTheProtocol, AChunkThatIsWrongIsNeverAdded) {
   model good = numeric_model(), bad = numeric_model(), result = numeric_model();
   fill_values(good, 1), fill_values(bad, 2);
   auto buffers = *tp::chunk_buffers::make(256);
-  auto average = *weighted_average<>::make(result.destination(), buffers);
+  using average_type = weighted_average<tp::partial_updates::divide_by_reached>;
+  auto average = *average_type::make(result.destination(), buffers);
   {
     pair p;
     p.left.publish(good);
-    update to(average, 1);
+    average_type::update to(average, 1, {"good", 1});
     ASSERT_TRUE(pull<chunk_and_image_digest>(p, to, tp::fixed_bytes<256>{}));
   }
   const std::uint64_t wrong = (bad.schema().header_bytes + 900) / 256;
   pair p;
   p.left.publish(bad);
   p.owner_lies = flip_at(wrong * 256);
-  update to(average, 3);
+  average_type::update to(average, 3, {"bad", 1});
   const auto outcome = pull<chunk_and_image_digest>(p, to, tp::fixed_bytes<256>{});
   ASSERT_FALSE(outcome);
   EXPECT_EQ(outcome.error().code, errc::chunk_digest_mismatch);
-  EXPECT_LE(to.added_bytes(), wrong * 256 - bad.schema().header_bytes);
-  EXPECT_GT(to.added_bytes(), wrong * 256 - bad.schema().header_bytes - 8);
+  const std::uint64_t added = average.find("bad")->added_bytes;
+  EXPECT_LE(added, wrong * 256 - bad.schema().header_bytes);
+  EXPECT_GT(added, wrong * 256 - bad.schema().header_bytes - 8);
   ASSERT_TRUE(average.finish());
-  expect_mean(result, {{&good, 1}, {&bad, 3, to.added_bytes()}});
+  expect_mean(result, {{&good, 1}, {&bad, 3, added}});
 }
 
 TEST(ConsumersOverTheProtocol, AnOwnerThatPublishesOneThingAndSendsAnotherSpoilsTheRound) {
@@ -148,7 +150,7 @@ TEST(ConsumersOverTheProtocol, AnOwnerThatPublishesOneThingAndSendsAnotherSpoils
   auto average = *weighted_average<>::make(result.destination(), buffers);
   pair p;
   ASSERT_TRUE(p.left.references.publish(m.source(), version_of(m) + 1, true, {1, 2}, 1));
-  update to(average, 1, "10.1.2.3");
+  update to(average, 1, {"10.1.2.3", 1});
   EXPECT_EQ((pull<chunk_and_image_digest>(p, to, tp::fixed_bytes<256>{}).error().code), errc::digest_mismatch);
   const auto spoiled = average.finish();
   ASSERT_FALSE(spoiled);
@@ -166,7 +168,7 @@ TEST(ConsumersOverTheProtocol, StagedUpdatesNeedNoDigestPerChunk) {
     pair p;
     p.left.publish(*m);
     if (m == &bad) p.owner_lies = flip(9);
-    average_type::update to(average, 2);
+    average_type::update to(average, 2, {m == &bad ? "bad" : "good", 1});
     EXPECT_EQ(pull(p, to, tp::fixed_bytes<256>{}).has_value(), m == &good);
   }
   ASSERT_TRUE(average.finish());
@@ -180,7 +182,7 @@ TEST(ConsumersOverTheProtocol, AnotherModelIsRefusedByNameBeforeAnythingIsAdded)
   auto average = *weighted_average<>::make(result.destination(), buffers);
   pair p;
   p.left.publish(other);
-  update to(average, 1);
+  update to(average, 1, {"peer", 1});
   const auto outcome = pull<chunk_and_image_digest>(p, to, tp::fixed_bytes<256>{});
   ASSERT_FALSE(outcome);
   EXPECT_EQ(outcome.error().code, errc::schema_mismatch);

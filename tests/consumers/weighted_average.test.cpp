@@ -20,6 +20,7 @@ using tp::partial_updates;
 using tp::weighted_average;
 using staged_average = weighted_average<partial_updates::staged>;
 using strict_average = weighted_average<partial_updates::error_on_partial>;
+using reached_average = weighted_average<partial_updates::divide_by_reached>;
 
 /// A result model, buffers and an average over them.
 template <class Average = weighted_average<>>
@@ -31,10 +32,17 @@ struct round_of {
   explicit round_of(std::uint64_t chunk_bytes = 4096, tp::average_options options = {}, std::size_t shift = 0, std::uint64_t extent = 37)
       : result(numeric_model(shift, extent)), buffers(*chunk_buffers::make(chunk_bytes)), average(*Average::make(result.destination(), buffers, options)) {}
 
-  tp::result<void> add(const model& from, double weight, std::uint64_t chunk_bytes = 4096, std::string_view peer = {}) {
-    typename Average::update update(average, weight, peer);
+  /// An update of a peer of its own.
+  tp::result<void> add(const model& from, double weight, std::uint64_t chunk_bytes = 4096) { return add(from, weight, chunk_bytes, tp::recipient_id{++peers}); }
+  tp::result<void> add(const model& from, double weight, std::uint64_t chunk_bytes, const tp::update_peer& peer) {
+    typename Average::update update(average, weight, {peer, average.round()});
     return feeder(update, from, chunk_bytes).run();
   }
+  std::uint64_t added_bytes(const tp::update_peer& peer) const {
+    const tp::update_record* const r = average.find(peer);
+    return r != nullptr ? r->added_bytes : 0;
+  }
+  std::uint64_t peers = 0;
 };
 
 struct clients {
@@ -83,7 +91,7 @@ TEST(WeightedAverage, CarriesElementsThatAChunkCutsAndTheResultDoesNotDependOnTh
     for (const std::uint64_t piece : {1u, 5u, 4096u}) {
       round_of r(chunk);
       for (const auto& k : c.all) {
-        weighted_average<>::update update(r.average, k.weight);
+        weighted_average<>::update update(r.average, k.weight, {tp::recipient_id{++r.peers}, 1});
         ASSERT_TRUE(feeder(update, *k.from, chunk, piece).run());
       }
       ASSERT_TRUE(r.average.finish());
@@ -96,7 +104,7 @@ TEST(WeightedAverage, MixesAHundredInterleavedUpdatesInFourBuffers) {
   round_of r(61);
   std::deque<weighted_average<>::update> updates;
   std::deque<feeder<weighted_average<>::update>> feeders;
-  for (const auto& k : c.all) feeders.emplace_back(updates.emplace_back(r.average, k.weight), *k.from, 61, 17);
+  for (const auto& k : c.all) feeders.emplace_back(updates.emplace_back(r.average, k.weight, tp::update_key{tp::recipient_id{++r.peers}, 1}), *k.from, 61, 17);
   generator random(5);
   std::size_t waited = 0, left = feeders.size();
   std::vector<bool> done(feeders.size());
@@ -126,21 +134,22 @@ TEST(WeightedAverage, NeedsTheSumsAndTheBuffersAndNothingElse) {
   EXPECT_LE(watch.largest(), 4u * (65536 + 64) + 128);
   auto average = weighted_average<>::make(result.destination(), *buffers);
   ASSERT_TRUE(average);
-  EXPECT_LE(watch.count(), 3u);
-  EXPECT_LE(average->allocated_bytes(), 4u * 1000 * 1000 + 8 + 64 * 16 + 512);
+  EXPECT_LE(watch.count(), 4u);
+  EXPECT_LE(average->allocated_bytes(), 4u * 1000 * 1000 + 8 + 64 * 16 + 4096 * 104 + 512);
 }
 
 TEST(WeightedAverage, DividesEachElementByTheWeightThatReachedIt) {
   clients c(6);
-  round_of r(50);
+  round_of<reached_average> r(50);
   generator random(9);
   ASSERT_TRUE(r.add(*c.all[0].from, c.all[0].weight, 50));
   for (std::size_t i = 1; i < c.all.size(); ++i) {
-    weighted_average<>::update update(r.average, c.all[i].weight);
+    const tp::update_peer peer = tp::recipient_id{100 + i};
+    reached_average::update update(r.average, c.all[i].weight, {peer, 1});
     feeder f(update, *c.all[i].from, 50, 20);
     ASSERT_TRUE(f.run(random.below(c.models[i].schema().image_bytes)));
     update.abandon({errc::connection_lost, 0, f.at(), {}});
-    c.all[i].bytes = update.added_bytes();
+    c.all[i].bytes = r.added_bytes(peer);
   }
   EXPECT_EQ(r.buffers.available(), 4u);
   ASSERT_TRUE(r.average.finish());
@@ -151,16 +160,16 @@ TEST(WeightedAverage, CountsAnUpdateThatStopsAtAnyByte) {
   clients c(2, 0, 3);
   const std::uint64_t image = c.models[1].schema().image_bytes;
   for (std::uint64_t k = c.models[1].schema().header_bytes - 2; k <= image; ++k) {
-    round_of r(7, {}, 0, 3);
+    round_of<reached_average> r(7, {}, 0, 3);
     ASSERT_TRUE(r.add(*c.all[0].from, 2, 7));
     {
-      weighted_average<>::update update(r.average, 3);
+      reached_average::update update(r.average, 3, {"stops", 1});
       feeder f(update, *c.all[1].from, 7, 1);
       f.stops_before_finish = true;
       ASSERT_TRUE(f.run(k));
       update.abandon({errc::timed_out, 0, k, {}});
-      c.all[1].bytes = update.added_bytes();
-      EXPECT_LE(update.added_bytes(), k < f.data_start() ? 0 : k - f.data_start());
+      c.all[1].bytes = r.added_bytes("stops");
+      EXPECT_LE(c.all[1].bytes, k < f.data_start() ? 0 : k - f.data_start());
     }
     c.all[0].weight = 2, c.all[1].weight = 3;
     ASSERT_TRUE(r.average.finish());
@@ -170,14 +179,15 @@ TEST(WeightedAverage, CountsAnUpdateThatStopsAtAnyByte) {
 
 TEST(WeightedAverage, AsManyPlacesToStopAsThereIsRoomFor) {
   clients c(1);
-  round_of r(1, {.max_partial_updates = 3});
+  round_of<reached_average> r(1, {.max_partial_updates = 3});
   ASSERT_TRUE(r.add(c.models[0], 1, 1));
-  const auto stop_at = [&](std::uint64_t k, std::string_view peer) {
-    weighted_average<>::update update(r.average, 1, peer);
+  const auto stop_at = [&](std::uint64_t k, const tp::update_peer& peer) {
+    reached_average::update update(r.average, 1, {peer, 1});
     feeder f(update, c.models[0], 1);
     ASSERT_TRUE(f.run(f.data_start() + k));
   };
-  for (const std::uint64_t k : {80u, 16u, 40u, 16u, 80u, 40u, 42u}) stop_at(k, "same");  // 42: in the middle of an element, so at 40
+  std::uint64_t peer = 100;
+  for (const std::uint64_t k : {80u, 16u, 40u, 16u, 80u, 40u, 42u}) stop_at(k, tp::recipient_id{++peer});  // 42: in the middle of an element, so at 40
   ASSERT_TRUE(r.average.finish());
   EXPECT_EQ(r.average.partial_update_count(), 7u);
   expect_mean(r.result, c.all);
@@ -195,14 +205,14 @@ TEST(WeightedAverage, PartialUpdatesCanBeAnError) {
   round_of<strict_average> r(32);
   ASSERT_TRUE(r.add(c.models[0], 1, 32));
   {
-    strict_average::update untouched(r.average, 1, "came with the header only");
+    strict_average::update untouched(r.average, 1, {"came with the header only", 1});
     feeder f(untouched, c.models[1], 32);
     ASSERT_TRUE(f.run(64));
   }
   ASSERT_TRUE(r.average.finish());
   EXPECT_TRUE(r.result.same_tensors(c.models[0]));
   {
-    strict_average::update update(r.average, 1, "10.0.0.7:8002");
+    strict_average::update update(r.average, 1, {"10.0.0.7:8002", 1});
     feeder f(update, c.models[1], 32);
     ASSERT_TRUE(f.run(f.data_start() + 100));
   }
@@ -222,7 +232,7 @@ TEST(WeightedAverage, StagedUpdatesCountWholeOrNotAtAll) {
   round_of<staged_average> r;
   std::deque<staged_average::update> updates;
   std::deque<feeder<staged_average::update>> feeders;
-  for (const auto& k : c.all) feeders.emplace_back(updates.emplace_back(r.average, k.weight), *k.from, 13);
+  for (const auto& k : c.all) feeders.emplace_back(updates.emplace_back(r.average, k.weight, tp::update_key{tp::recipient_id{++r.peers}, 1}), *k.from, 13);
   ASSERT_TRUE(feeders[0].run(1500));
   EXPECT_EQ(feeders[1].advance(), step::waiting);
   updates[0].abandon({errc::digest_mismatch, 0, 0, {}});
@@ -245,7 +255,7 @@ TEST(WeightedAverage, ADigestThatDiffersInTheEndSpoilsTheRoundAndNamesThePeer) {
   round_of r;
   ASSERT_TRUE(r.add(c.models[0], 1));
   {
-    weighted_average<>::update update(r.average, 1, "mallory");
+    weighted_average<>::update update(r.average, 1, {"mallory", 1});
     feeder f(update, c.models[1], 64);
     f.stops_before_finish = true;
     ASSERT_TRUE(f.run());
@@ -261,13 +271,13 @@ TEST(WeightedAverage, ADigestThatDiffersInTheEndSpoilsTheRoundAndNamesThePeer) {
 
 TEST(WeightedAverage, SaysWhichTensorNoUpdateReachedAndWritesNothing) {
   clients c(1);
-  round_of r(1);
+  round_of<reached_average> r(1);
   const auto none = r.average.finish();
   ASSERT_FALSE(none);
   EXPECT_EQ(none.error().code, errc::no_updates);
   EXPECT_EQ(none.error().name.view(), "tensor.U64");
   {
-    weighted_average<>::update update(r.average, 1);
+    reached_average::update update(r.average, 1, {"a", 1});
     feeder f(update, c.models[0], 1);
     ASSERT_TRUE(f.run(f.data_start() + 37 * 8 * 2 + 1));
   }
@@ -283,7 +293,7 @@ TEST(WeightedAverage, RefusesToFinishWhileAnUpdateIsHalfWay) {
   clients c(2);
   round_of r(16);
   ASSERT_TRUE(r.add(c.models[0], 1, 16));
-  weighted_average<>::update update(r.average, 1);
+  weighted_average<>::update update(r.average, 1, {"a", 1});
   feeder f(update, c.models[1], 16);
   ASSERT_TRUE(f.run(f.data_start()));
   EXPECT_TRUE(r.average.finish()) << "it has added nothing yet";
@@ -299,7 +309,7 @@ TEST(WeightedAverage, RefusesToFinishWhileAnUpdateIsHalfWay) {
 TEST(WeightedAverage, AResetEndsWhatIsUnderWay) {
   clients c(2);
   round_of r(16);
-  weighted_average<>::update late(r.average, 1, "late");
+  weighted_average<>::update late(r.average, 1, {"late", 1});
   feeder f(late, c.models[0], 16);
   ASSERT_TRUE(f.run(f.data_start() + 300));
   const allocation_watch watch;
@@ -319,7 +329,7 @@ TEST(WeightedAverage, ABufferComesBackHoweverAnUpdateEnds) {
   clients c(1);
   round_of r(64);
   {
-    weighted_average<>::update a(r.average, 1), b(r.average, 1), d(r.average, 1), e(r.average, 1), waits(r.average, 1);
+    weighted_average<>::update a(r.average, 1, {"a", 1}), b(r.average, 1, {"b", 1}), d(r.average, 1, {"d", 1}), e(r.average, 1, {"e", 1}), waits(r.average, 1, {"waits", 1});
     feeder fa(a, c.models[0], 64, 10), fb(b, c.models[0], 64, 10), fd(d, c.models[0], 64, 10), fe(e, c.models[0], 64, 10), fw(waits, c.models[0], 64, 10);
     EXPECT_EQ(fa.advance(), step::moved);
     EXPECT_EQ(fb.advance(), step::moved);
@@ -356,7 +366,7 @@ TEST(WeightedAverage, RefusesWeightsAndModelsThatDoNotFitBeforeAnythingArrives) 
     EXPECT_EQ(refused.error().code, errc::invalid_argument);
     EXPECT_EQ(refused.error().name.view(), "peer");
   }
-  weighted_average<>::update update(r.average, 1);
+  weighted_average<>::update update(r.average, 1, {"a", 1});
   auto other = describe(c.models[0]);
   ++other.fingerprint;
   EXPECT_EQ(update.begin(other).error().code, errc::schema_mismatch);
@@ -403,7 +413,7 @@ TEST(WeightedAverage, IntegersAreRoundedToNearestEvenAndSaturate) {
 TEST(WeightedAverage, MayBeMovedWhileUpdatesAreUnderWay) {
   clients c(1);
   round_of r(16);
-  weighted_average<>::update update(r.average, 1);
+  weighted_average<>::update update(r.average, 1, {"a", 1});
   feeder f(update, c.models[0], 16);
   ASSERT_TRUE(f.run(f.data_start() + 99));
   auto moved = std::move(r.average);
@@ -418,7 +428,7 @@ TEST(WeightedAverage, OfAModelWithoutElementsNeedsAnUpdate) {
   auto buffers = *chunk_buffers::make(64);
   auto average = *weighted_average<>::make(m.destination(), buffers);
   EXPECT_EQ(average.finish().error().code, errc::no_updates);
-  weighted_average<>::update update(average, 1);
+  weighted_average<>::update update(average, 1, {"a", 1});
   ASSERT_TRUE(feeder(update, m, 64).run());
   EXPECT_TRUE(average.finish());
 }

@@ -230,4 +230,28 @@ TEST(Loopback, AUsersHashNeedsNoMoreThanItsConceptSays) {
   EXPECT_TRUE(same(*mine, *source));
 }
 
+/// A digest of chunks that is this program's own.
+struct sum_of_bytes {
+  static constexpr auto kind = static_cast<tp::digest_kind>(128);
+  void update(std::span<const std::byte> bytes) noexcept {
+    for (const std::byte b : bytes) sum = sum * 31 + std::to_integer<std::uint64_t>(b);
+  }
+  std::uint64_t digest() const noexcept { return sum; }
+  std::uint64_t sum = 0;
+};
+struct summed : tp::image_digest {
+  using chunk_hash_type = sum_of_bytes;
+  static constexpr bool per_chunk = true;
+};
+TEST(Loopback, ADigestOfAProgramsOwnHasAKindOfItsOwnAndAnOwnerThatLacksItSaysSo) {
+  static_assert(tp::chunk_digest_kind<summed> == sum_of_bytes::kind);
+  using checked = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::loopback, summed>;
+  const auto source = random_model<mlp>(1), mine = blank<mlp>();
+  const auto owner = std::make_unique<checked::downloader>();
+  EXPECT_TRUE(checked::download_tensors(*owner, *owner->add_tensors(*source), *mine));
+  EXPECT_TRUE(same(*mine, *source));
+  const auto other = std::make_unique<net::downloader>();
+  EXPECT_EQ(checked::download_tensors(*other, *other->add_tensors(*source), *mine).error(), tp::errc::unsupported_request);
+}
+
 }  // namespace

@@ -14,12 +14,12 @@ class average {
   using average_type = weighted_average<Partial>;
 
  public:
-  average(const py::sequence& described, py::object keep, std::uint64_t chunk_bytes)
+  average(const py::sequence& described, py::object keep, std::uint64_t chunk_bytes, std::size_t max_peers)
       : keep_(std::move(keep)), image_(tensor_table(described).to_write()), buffers_(value_or_raise(chunk_buffers::make(chunk_bytes, 1))),
-        average_(value_or_raise(average_type::make(image_.destination(), buffers_))) {}
+        average_(value_or_raise(average_type::make(image_.destination(), buffers_, {.max_peers = max_peers}))) {}
 
-  py::tuple pull(std::string_view address, std::string_view ref, double weight, std::string_view peer, const pull_settings& s) {
-    in_one_chunk<typename average_type::update> to(s.native, average_, weight, peer);
+  py::tuple pull(std::string_view address, std::string_view ref, double weight, std::string_view peer, std::uint64_t round, const pull_settings& s) {
+    in_one_chunk<typename average_type::update> to(s.native, average_, weight, update_key{peer, round});
     interruption stop(s.abort);
     return to_python(python::pull<averaging_net>(address, ref, to, s, stop));
   }
@@ -31,6 +31,13 @@ class average {
     if (!done) raise(done.error());
   }
   void reset() noexcept { average_.reset(); }
+  std::uint64_t round() const noexcept { return average_.round(); }
+  py::list updates() const {
+    py::list all;
+    for (const update_record& u : average_.updates())
+      all.append(py::make_tuple(to_text(u.peer.name().view()), std::string(to_string(u.state)), u.weight, u.added_bytes, u.version));
+    return all;
+  }
   std::size_t whole_updates() const noexcept { return average_.whole_updates(); }
   std::size_t partial_updates() const noexcept { return average_.partial_update_count(); }
   double whole_weight() const noexcept { return average_.whole_weight(); }
@@ -46,10 +53,12 @@ template <partial_updates Partial>
 void bind_average(py::module_& m, const char* name) {
   using type = average<Partial>;
   py::class_<type>(m, name)
-      .def(py::init<const py::sequence&, py::object, std::uint64_t>())
+      .def(py::init<const py::sequence&, py::object, std::uint64_t, std::size_t>())
       .def("pull", &type::pull)
       .def("finish", &type::finish)
       .def("reset", &type::reset)
+      .def_property_readonly("round", &type::round)
+      .def_property_readonly("updates", &type::updates)
       .def_property_readonly("whole_updates", &type::whole_updates)
       .def_property_readonly("partial_updates", &type::partial_updates)
       .def_property_readonly("whole_weight", &type::whole_weight);

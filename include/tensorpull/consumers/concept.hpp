@@ -35,6 +35,7 @@ struct prepared {
 ///     damaged or cut off; offset is where a chunk began. Without it such a transfer fails;
 /// 10. optionally `source_view c.read_back() const`, if its memory can be read: what lies there, as the image that it is to become, so that
 ///     a later transfer can continue from a cursor. A view without schema: nothing can be read back, so cursors stay empty and nothing resumes.
+/// 11. optionally `void c.confirmed()`: after finish(), the owner's answer to the confirmation was heard. Without it the transfer may still have ended well.
 /// Offsets count as `description` says. Nothing throws. prepare, commit and chunk allocate nothing; only new_model does so, while the header
 /// arrives.
 template <class C>
@@ -50,7 +51,7 @@ concept consumer = requires(C c, const C& k, const description& d, std::uint64_t
   { c.finish(r) } -> std::same_as<result<void>>;
   c.abandon(e);
 } && (!requires { &C::rewind; } || requires(C c, std::uint64_t n) { { c.rewind(n) } -> std::same_as<void>; }) &&
-                   (!requires { &C::read_back; } || requires(const C& k) { { k.read_back() } -> std::same_as<source_view>; });
+                   (!requires { &C::read_back; } || requires(const C& k) { { k.read_back() } -> std::same_as<source_view>; }) && (!requires { &C::confirmed; } || requires(C c) { { c.confirmed() } -> std::same_as<void>; });
 
 namespace detail {
 /// The number of the first requirement that C misses, or 0.
@@ -66,6 +67,7 @@ constexpr int missed_of_consumer() noexcept {
   else if constexpr (!requires(C& c, const receipt& r) { { c.finish(r) } -> std::same_as<result<void>>; }) return 7;
   else if constexpr (requires { &C::rewind; } && !requires(C& c, std::uint64_t n) { { c.rewind(n) } -> std::same_as<void>; }) return 9;
   else if constexpr (requires { &C::read_back; } && !requires(const C& k) { { k.read_back() } -> std::same_as<source_view>; }) return 10;
+  else if constexpr (requires { &C::confirmed; } && !requires(C& c) { { c.confirmed() } -> std::same_as<void>; }) return 11;
   else return 8;
 }
 
@@ -88,6 +90,7 @@ struct consumer_checks<C, false> {
   static_assert(missed != 8, "tensorpull: a consumer is told how a transfer failed (requirement 8): void abandon(const error&); and it is no constant and no reference");
   static_assert(missed != 9, "tensorpull: a consumer that can take a chunk twice is told where it began (requirement 9): void rewind(std::uint64_t offset)");
   static_assert(missed != 10, "tensorpull: a consumer whose memory can be read gives it as an image (requirement 10): source_view read_back() const");
+  static_assert(missed != 11, "tensorpull: a consumer that is told of the owner's answer is told without arguments (requirement 11): void confirmed()");
 };
 
 /// The smallest consumer, which keeps nothing: it shows what a tee needs of its parts, and stands for a type that was refused.

@@ -88,6 +88,11 @@ class tee<Destination, Observer> {
     observer_.rewind(offset);
   }
 
+  void confirmed() noexcept {
+    if constexpr (requires { destination_.confirmed(); }) destination_.confirmed();
+    if constexpr (requires { observer_.confirmed(); }) observer_.confirmed();
+  }
+
   /// Each one that began and has not finished is abandoned, once.
   void abandon(const error& e) noexcept {
     if (observer_open_) observer_.abandon(e);

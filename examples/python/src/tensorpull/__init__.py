@@ -12,10 +12,10 @@ from ._downloader import Downloader
 from ._errors import Error
 from ._native import error_codes as ERROR_CODES
 from ._options import recipient_named
-from ._types import Outcome, Progress, Receipt, Reference, Status, TensorDict
+from ._types import Outcome, Progress, Receipt, Reference, Status, TensorDict, Update
 
 __all__ = [
-    "ERROR_CODES", "Downloader", "Error", "Outcome", "Progress", "Receipt", "Reference", "Status", "TensorDict", "WeightedAverage",
+    "ERROR_CODES", "Downloader", "Error", "Outcome", "Progress", "Receipt", "Reference", "Status", "TensorDict", "Update", "WeightedAverage",
     "download_tensors", "recipient_named", "weighted_average",
 ]  # fmt: skip
 __version__ = "0.1.0"

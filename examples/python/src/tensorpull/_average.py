@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, Iterable, Mapping, Optional, Tuple
+from typing import Any, Iterable, List, Mapping, Optional, Tuple
 
 from . import _native
 from ._download import writable
 from ._errors import Error
 from ._options import DEFAULT_CHUNK_BYTES, chunk_bytes, pull_settings, text
 from ._tensors import empty_like
-from ._types import Receipt, TensorDict
+from ._types import Receipt, TensorDict, Update
 
 _KINDS = {"divide_by_reached": _native.ReachedAverage, "error": _native.WholeAverage, "staged": _native.StagedAverage}
 
@@ -20,10 +20,16 @@ class WeightedAverage:
 
     `like`: a dict of tensors with the names, dtypes and shapes of the updates; new ones are made for the result. `out`: the result goes
     into these tensors instead; they are written by `result()` only, so they may be the model that is being averaged.
-    `partial`: what an update means that stops half-way. "divide_by_reached": what arrived counts, each element is divided by the weight
-    that reached it. "error": `result()` raises "partial_update". "staged": updates land first, in a model's memory, and are added when
-    they are complete.
-    Memory: 4 bytes an element for the sums (8: float64, integers), one chunk; "staged": one model more. bool is refused.
+    `partial`: what an update means that stops half-way. "error": `result()` raises "partial_update", unless the update comes again and
+    completes. "divide_by_reached": what arrived counts, each element is divided by the weight that reached it. "staged": updates land
+    first, in a model's memory, and are added when they are complete.
+    Memory: 4 bytes an element for the sums (8: float64, integers), one chunk, 104 bytes for each of `max_peers`; "staged": one model more.
+    bool is refused.
+
+    An update counts exactly once in a round, known by `peer` and `round` of its `pull`. It counts once its last byte is checked, whether or
+    not the client hears that; `updates` tells. The same peer again, also with another reference, adds nothing and is taken, so that the
+    client ends well; so is an update of an earlier round. One that stopped half-way goes on from there if the same version comes again
+    with the same weight; another one is refused ("update_changed").
     """
 
     def __init__(
@@ -31,8 +37,9 @@ class WeightedAverage:
         like: Optional[Mapping[str, Any]] = None,
         *,
         out: Optional[Mapping[str, Any]] = None,
-        partial: str = "divide_by_reached",
+        partial: str = "error",
         chunk_size: int = DEFAULT_CHUNK_BYTES,
+        max_peers: int = 4096,
     ) -> None:
         if partial not in _KINDS:
             raise ValueError(f"partial is one of {', '.join(_KINDS)}; not {partial!r}")
@@ -46,8 +53,10 @@ class WeightedAverage:
         self._chunk_size = chunk_bytes(chunk_size, "")
         tensors = writable(self._to)
         self._tensors = tensors
-        self._lock = threading.Lock()
-        self._native = _KINDS[partial](tensors.described, tensors.keep, self._chunk_size)
+        if not isinstance(max_peers, int) or not 1 <= max_peers < 2**32:
+            raise ValueError(f"max_peers is the number of clients of a round, at least 1; not {max_peers!r}")
+        self._lock = threading.RLock()  # a progress callback may ask how far the average is
+        self._native = _KINDS[partial](tensors.described, tensors.keep, self._chunk_size, max_peers)
 
     def pull(
         self,
@@ -55,7 +64,8 @@ class WeightedAverage:
         ref_id: str,
         weight: float,
         *,
-        peer: str = "",
+        peer: str,
+        round: int,
         per_request_timeout: Optional[float] = 600.0,
         progress: Any = None,
         progress_interval: float = 0.1,
@@ -65,8 +75,13 @@ class WeightedAverage:
         window: int = 4,
         retries: int = 3,
     ) -> Receipt:
-        """Adds what is published under `ref_id`, times `weight` (above 0). `peer` names the client in errors; the rest is as for
-        `download_tensors`. An update that fails is an `Error`, and the average goes on as `partial` says. Several threads take turns."""
+        """Adds what is published under `ref_id`, times `weight` (above 0). `peer` and `round` say whose update it is, and for which round it
+        was made (from 1, at most the current one); the rest is as for `download_tensors`. An update that fails is an `Error`, and the
+        average goes on as `partial` says. Several threads take turns."""
+        if not isinstance(peer, str) or not peer:
+            raise ValueError(f"peer is the client's name; not {peer!r}")
+        if not isinstance(round, int) or not 1 <= round <= self.round:
+            raise ValueError(f"round is a number from 1 to {self.round}, the current round; not {round!r}")
         settings = pull_settings(
             ref_id, per_request_timeout, self._chunk_size, progress, progress_interval, abort, version, recipient, window, retries
         )
@@ -75,7 +90,7 @@ class WeightedAverage:
         if isinstance(weight, (str, bytes)) or not hasattr(weight, "__float__"):
             raise TypeError(f"weight is a number; not {weight!r}")
         with self._lock:
-            return Receipt._make(self._native.pull(address, ref_id, float(weight), peer or address, settings))
+            return Receipt._make(self._native.pull(address, ref_id, float(weight), peer, round, settings))
 
     def result(self) -> TensorDict:
         """The averages, in the tensors of `out` or new ones: the same ones each time. More updates may follow."""
@@ -85,24 +100,38 @@ class WeightedAverage:
             return TensorDict(self._to)
 
     def reset(self) -> None:
-        """Begins the next round."""
+        """Begins the next round, which forgets the peers of this one."""
         with self._lock:
             self._native.reset()
 
     @property
+    def round(self) -> int:
+        """The number of the current round: 1, and one more after each `reset`."""
+        return self._native.round
+
+    @property
+    def updates(self) -> List[Update]:
+        """What has become of this round's updates: one `Update` for each peer that has come, in their order. Waits while another thread pulls."""
+        with self._lock:
+            return [Update._make(u) for u in self._native.updates]
+
+    @property
     def whole_updates(self) -> int:
         """Updates that were added as a whole."""
-        return self._native.whole_updates
+        with self._lock:
+            return self._native.whole_updates
 
     @property
     def partial_updates(self) -> int:
         """Updates of which a part was added."""
-        return self._native.partial_updates
+        with self._lock:
+            return self._native.partial_updates
 
     @property
     def whole_weight(self) -> float:
         """The sum of the weights of the whole updates."""
-        return self._native.whole_weight
+        with self._lock:
+            return self._native.whole_weight
 
 
 def weighted_average(
@@ -110,20 +139,21 @@ def weighted_average(
     like: Optional[Mapping[str, Any]] = None,
     *,
     out: Optional[Mapping[str, Any]] = None,
-    partial: str = "divide_by_reached",
+    partial: str = "error",
     chunk_size: int = DEFAULT_CHUNK_BYTES,
     skip_failed: bool = False,
     **options: Any,
 ) -> TensorDict:
     """Pulls each of `updates`, (address, ref_id, weight), into one average, one after the other, and returns the result.
 
-    `like`, `out`, `partial` and `chunk_size` are those of `WeightedAverage`, `options` those of its `pull`. With `skip_failed` an update
-    that fails is left out as far as `partial` says ("divide_by_reached": what of it had arrived counts); without, its `Error` is raised.
+    `like`, `out`, `partial` and `chunk_size` are those of `WeightedAverage`, `options` those of its `pull`; a reference that is listed
+    twice counts once. With `skip_failed` an update that fails is left out as `partial` says ("error": if nothing of it has arrived, and
+    otherwise there is no result; "staged": always; "divide_by_reached": what of it had arrived counts); without, its `Error` is raised.
     """
     average = WeightedAverage(like, out=out, partial=partial, chunk_size=chunk_size)
     for address, ref_id, weight in updates:
         try:
-            average.pull(address, ref_id, weight, **options)
+            average.pull(address, ref_id, weight, peer=f"{address} {ref_id}", round=1, **options)
         except Error as e:
             if not skip_failed or e.code == "cancelled":
                 raise

@@ -63,6 +63,22 @@ class Receipt(NamedTuple):
     unconfirmed_because: str  #: one of `ERROR_CODES`, such as "timed_out", if it is not confirmed; otherwise ""
 
 
+class Update(NamedTuple):
+    """What has become of a client's update in an average. `state`: "counted" or "told" (it counts, and the client was not told yet, or was),
+    "under_way", "stopped" (it does not count as a whole), or "spoiled" (all of it was added, and together it was not what was published)."""
+
+    peer: str
+    state: str
+    weight: float
+    added_bytes: int  #: of the data, from the first on, that are in the sums
+    version: int  #: of what is in the sums
+
+    @property
+    def counts(self) -> bool:
+        """Whether the whole update is in the average."""
+        return self.state in ("counted", "told")
+
+
 class Status(NamedTuple):
     """Counts of one publication's recipients."""
 

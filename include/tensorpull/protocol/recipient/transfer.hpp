@@ -91,6 +91,7 @@ class transfer {
       pause_ = std::max(machine_.delay(), std::chrono::milliseconds(1));
     } else if (*event == recipient_event::confirmed) {
       receipt_.confirmed = ended_ = true;
+      if constexpr (requires { to_.confirmed(); }) to_.confirmed();
     }
   }
 

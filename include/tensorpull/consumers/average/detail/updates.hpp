@@ -1,9 +1,11 @@
-// The updates of one weighted average: what they share (the sums, the round, the first thing that spoils the result), and the two ways in
-// which one is added: chunk by chunk as its chunks prove right, or as a whole, by way of the staging memory, when it has proved complete.
+// The updates of one weighted average: what they share (the sums, the round, what each peer has added), and the two ways in which one is added:
+// chunk by chunk as its chunks prove right, or as a whole, by way of the staging memory, when it has proved complete.
 #pragma once
 
 #include <tensorpull/consumers/average/chunk_buffers.hpp>
+#include <tensorpull/consumers/average/detail/update_table.hpp>
 #include <tensorpull/consumers/average/detail/weighted_sums.hpp>
+#include <tensorpull/consumers/average/update_key.hpp>
 #include <tensorpull/consumers/concept.hpp>
 #include <tensorpull/consumers/receipt.hpp>
 
@@ -14,78 +16,155 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
-#include <optional>
 #include <utility>
 
 namespace tensorpull::detail {
 
 struct averaging {
-  averaging(weighted_sums made, chunk_buffers* shared) noexcept : sums(std::move(made)), buffers(shared) {}
+  averaging(weighted_sums made, update_table recorded, chunk_buffers* shared, std::uint64_t first_round) noexcept
+      : sums(std::move(made)), table(std::move(recorded)), buffers(shared), round(first_round) {}
 
   weighted_sums sums;
-  chunk_buffers* buffers = nullptr;      ///< null if updates are staged
-  std::uint64_t round = 1;               ///< an update that began in another round adds nothing more
-  std::size_t halfway = 0;               ///< updates that have added something and have not ended
-  std::size_t whole = 0;
-  std::size_t partial = 0;
+  update_table table;                   ///< what this round's peers have added: everything that finish() needs to know
+  chunk_buffers* buffers = nullptr;     ///< null if updates are staged
+  std::uint64_t round;                  ///< an update that was under way in another round adds nothing more
   const void* staging_user = nullptr;
-  std::optional<error> spoiled;          ///< the first reason why the sums are no average; it stays until reset()
-
-  /// Whether an update of this weight and description may begin.
-  result<void> check(double weight, const description& d, error_name peer) const noexcept {
-    // as a float too: sums are float32 for most dtypes
-    if (!std::isnormal(static_cast<float>(weight)) || weight < 0) return failure(errc::invalid_argument, 0, peer);
-    const image_schema& schema = sums.schema();
-    if (d.fingerprint != schema.fingerprint || d.data_start > d.image_bytes || d.image_bytes - d.data_start != schema.data_bytes())
-      return failure(errc::schema_mismatch, 0, peer);
-    return {};
-  }
-
-  void spoil(errc code, std::uint64_t at, error_name peer) noexcept {
-    if (!spoiled) spoiled = error{code, 0, at, peer};
-  }
+  std::array<std::byte, 64> discarded;  ///< what comes for an update that fails as soon as it has come
 
   void reset() noexcept {
     sums.clear();
+    table.clear();
     ++round;
-    halfway = whole = partial = 0;
     staging_user = nullptr;
-    spoiled.reset();
   }
 
-  result<void> finish() noexcept {
-    if (spoiled) return failure(*spoiled);
+  result<void> finish(bool partial_is_error) noexcept {
+    std::size_t halfway = 0;
+    sums.reached().clear();
+    for (const update_record& r : table.records()) {
+      if (r.counts()) sums.reached().add_whole(r.weight);
+      else if (r.state == update_state::spoiled) return failure(errc::digest_mismatch, r.added_bytes, r.peer.name());
+      else if (r.added_bytes == 0) continue;
+      else if (r.state == update_state::under_way) ++halfway;
+      else if (partial_is_error) return failure(errc::partial_update, r.added_bytes, r.peer.name());
+      else if (!sums.reached().add_partial(r.added_bytes, r.weight)) return failure(errc::too_many_partial_updates, r.added_bytes, r.peer.name());
+    }
     if (halfway > 0) return failure(errc::partial_update, halfway);
     return sums.write();
   }
 };
 
-/// Holds a chunk buffer while a chunk arrives, and at most 7 bytes of an element between chunks. About 170 bytes.
-template <bool PartialIsError>
-class streamed_update {
+/// An update's place in its average. Three kinds of updates may begin: one that adds; the repeat of one that counts; and one of an earlier round.
+/// The last two add nothing. They are taken as any other, so that their peers hear what they wait for.
+class keyed_update {
+ public:
+  std::uint64_t fingerprint() const noexcept { return to_.sums.schema().fingerprint; }
+  const image_schema* schema() const noexcept { return &to_.sums.schema(); }
+  /// The peer's confirmation was answered.
+  void confirmed() noexcept {
+    if (done_ && index_ != update_table::none && round_ == to_.round) record().state = update_state::told;
+  }
+
+ protected:
+  keyed_update(averaging& to, double weight, const update_key& key) noexcept : to_(to), weight_(weight), key_(key) {}
+  keyed_update(const keyed_update&) = delete;
+  keyed_update& operator=(const keyed_update&) = delete;
+  ~keyed_update() = default;
+
+  result<void> join(const description& d) noexcept {
+    active_ = adds_ = done_ = false;
+    index_ = update_table::none;
+    round_ = to_.round;
+    data_start_ = d.data_start;
+    if (!key_.peer || key_.round == 0 || key_.round > to_.round) return failure(errc::invalid_argument, key_.round, name());
+    // as a float too: sums are float32 for most dtypes
+    if (!std::isnormal(static_cast<float>(weight_)) || weight_ < 0) return failure(errc::invalid_argument, 0, name());
+    if (d.fingerprint != fingerprint() || d.data_start > d.image_bytes || d.image_bytes - d.data_start != data_bytes())
+      return failure(errc::schema_mismatch, 0, name());
+    if (key_.round == to_.round)
+      if (const auto ok = enter(d); !ok) return ok;
+    active_ = true;
+    return {};
+  }
+  /// The last byte was verified: the update counts, if it adds at all.
+  void complete() noexcept {
+    active_ = false;
+    done_ = true;
+    if (!adds_) return;
+    record().added_bytes = data_bytes();
+    record().state = update_state::counted;
+  }
+  void stop(errc why) noexcept {
+    if (!std::exchange(active_, false) || !adds_ || round_ != to_.round) return;
+    // each chunk was what the owner sent, but together they are not what it published: there is no telling which one is wrong
+    record().state = why == errc::digest_mismatch && record().added_bytes > 0 ? update_state::spoiled : update_state::stopped;
+  }
+
+  /// Memory for an update that was overtaken: commit() fails with what comes, which prepare() cannot.
+  prepared discard(std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
+    out[0] = std::span(to_.discarded).first(static_cast<std::size_t>(std::min<std::uint64_t>(length, to_.discarded.size())));
+    return {1, out[0].size()};
+  }
+
+  bool active() const noexcept { return active_; }
+  /// Whether it adds to the sums.
+  bool adds() const noexcept { return adds_; }
+  /// Whether its round has ended while it was under way: it fails with its next bytes.
+  bool overtaken() const noexcept { return adds_ && round_ != to_.round; }
+  update_record& record() noexcept { return to_.table[index_]; }
+  const error_name& name() const noexcept { return key_.peer.name(); }
+  std::uint64_t data_bytes() const noexcept { return to_.sums.schema().data_bytes(); }
+
+  averaging& to_;
+  double weight_;
+  std::uint64_t data_start_ = 0;
+
+ private:
+  result<void> enter(const description& d) noexcept {
+    std::uint32_t i = to_.table.find(key_.peer.id());
+    if (i == update_table::none) i = to_.table.add(key_.peer);
+    if (i == update_table::none) return failure(errc::table_full, to_.table.records().size(), name());
+    update_record& r = to_.table[i];
+    if (r.state == update_state::under_way) return failure(errc::update_under_way, r.added_bytes, name());
+    if (r.state == update_state::spoiled) return failure(errc::digest_mismatch, r.added_bytes, name());
+    if (!r.counts()) {
+      const bool same = d.verifiable && r.verifiable && d.version == r.version && weight_ == r.weight;
+      if (r.added_bytes > 0 && !same) return failure(errc::update_changed, r.added_bytes, name());
+      r.weight = weight_;
+      r.version = d.version;
+      r.verifiable = d.verifiable;
+      r.state = update_state::under_way;
+      adds_ = true;
+    }
+    index_ = i;
+    return {};
+  }
+
+  update_key key_;
+  std::uint64_t round_ = 0;  // the average's when it began
+  std::uint32_t index_ = update_table::none;
+  bool active_ = false, adds_ = false, done_ = false;
+};
+
+/// Holds a chunk buffer while a chunk arrives, and at most 7 bytes of an element between chunks. About 200 bytes.
+class streamed_update : public keyed_update {
  public:
   static constexpr bool irrevocable = true;
 
-  streamed_update(averaging& to, double weight, error_name peer) noexcept : to_(to), weight_(weight), peer_(peer) {}
-  streamed_update(const streamed_update&) = delete;
-  streamed_update& operator=(const streamed_update&) = delete;
-  ~streamed_update() { stop(errc::cancelled); }
-
-  std::uint64_t fingerprint() const noexcept { return to_.sums.schema().fingerprint; }
-  const image_schema* schema() const noexcept { return &to_.sums.schema(); }
+  streamed_update(averaging& to, double weight, const update_key& key) noexcept : keyed_update(to, weight, key) {}
+  ~streamed_update() { abandon({errc::cancelled, 0, 0, {}}); }
 
   result<void> begin(const description& d) noexcept {
-    stop(errc::cancelled);
-    if (const auto ok = to_.check(weight_, d, peer_); !ok) return ok;
-    active_ = true;
-    round_ = to_.round;
-    data_start_ = d.data_start;
-    added_ = carried_ = 0;
+    abandon({errc::cancelled, 0, 0, {}});
+    if (const auto ok = join(d); !ok) return ok;
+    taken_ = carried_ = 0;
+    there_ = adds() ? record().added_bytes : data_bytes();
     return {};
   }
 
   prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
-    if (!active_ || length == 0 || out.empty()) return {};
+    if (!active() || length == 0 || out.empty()) return {};
+    if (overtaken()) return discard(length, out);
     if (!lease_) lease_ = to_.buffers->acquire();
     if (!lease_) return {};
     const std::size_t capacity = to_.buffers->chunk_bytes();
@@ -106,18 +185,19 @@ class streamed_update {
   }
 
   result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
+    if (overtaken()) return failure(errc::cancelled, taken_, name());
     const std::uint64_t end = offset + bytes.size();
     if (end > data_start_ && end - data_start_ - chunk_begin() > to_.buffers->chunk_bytes())
-      return failure(errc::does_not_fit, to_.buffers->chunk_bytes(), peer_);
+      return failure(errc::does_not_fit, to_.buffers->chunk_bytes(), name());
     return {};
   }
 
   result<void> chunk(std::uint64_t offset, std::uint64_t length) noexcept {
-    if (!active_ || round_ != to_.round) return failure(errc::cancelled, added_, peer_);
+    if (!active() || overtaken()) return failure(errc::cancelled, taken_, name());
     const std::uint64_t end = offset + length;
     if (end > data_start_ && end - data_start_ > chunk_begin()) {
       const std::uint64_t n = end - data_start_ - chunk_begin();
-      if (!lease_ || n > to_.buffers->chunk_bytes()) return failure(errc::invalid_argument, offset, peer_);
+      if (!lease_ || n > to_.buffers->chunk_bytes()) return failure(errc::invalid_argument, offset, name());
       add(static_cast<std::size_t>(n));
     }
     lease_ = {};
@@ -125,125 +205,101 @@ class streamed_update {
   }
 
   result<void> finish(const receipt&) noexcept {
-    if (!active_ || round_ != to_.round || added_ != to_.sums.schema().data_bytes()) return failure(errc::cancelled, added_, peer_);
-    active_ = false;
+    if (!active() || overtaken() || taken_ != data_bytes()) return failure(errc::cancelled, taken_, name());
     lease_ = {};
-    if (added_ > 0) --to_.halfway;
-    ++to_.whole;
-    to_.sums.reached().add_whole(weight_);
+    complete();
     return {};
   }
 
   void rewind(std::uint64_t) noexcept { lease_ = {}; }
-  void abandon(const error& e) noexcept { stop(e.code); }
-
-  /// Bytes of the data section that are in the sums.
-  std::uint64_t added_bytes() const noexcept { return added_; }
+  void abandon(const error& e) noexcept {
+    lease_ = {};
+    stop(e.code);
+  }
 
  private:
   /// Where the current chunk's data begins in the data section.
-  std::uint64_t chunk_begin() const noexcept { return added_ + carried_; }
+  std::uint64_t chunk_begin() const noexcept { return taken_ + carried_; }
 
   /// n bytes of the chunk are in the buffer; the margin in front of it takes what the chunk before left over.
   void add(std::size_t n) noexcept {
-    std::byte* const first = lease_.data() - carried_;
+    std::byte* first = lease_.data();
+    if (taken_ < there_) {  // in the sums since an earlier time; what is there ends with a whole element, so nothing is carried before that
+      const auto skipped = static_cast<std::size_t>(std::min<std::uint64_t>(n, there_ - taken_));
+      taken_ += skipped;
+      first += skipped;
+      n -= skipped;
+      if (taken_ < there_ || n == 0) return;
+    }
+    first -= carried_;
     std::memcpy(first, carry_.data(), carried_);
-    const std::size_t all = carried_ + n, done = to_.sums.add(added_, {first, all}, weight_);
-    if (added_ == 0 && done > 0) ++to_.halfway;
-    added_ += done;
+    const std::size_t all = carried_ + n, done = to_.sums.add(taken_, {first, all}, weight_);
+    taken_ += done;
+    record().added_bytes = taken_;
     carried_ = std::min(all - done, carry_.size());
     std::memcpy(carry_.data(), first + done, carried_);
   }
 
-  void stop(errc why) noexcept {
-    if (!active_) return;
-    active_ = false;
-    lease_ = {};
-    if (round_ != to_.round || added_ == 0) return;
-    --to_.halfway;
-    ++to_.partial;
-    // each chunk was what the owner sent, but together they are not what it published: there is no telling which one is wrong
-    if (why == errc::digest_mismatch) to_.spoil(errc::digest_mismatch, added_, peer_);
-    else if (PartialIsError) to_.spoil(errc::partial_update, added_, peer_);
-    else if (!to_.sums.reached().add_partial(added_, weight_)) to_.spoil(errc::too_many_partial_updates, added_, peer_);
-  }
-
-  averaging& to_;
-  double weight_;
-  error_name peer_;
   chunk_buffers::lease lease_;
   std::array<std::byte, 8> carry_{};
   std::size_t carried_ = 0;
-  std::uint64_t added_ = 0, data_start_ = 0, round_ = 0;
-  bool active_ = false;
+  std::uint64_t taken_ = 0;  // bytes of the data section that have come and are in the sums
+  std::uint64_t there_ = 0;  // bytes of it that are in the sums from before
 };
 
 /// The staging memory holds one model. An update that finds it taken waits until the other one ends.
-class staged_update {
+class staged_update : public keyed_update {
  public:
   static constexpr bool irrevocable = false;
   /// The header lands in the staging memory too, a piece at a time, and is overwritten.
   static constexpr std::size_t least_staging_bytes = 4096;
 
-  staged_update(averaging& to, double weight, error_name peer) noexcept : to_(to), weight_(weight), peer_(peer) {}
-  staged_update(const staged_update&) = delete;
-  staged_update& operator=(const staged_update&) = delete;
-  ~staged_update() { stop(); }
-
-  std::uint64_t fingerprint() const noexcept { return to_.sums.schema().fingerprint; }
-  const image_schema* schema() const noexcept { return &to_.sums.schema(); }
+  staged_update(averaging& to, double weight, const update_key& key) noexcept : keyed_update(to, weight, key) {}
+  ~staged_update() { abandon({errc::cancelled, 0, 0, {}}); }
 
   result<void> begin(const description& d) noexcept {
-    stop();
-    if (const auto ok = to_.check(weight_, d, peer_); !ok) return ok;
-    active_ = true;
-    round_ = to_.round;
-    data_start_ = d.data_start;
-    return {};
+    abandon({errc::cancelled, 0, 0, {}});
+    return join(d);
   }
 
   prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
-    if (!active_ || length == 0 || out.empty()) return {};
-    if (round_ == to_.round && to_.staging_user == nullptr) to_.staging_user = this;
+    if (!active() || length == 0 || out.empty()) return {};
+    if (overtaken()) return discard(length, out);
+    if (to_.staging_user == nullptr) to_.staging_user = this;
     if (to_.staging_user != this) return {};
     const bool header = offset < data_start_;
     const std::uint64_t at = header ? 0 : offset - data_start_;
-    const std::uint64_t room = header ? std::min<std::uint64_t>(data_start_ - offset, least_staging_bytes) : to_.sums.schema().data_bytes() - at;
+    const std::uint64_t room = header ? std::min<std::uint64_t>(data_start_ - offset, least_staging_bytes) : data_bytes() - at;
     const auto n = static_cast<std::size_t>(std::min(length, room));
     out[0] = {to_.sums.staging() + static_cast<std::size_t>(at), n};
     return {1, n};
   }
 
-  result<void> commit(std::uint64_t, std::span<const std::byte>) noexcept { return {}; }
+  result<void> commit(std::uint64_t offset, std::span<const std::byte>) noexcept { return chunk(offset, 0); }
   result<void> chunk(std::uint64_t offset, std::uint64_t) noexcept {
-    if (!active_ || round_ != to_.round) return failure(errc::cancelled, offset, peer_);
+    if (!active() || overtaken()) return failure(errc::cancelled, offset, name());
     return {};
   }
 
   result<void> finish(const receipt&) noexcept {
-    const auto n = static_cast<std::size_t>(to_.sums.schema().data_bytes());
-    if (!active_ || round_ != to_.round || (n > 0 && to_.staging_user != this)) return failure(errc::cancelled, 0, peer_);
-    to_.sums.add(0, {to_.sums.staging(), n}, weight_);
-    to_.sums.reached().add_whole(weight_);
-    ++to_.whole;
-    stop();
+    const auto n = static_cast<std::size_t>(data_bytes());
+    if (!active() || overtaken() || (adds() && n > 0 && to_.staging_user != this)) return failure(errc::cancelled, 0, name());
+    if (adds()) to_.sums.add(0, {to_.sums.staging(), n}, weight_);
+    complete();
+    release();
     return {};
   }
 
   void rewind(std::uint64_t) noexcept {}
-  void abandon(const error&) noexcept { stop(); }
-
- private:
-  void stop() noexcept {
-    active_ = false;
-    if (to_.staging_user == this) to_.staging_user = nullptr;
+  void abandon(const error& e) noexcept {
+    stop(e.code);
+    release();
   }
 
-  averaging& to_;
-  double weight_;
-  error_name peer_;
-  std::uint64_t data_start_ = 0, round_ = 0;
-  bool active_ = false;
+ private:
+  void release() noexcept {
+    if (to_.staging_user == this) to_.staging_user = nullptr;
+  }
 };
 
 }  // namespace tensorpull::detail

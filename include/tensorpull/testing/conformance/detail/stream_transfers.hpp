@@ -11,6 +11,7 @@
 #include <tensorpull/protocol/owner/owner.hpp>
 #include <tensorpull/protocol/recipient/transfer.hpp>
 #include <tensorpull/protocol/roles.hpp>
+#include <tensorpull/testing/conformance/detail/pipe_signals.hpp>
 #include <tensorpull/testing/conformance/detail/stream_probe.hpp>
 #include <tensorpull/testing/conformance/faulty_stream.hpp>
 #include <tensorpull/testing/detail/published_versions.hpp>
@@ -54,6 +55,11 @@ class stream_transfers {
     meddle("T10", "a frame is shortened", frame_fault_kind::truncate, 40);
     meddle("T11", "a bit of a frame's head is another", frame_fault_kind::flip_head, 0);
     meddle("T12", "a bit of a payload is another", frame_fault_kind::flip_payload, 0);
+    meddle("T13", "a frame is dropped", frame_fault_kind::drop, 0);
+    check("T14", "the connection ends at byte k: the transfer goes on over another one");
+    for (const std::uint64_t k : {0u, 60u, 333u, 700u, 1500u}) expect_completed(small_, 300, {}, {.read_ends_after = k}, 2);
+    check("T15", "no transfer raises a signal");
+    pipe_signals::judge(report_);
   }
 
  private:
@@ -79,9 +85,9 @@ class stream_transfers {
     bool guarded;           ///< nothing was written around it
     std::uint64_t counted;  ///< completions that the owner counts
   };
-  void expect_completed(const guarded_tensors::shape& s, std::uint64_t chunk, const stream_faults& owner_side, const stream_faults& recipient_side) {
+  void expect_completed(const guarded_tensors::shape& s, std::uint64_t chunk, const stream_faults& owner_side, const stream_faults& recipient_side, int connections = 1) {
     if (!report_.holds()) return;
-    const auto got = carry(s, chunk, owner_side, recipient_side);
+    const auto got = carry(s, chunk, owner_side, recipient_side, connections);
     if (!got) return;
     const auto n = static_cast<unsigned long long>(chunk);
     if (!got->done) report_.fail("chunks of %llu bytes: %s (after %llu bytes)", n, to_string(got->done.error().code).data(), static_cast<unsigned long long>(got->done.error().at));
@@ -101,9 +107,8 @@ class stream_transfers {
     if (got.done && got.done->outcome == outcome::completed && !got.equal) report_.fail("chunks of %llu bytes: completed, and the bytes are others", static_cast<unsigned long long>(chunk));
   }
 
-  std::optional<carried> carry(const guarded_tensors::shape& s, std::uint64_t chunk, const stream_faults& owner_side, const stream_faults& recipient_side) {
-    auto made = p_.connect();
-    if (!made) return std::nullopt;
+  /// One transfer, over at most so many connections, of which only the first has faults.
+  std::optional<carried> carry(const guarded_tensors::shape& s, std::uint64_t chunk, const stream_faults& owner_side, const stream_faults& recipient_side, int connections = 1) {
     guarded_tensors source(s), mine(s);
     source.fill(random_);
     published_versions oracle;
@@ -114,40 +119,52 @@ class stream_transfers {
     machine references(storage, [this] { return random_(); });
     (void)references.publish(source.source(), version, true, id, 0);
 
+    land to(mine.destination());
+    pull_request request;
+    request.ref = id;
+    transfer_type t(to, request, {chunk}, 1);
+    if (!connect_and_move(references, t, owner_side, recipient_side, connections == 1)) return std::nullopt;
+    while (!t.ended()) {
+      t.restart();
+      if (!connect_and_move(references, t, {}, {}, --connections == 1)) return std::nullopt;
+    }
+    const auto done = t.outcome();
+    const auto counts = references.status_of(id);
+    return carried{done, done && oracle.equal(done->version, mine.source()), mine.guards_intact(), counts ? counts->completed : 0};
+  }
+  /// Moves a transfer over a new connection until it ends. Unless this is the last connection, one that is lost leaves the transfer open. False: there is no
+  /// connection.
+  bool connect_and_move(machine& references, transfer_type& t, const stream_faults& owner_side, const stream_faults& recipient_side, bool last) {
+    auto made = p_.connect();
+    if (!made) return false;
     std::vector<std::uint64_t> memory(4096 / 8 * 4), scratch(8192 / 8);
     buffer_pool<> owner_pool(std::as_writable_bytes(std::span(memory)).first(8192), 4096), pool(std::as_writable_bytes(std::span(memory)).subspan(8192), 4096);
     ignore_messages handler;
     no_owner none;
     no_transfer idle;
-    land to(mine.destination());
-    pull_request request;
-    request.ref = id;
-    transfer_type t(to, request, {chunk}, 1);
     std::optional<stream> left(std::in_place, std::move(made->left), owner_side);
     stream right(std::move(made->right), recipient_side);
-    {
-      endpoint<word_framing, default_limits, machine, ignore_messages> owner_end(references, owner_pool, handler);
-      endpoint<word_framing, default_limits, no_owner, ignore_messages> end(none, pool, handler);
-      end.begin_pull();
-      // after a frame that was dropped or shortened the recipient waits: that must end, too
-      const std::uint64_t patience = owner_side.sent[0].kind != frame_fault_kind::none ? std::min<std::uint64_t>(p_.patience_us(), 20'000) : p_.patience_us();
-      for (std::uint64_t begin = p_.now_us(); !t.ended();) {
-        const auto served = left ? pump_once(owner_end, idle, *left, std::as_writable_bytes(std::span(scratch))) : result<pumped>(pumped{});
-        if (!served) left.reset();
-        const auto did = pump_once(end, t, right, std::span<std::byte>());
-        if (!did) t.fail(did.error());
-        else if (did->received + did->sent > 0 || (served && served->received + served->sent > 0)) begin = p_.now_us();
-        else if (p_.now_us() - begin > patience) t.fail({errc::timed_out, 0, 0, {}});
-        else {
-          if (left) left->release();
-          right.wait(true, false, std::chrono::milliseconds(1));
-        }
+    endpoint<word_framing, default_limits, machine, ignore_messages> owner_end(references, owner_pool, handler);
+    endpoint<word_framing, default_limits, no_owner, ignore_messages> end(none, pool, handler);
+    end.begin_pull();
+    // after a frame that was dropped or shortened the recipient waits: that must end, too
+    const std::uint64_t patience = owner_side.sent[0].kind != frame_fault_kind::none ? std::min<std::uint64_t>(p_.patience_us(), 20'000) : p_.patience_us();
+    bool lost = false;
+    for (std::uint64_t begin = p_.now_us(); !t.ended() && !lost;) {
+      const auto served = left ? pump_once(owner_end, idle, *left, std::as_writable_bytes(std::span(scratch))) : result<pumped>(pumped{});
+      if (!served) left.reset();
+      const auto did = pump_once(end, t, right, std::span<std::byte>());
+      if (!did && did.error().code == errc::connection_lost && !last) lost = true;
+      else if (!did) t.fail(did.error());
+      else if (did->received + did->sent > 0 || (served && served->received + served->sent > 0)) begin = p_.now_us();
+      else if (p_.now_us() - begin > patience) t.fail({errc::timed_out, 0, 0, {}});
+      else {
+        if (left) left->release();
+        right.wait(true, false, std::chrono::milliseconds(1));
       }
-      end.end_pull(t);
     }
-    const auto done = t.outcome();
-    const auto counts = references.status_of(id);
-    return carried{done, done && oracle.equal(done->version, mine.source()), mine.guards_intact(), counts ? counts->completed : 0};
+    end.end_pull(t);
+    return true;
   }
 
   probe& p_;

@@ -82,6 +82,12 @@ class observed_consumer {
     at_ = prepared_to_ = offset;
     inner_.rewind(offset);
   }
+  void confirmed() noexcept
+    requires requires(Consumer& c) { c.confirmed(); }
+  {
+    if (!seen_.finished) broke("confirmed() before finish()");
+    inner_.confirmed();
+  }
   source_view read_back() const noexcept
     requires requires(const Consumer& c) { c.read_back(); }
   {

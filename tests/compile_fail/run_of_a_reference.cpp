@@ -1,0 +1,16 @@
+// An owner that shall serve until a reference is settled, and is given the reference itself.
+// EXPECT: tensorpull: serve(until_settled(ref)) or run(until_settled(ref)), not serve(ref) or run(ref)
+// WITHIN_LINES: 8
+// MAX_ERRORS: 1
+// MAX_LINES: 24
+#include <tensorpull/tensorpull.hpp>
+#include <tensorpull/transports/host/owner.hpp>
+
+struct mlp {
+  float w[4][3], b[4];
+};
+BOOST_HANA_ADAPT_STRUCT(mlp, w, b);
+
+using namespace tensorpull;
+using net = pipeline<raw_tensors<mlp>, fixed_bytes<1_KiB>, tcp>;
+void serve(net::downloader& owner, const reference& ref) { owner.run(ref); }
