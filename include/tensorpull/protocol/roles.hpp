@@ -25,9 +25,9 @@ namespace tensorpull {
 ///  7. `o.forget(peer)` is called once, when the connection is gone;
 ///  8. `o.pin(reply)` gives the image behind a reply and keeps it in place, or nullptr if it is gone; `o.unpin(reply, bytes)` lets go of it and
 ///     tells how many bytes of payload were sent; `o.unreadable(reply)` tells that it could not be read;
-///  9. `o.expand(reply, rows)` writes a reply out as a frame; `o.refuse_gone(reply)` turns one whose image is gone into a refusal.
+///  9. `o.expand(reply)` writes a reply out as a frame; `o.refuse_gone(reply)` turns one whose image is gone into a refusal.
 template <class O>
-concept owner_role = requires(O& o, typename O::peer& peer, const frame& request, frame& answer, pending_reply& reply, std::span<byte_range> ranges, std::span<schema_row> rows) {
+concept owner_role = requires(O& o, typename O::peer& peer, const frame& request, frame& answer, pending_reply& reply, std::span<byte_range> ranges) {
   requires std::same_as<decltype(O::owns), const bool>;
   typename O::lock_type;
   requires std::size_t { O::waiting_replies }
@@ -39,7 +39,7 @@ concept owner_role = requires(O& o, typename O::peer& peer, const frame& request
   { o.pin(reply) } -> std::same_as<const source_view*>;
   o.unpin(reply, std::uint64_t{});
   o.unreadable(reply);
-  { o.expand(reply, rows) } -> std::same_as<frame>;
+  { o.expand(reply) } -> std::same_as<frame>;
   o.refuse_gone(reply);
 };
 
@@ -101,7 +101,7 @@ struct no_owner {
   static constexpr void unreadable(const pending_reply&) noexcept {}                          ///< does nothing
   static constexpr void refuse_gone(pending_reply&) noexcept {}                               ///< does nothing
   /// An empty frame.
-  static constexpr frame expand(const pending_reply&, std::span<schema_row>) noexcept { return {}; }
+  static constexpr frame expand(const pending_reply&) noexcept { return {}; }
 };
 
 /// The transfer of an end that only owns: it asks for nothing and takes nothing. Its members are those of transfer_role.
@@ -144,7 +144,7 @@ constexpr bool assert_owner_role() noexcept {
     static_assert(requires(O& o, typename O::peer& p) { o.forget(p); }, "tensorpull: an owner needs `void forget(peer&)` (owner_role, 7)");
   }
   static_assert(requires(O& o, const pending_reply& r) { { o.pin(r) } -> std::same_as<const source_view*>; o.unpin(r, std::uint64_t{}); o.unreadable(r); }, "tensorpull: an owner needs `const source_view* pin(const pending_reply&)`, `void unpin(const pending_reply&, std::uint64_t)` and `void unreadable(const pending_reply&)` (owner_role, 8)");
-  static_assert(requires(O& o, pending_reply& r, std::span<schema_row> rows) { { o.expand(r, rows) } -> std::same_as<frame>; o.refuse_gone(r); }, "tensorpull: an owner needs `frame expand(const pending_reply&, std::span<schema_row>)` and `void refuse_gone(pending_reply&)` (owner_role, 9)");
+  static_assert(requires(O& o, pending_reply& r) { { o.expand(r) } -> std::same_as<frame>; o.refuse_gone(r); }, "tensorpull: an owner needs `frame expand(const pending_reply&)` and `void refuse_gone(pending_reply&)` (owner_role, 9)");
   return true;
 }
 

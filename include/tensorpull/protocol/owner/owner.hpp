@@ -25,16 +25,20 @@ namespace tensorpull {
 
 namespace detail {
 
-/// As many rows from `first` on as fit a frame of `frame_bytes` and `rows`. An index past the end gives an empty page.
-inline std::span<const schema_row> schema_rows(const image_schema& schema, std::uint64_t first, std::span<schema_row> rows, std::size_t frame_bytes) noexcept {
+/// As many rows from `first` on as fit a frame of `frame_bytes`; they borrow the schema. An index past the end gives an empty page.
+inline element_list<schema_row> schema_rows(const image_schema& schema, std::uint64_t first, std::size_t frame_bytes) noexcept {
   std::size_t count = 0, used = 160;  // segment table, root, page and list pointers
-  for (std::uint64_t i = first; i < schema.tensor_count && count < rows.size(); ++i) {
+  for (std::uint64_t i = first; i < schema.tensor_count; ++i, ++count) {
     const tensor_entry& t = schema.tensors[i];
     used += 24 + (t.name.size() / 8 + 1) * 8 + 16 + std::size_t{t.rank} * 8;
     if (used > frame_bytes) break;
-    rows[count++] = {t.name, to_string(t.type), t.extents()};
   }
-  return rows.first(count);
+  if (count == 0) return {};
+  const auto row = [](const void* tensors, std::size_t, std::size_t i) noexcept -> schema_row {
+    const tensor_entry& t = static_cast<const tensor_entry*>(tensors)[i];
+    return {t.name, to_string(t.type), t.extents()};
+  };
+  return {&schema.tensors[first], 0, count, row};
 }
 
 /// The use of one publication by one connection. The recipient's record has what is known about it.
@@ -287,8 +291,8 @@ class owner {
     from = {};
   }
 
-  /// Writes a reply out as a frame, for the publication that it was made for; if that is gone, as a refusal. `rows`: memory for a schema page.
-  frame expand(const pending_reply& r, std::span<schema_row> rows) const noexcept {
+  /// Writes a reply out as a frame, for the publication that it was made for; if that is gone, as a refusal.
+  frame expand(const pending_reply& r) const noexcept {
     const lock_guard hold(lock_);
     frame m = frame_of(r);
     if (r.kind == frame_kind::refused && r.status == status::busy) m.delay_ms = static_cast<std::uint32_t>(Limits::busy_delay.count());  // limits_policy has bounded it
@@ -303,7 +307,7 @@ class owner {
     m.image_bytes = schema.image_bytes;
     m.tensors = schema.tensor_count;
     if (r.kind == frame_kind::schema_page) {
-      m.rows = detail::schema_rows(schema, r.offset, rows, Limits::page_bytes);
+      m.rows = detail::schema_rows(schema, r.offset, Limits::page_bytes);
     } else if (r.kind == frame_kind::description) {
       m.fingerprint = schema.fingerprint;
       m.data_start = schema.header_bytes;

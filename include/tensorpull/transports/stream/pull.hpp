@@ -94,7 +94,7 @@ class running_pull {
   /// Moves bytes until the transfer has ended (no value), or until an error after which another try may succeed.
   /// `broken`: set if the connection cannot be used any more. `besides()`: called after every step.
   template <class Endpoint, byte_stream Stream, class Besides = nothing_else>
-  optional<error> drive(Endpoint& end, Stream& stream, std::span<std::byte> scratch, optional<error>& broken, Besides besides = {}) noexcept {
+  [[gnu::noinline]] optional<error> drive(Endpoint& end, Stream& stream, std::span<std::byte> scratch, optional<error>& broken, Besides besides = {}) noexcept {
     optional<error> why;
     end.begin_pull();
     progress_deadline deadline(options_.per_request_timeout, step_bytes_);
@@ -115,20 +115,18 @@ class running_pull {
       else if (!did->waited) stream.wait(did->wants_read, did->wants_write, std::min(wait_step, deadline.left()));
     }
     end.end_pull(t_);
-    if (t_.ended() && !broken)
-      if (const auto bye = t_.farewell(); bye && end.send_control(*bye))
-        (void)pump_once(end, t_, stream, scratch);  // the owner is told only if the connection takes it at once
+    if (t_.ended() && !broken) take_leave(end, stream, scratch);
     return why;
   }
 
   /// How long to wait before another try; nothing if there is none: the transfer has failed with `why`.
-  optional<std::chrono::milliseconds> try_again(const error& why) noexcept {
+  [[gnu::noinline]] optional<std::chrono::milliseconds> try_again(const error& why) noexcept {
     const auto wait = tries_.after(why.code, t_.landed_bytes(), t_.pause(), system_entropy{}());
     if (!wait) t_.fail(why);
     return wait;
   }
 
-  result<receipt> outcome() noexcept {
+  [[gnu::noinline]] result<receipt> outcome() noexcept {
     keep_cursor();
     const auto how = t_.outcome();
     report_.ended(t_, how);
@@ -136,6 +134,11 @@ class running_pull {
   }
 
  private:
+  /// Tells the owner how it ended, if the connection takes that at once.
+  template <class Endpoint, byte_stream Stream>
+  [[gnu::noinline]] void take_leave(Endpoint& end, Stream& stream, std::span<std::byte> scratch) noexcept {
+    if (const auto bye = t_.farewell(); bye && end.send_control(*bye)) (void)pump_once(end, t_, stream, scratch);
+  }
   static pull_request asked_by(recipient_id me, pull_request request) noexcept {
     if (!request.recipient) request.recipient = me;
     return request;

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 namespace tensorpull::detail {
 
@@ -22,6 +23,9 @@ class stream_output {
   static constexpr std::size_t control_bytes = 336;
   static constexpr std::size_t reply_capacity = Owner::waiting_replies;
   using pool_type = buffer_pool<typename Owner::lock_type>;
+  using plan_type = std::conditional_t<Owner::owns, write_plan, short_write_plan>;
+  using item = typename plan_type::item;
+  using source = typename plan_type::source;
 
   bool idle() const noexcept { return control_end_ == 0 && long_ == nullptr && reply_count_ == 0; }
   bool replies_full() const noexcept { return reply_count_ == reply_capacity; }
@@ -72,7 +76,7 @@ class stream_output {
 
   /// Collects what is to be sent: no reply is added once there are `most` bytes. `scratch` (64 KiB) holds prefixes, header text and packed elements
   /// until sent(). connection_lost: a part of a chunk was sent when it was withdrawn, so the stream cannot continue.
-  result<void> plan(write_plan& out, Owner& owner, std::span<std::byte> scratch, std::size_t most) noexcept {
+  result<void> plan(plan_type& out, Owner& owner, std::span<std::byte> scratch, std::size_t most) noexcept {
     out.span_count = out.item_count = out.bytes = 0;
     if (reply_sent_ > 0) {  // a frame that was begun comes first
       if (const auto more = add_reply(out, owner, scratch, 0); !more) return failure(more.error());
@@ -81,7 +85,7 @@ class stream_output {
     if (long_sent_ > 0) add_long(out);
     if (control_end_ > control_sent_) {
       add(out, {control_ + control_sent_, control_end_ - control_sent_});
-      push_item(out, {write_plan::source::control, false, true, control_end_ - control_sent_});
+      push_item(out, {source::control, false, true, control_end_ - control_sent_});
     }
     bool long_waits = long_ != nullptr && long_sent_ == 0;
     for (std::size_t i = reply_sent_ > 0 ? 1 : 0; out.has_room(); ++i) {
@@ -98,16 +102,16 @@ class stream_output {
   }
 
   /// The transport took the first n bytes of the plan (0 after a failure). Call it once for each plan.
-  void sent(const write_plan& p, std::size_t n, Owner& owner, pool_type& pool) noexcept {
+  void sent(const plan_type& p, std::size_t n, Owner& owner, pool_type& pool) noexcept {
     std::size_t replies = 0, finished = 0, partly = reply_sent_;
     for (std::size_t i = 0; i < p.item_count; ++i) {
-      const write_plan::item& it = p.items[i];
+      const item& it = p.items[i];
       const std::size_t took = n < it.bytes ? n : it.bytes;
       n -= took;
-      if (it.from == write_plan::source::control) {
+      if (it.from == source::control) {
         control_sent_ += took;
         if (control_sent_ == control_end_) control_sent_ = control_end_ = 0;
-      } else if (it.from == write_plan::source::long_frame) {
+      } else if (it.from == source::long_frame) {
         long_sent_ += took;
         if (long_sent_ == long_bytes_) drop_long(pool);
       } else {
@@ -138,20 +142,20 @@ class stream_output {
   /// Bytes of scratch memory that a control frame can need.
   static constexpr std::size_t frame_room = Limits::control_frame_bytes;
 
-  static void add(write_plan& out, std::span<const std::byte> bytes) noexcept {
+  static void add(plan_type& out, std::span<const std::byte> bytes) noexcept {
     if (!bytes.empty()) out.spans[out.span_count++] = bytes;
   }
-  static void push_item(write_plan& out, const write_plan::item& it) noexcept {
+  static void push_item(plan_type& out, const item& it) noexcept {
     out.items[out.item_count++] = it;
     out.bytes += it.bytes;
   }
-  void add_long(write_plan& out) noexcept {
+  void add_long(plan_type& out) noexcept {
     add(out, {long_ + long_sent_, long_bytes_ - long_sent_});
-    push_item(out, {write_plan::source::long_frame, false, true, long_bytes_ - long_sent_});
+    push_item(out, {source::long_frame, false, true, long_bytes_ - long_sent_});
   }
 
   /// Adds the i-th waiting reply. False: the plan is full, or ends within this frame.
-  result<bool> add_reply(write_plan& out, Owner& owner, std::span<std::byte>& scratch, std::size_t i) noexcept {
+  result<bool> add_reply(plan_type& out, Owner& owner, std::span<std::byte>& scratch, std::size_t i) noexcept {
     if constexpr (!Owner::owns) {
       return false;
     } else {
@@ -177,18 +181,17 @@ class stream_output {
         owner.refuse_gone(r);
       }
       const bool pinned = image != nullptr && r.kind != frame_kind::refused;
-      schema_row rows[Limits::control_frame_bytes / 64];
-      const auto n = Framing::encode(owner.expand(r, rows), scratch.first(frame_room));
+      const auto n = Framing::encode(owner.expand(r), scratch.first(frame_room));
       const std::size_t length = n ? *n : 0;
       add(out, scratch.subspan(skip, length - skip));
       scratch = scratch.subspan(length);
-      push_item(out, {write_plan::source::reply, pinned, true, length - skip});
+      push_item(out, {source::reply, pinned, true, length - skip});
       return true;
     }
   }
 
   /// io: the image could not be read.
-  result<bool> add_chunk(write_plan& out, const pending_reply& r, const source_view& image, std::span<std::byte>& scratch, std::size_t skip) noexcept {
+  result<bool> add_chunk(plan_type& out, const pending_reply& r, const source_view& image, std::span<std::byte>& scratch, std::size_t skip) noexcept {
     using prefix = payload_prefix;
     const std::size_t before = skip < prefix::bytes ? prefix::bytes - skip : 0;
     if (before > 0) {
@@ -199,7 +202,7 @@ class stream_output {
     const std::size_t done = skip > prefix::bytes ? skip - prefix::bytes : 0;
     std::size_t included = before, payload_left = done < r.length ? r.length - done : 0;
     if (payload_left > 0) {
-      const std::size_t free_spans = write_plan::max_spans - out.span_count - 3;  // without padding, control and a long frame
+      const std::size_t free_spans = plan_type::max_spans - out.span_count - 3;  // without padding, control and a long frame
       const std::span<std::span<const std::byte>> room{out.spans.data() + out.span_count, free_spans};
       const gathered g = gather(image, r.offset + done, payload_left, room, scratch);
       if (g.failed && g.bytes == 0) return failure(errc::io);  // after some bytes: the next call fails
@@ -215,7 +218,7 @@ class stream_output {
       add(out, {zeros, padding});
       included += padding;
     }
-    push_item(out, {write_plan::source::reply, true, payload_left == 0, included});
+    push_item(out, {source::reply, true, payload_left == 0, included});
     return payload_left == 0;
   }
 
