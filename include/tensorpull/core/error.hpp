@@ -44,6 +44,7 @@ enum class errc : std::uint8_t {
   too_many_partial_updates,
   partial_update,
   no_updates,
+  unread_messages,
   // a message struct from the other side
   missing_field,
   unknown_field,
@@ -92,6 +93,7 @@ constexpr std::string_view to_string(errc code) noexcept {
     case errc::too_many_partial_updates: return "too many updates stopped half-way to keep count of them";
     case errc::partial_update: return "an update stopped half-way";
     case errc::no_updates: return "no update has reached this element";
+    case errc::unread_messages: return "messages that the program has not received are in the way";
     case errc::missing_field: return "the message lacks a field of the struct";
     case errc::unknown_field: return "the message has a field that the struct does not have there";
     case errc::wrong_kind: return "the message's field is of another kind than the struct's member";
@@ -176,6 +178,7 @@ constexpr std::string_view code_name(errc code) noexcept {
     case errc::too_many_partial_updates: return "too_many_partial_updates";
     case errc::partial_update: return "partial_update";
     case errc::no_updates: return "no_updates";
+    case errc::unread_messages: return "unread_messages";
     case errc::missing_field: return "missing_field";
     case errc::unknown_field: return "unknown_field";
     case errc::wrong_kind: return "wrong_kind";

@@ -32,10 +32,15 @@ struct default_limits {
   static constexpr std::size_t application_body_bytes = 64 * 1024;
   /// References that travel in one message.
   static constexpr std::size_t application_references = 8;
+  /// Messages of the greatest length that a session keeps until they are received; of shorter ones it keeps more. Without a limit a peer could fill the
+  /// memory of a program that is busy with something else.
+  static constexpr std::size_t unread_messages = 1;
   /// Bytes of payload of one chunk that an owner serves; a longer request is shortened.
   static constexpr std::uint64_t chunk_cap_bytes = 64ull << 20;
   /// References that one owner publishes at a time.
   static constexpr std::size_t references = 64;
+  /// The same of a session, which has one recipient; at most `references`.
+  static constexpr std::size_t session_references = 16;
   /// Recipients that an owner of many connections remembers at a time, each once for each reference that it pulls.
   static constexpr std::size_t recipients = 2048;
   /// Transfers that one connection may have open at an owner at a time, so that no table grows with requests.
@@ -70,7 +75,8 @@ concept limits_policy = requires {
   typename L::is_limits_policy;
   requires detail::is_bound({L::control_frame_bytes}) && detail::is_bound({L::page_bytes}) && detail::is_bound({L::control_frame_segments});
   requires detail::is_bound({L::traversal_words}) && detail::is_bound({L::nesting_levels}) && detail::is_number({L::application_body_bytes});
-  requires detail::is_number({L::application_references}) && detail::is_bound({L::chunk_cap_bytes}) && detail::is_bound({L::references});
+  requires detail::is_number({L::application_references}) && detail::is_bound({L::unread_messages}) && detail::is_bound({L::session_references});
+  requires detail::is_bound({L::chunk_cap_bytes}) && detail::is_bound({L::references});
   requires detail::is_bound({L::recipients}) && detail::is_bound({L::transfers_per_connection}) && detail::is_bound({L::tensors});
   requires detail::is_bound({L::name_bytes}) && detail::is_bound({L::pipelined_requests}) && detail::is_number({L::subset_bytes_per_second});
   requires std::same_as<decltype(L::busy_delay), const std::chrono::milliseconds> && L::busy_delay.count() >= 0 && detail::is_bound({L::window});

@@ -260,7 +260,7 @@ class endpoint {
   }
 
   template <class Transfer>
-  result<void> take(Transfer& t, const frame& m, std::size_t bytes) noexcept {
+  [[gnu::noinline]] result<void> take(Transfer& t, const frame& m, std::size_t bytes) noexcept {
     if (m.kind != frame_kind::application && bytes > Limits::control_frame_bytes) return failure(errc::too_large, bytes);
     if (m.kind == frame_kind::application) {
       if (!handler_.ready()) return blocked_ = true, result<void>{};

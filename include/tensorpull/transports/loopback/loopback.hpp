@@ -74,6 +74,11 @@ struct loopback {
   static constexpr std::uint64_t max_payload_bytes = tensorpull::max_payload_bytes;
   static constexpr std::size_t connection_bytes = 0;
 
+  /// A pull has both ends, and a buffer for each.
+  template <class Parts>
+  static constexpr std::size_t pull_bytes =
+      2 * sizeof(endpoint<typename Parts::framing, typename Parts::limits, typename loopback_owner<Parts>::owner_type, ignore_messages>) + 2 * Parts::limits::control_frame_bytes;
+
   template <class Parts>
   using downloader = loopback_owner<Parts>;
   /// None: both ends are in one process, so there is no connection.

@@ -69,7 +69,7 @@ class running_pull {
 
   /// `first_id`: the connection's next_id(), 1 for a new connection. `me`: the recipient, if the options name none.
   running_pull(const reference& ref, Consumer& to, const pull_options& options, const chunking_type& chunking, std::uint32_t first_id, recipient_id me = {}) noexcept
-      : options_(options), step_bytes_(chunk_length_of(chunking) / 64 + 1), t_(to, asked_by(me, make_request(ref, options)), chunking, first_id),
+      : t_(to, asked_by(me, make_request(ref, options)), chunking, first_id), options_(options), step_bytes_(chunk_length_of(chunking) / 64 + 1),
         resumed_(options.cursor != nullptr && t_.resume(*options.cursor)), tries_(options.retry, options.per_request_timeout, t_.landed_bytes()), report_(options) {}
 
   transfer_type& transfer() noexcept { return t_; }
@@ -154,14 +154,17 @@ class running_pull {
     if (options_.cursor != nullptr && (t_.total_bytes() != 0 || !resumed_ || stale())) *options_.cursor = t_.cursor();
   }
 
+  transfer_type t_;  // first, because a digest may have to lie at a multiple of 64 bytes
   const pull_options& options_;
   std::uint64_t step_bytes_;
-  transfer_type t_;
   bool resumed_;
   retry_state tries_;
   progress_report report_;
   std::uint64_t chunks_ = 0;
 };
+/// memory_bound counts a pull as its transfer, its buffers and this.
+template <class Pull>
+inline constexpr bool keeps_as_much_as_stated = sizeof(Pull) + sizeof(buffer_pool<>) <= sizeof(typename Pull::transfer_type) + pull_bookkeeping_bytes;
 
 /// A stream that the caller owns and closes.
 template <byte_stream Stream>
@@ -198,6 +201,7 @@ result<receipt> pull_with(Connect connect, Pause pause, const reference& ref, Co
   else {
     using limits = typename Parts::limits;
     ignore_messages handler;
+    static_assert(detail::keeps_as_much_as_stated<detail::running_pull<Parts, Consumer>>);
     detail::running_pull<Parts, Consumer> pull(ref, to, options, chunking, 1, options.recipient ? options.recipient : detail::random_recipient());
     const auto again = [&](const error& why) noexcept {
       if (pull.ended()) return false;

@@ -10,6 +10,7 @@
 #include <tensorpull/protocol/pending_reply.hpp>
 #include <tensorpull/std/algorithm.hpp>
 
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -32,7 +33,7 @@ class stream_output {
   bool long_free() const noexcept { return long_ == nullptr; }
   bool control_full() const noexcept { return control_end_ + 128 > control_bytes; }
 
-  void push(const pending_reply& r) noexcept { replies_[(reply_first_ + reply_count_++) % reply_capacity] = r; }
+  void push(const pending_reply& r) noexcept { reply(reply_count_++) = r; }
 
   /// Encodes a short frame of this end. False: there is no room now; try again after sent().
   bool push_control(const frame& m) noexcept {
@@ -115,7 +116,7 @@ class stream_output {
         long_sent_ += took;
         if (long_sent_ == long_bytes_) drop_long(pool);
       } else {
-        const pending_reply& r = replies_[(reply_first_ + replies++) % reply_capacity];
+        const pending_reply& r = reply(replies++);
         if (it.pinned) owner.unpin(r, r.kind == frame_kind::chunk ? payload_within(r, partly + took) - payload_within(r, partly) : 0);
         if (took == it.bytes && it.whole) ++finished, partly = 0;
         else partly += took;  // only the first unfinished one can have been taken in part
@@ -134,6 +135,9 @@ class stream_output {
   }
 
  private:
+  /// The i-th waiting reply, or the place for the next one.
+  pending_reply& reply(std::size_t i) noexcept { return replies_[(reply_first_ + i) % reply_capacity]; }
+
   /// Bytes of payload among the first n of a chunk's frame.
   static std::uint64_t payload_within(const pending_reply& r, std::size_t n) noexcept {
     return n <= payload_prefix::bytes ? 0 : std::min<std::uint64_t>(n - payload_prefix::bytes, r.length);
@@ -161,7 +165,7 @@ class stream_output {
     } else {
       if (scratch.size() < frame_room + 16) return false;
       scratch = scratch.subspan((8 - reinterpret_cast<std::uintptr_t>(scratch.data()) % 8) % 8);  // header text of odd length lies before
-      pending_reply& r = replies_[(reply_first_ + i) % reply_capacity];
+      pending_reply& r = reply(i);
       const std::size_t skip = i == 0 ? reply_sent_ : 0;
       const bool of_slot = r.kind == frame_kind::chunk || r.kind == frame_kind::description || r.kind == frame_kind::schema_page;
       const source_view* const image = of_slot ? owner.pin(r) : nullptr;
@@ -225,7 +229,7 @@ class stream_output {
   static constexpr std::byte zeros[8]{};
 
   alignas(8) std::byte control_[control_bytes];
-  pending_reply replies_[reply_capacity];
+  std::array<pending_reply, Owner::owns ? reply_capacity : 0> replies_;
   std::size_t control_sent_ = 0, control_end_ = 0;
   std::size_t reply_first_ = 0, reply_count_ = 0, reply_sent_ = 0;
   std::byte* long_ = nullptr;
