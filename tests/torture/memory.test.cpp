@@ -5,6 +5,7 @@
 #include "support/random.hpp"
 #include "support/safetensors_text.hpp"
 
+#include <tensorpull/consumers/any_schema/new_model.hpp>
 #include <tensorpull/framing/capnp/capnp_framing.hpp>
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/tensors/numpy/numpy.hpp>
@@ -223,6 +224,59 @@ TEST(Memory, AsStatedForAnOwnersConnection) {
   std::printf("a connection of an owner allocated %lld bytes (stated: %zu)\n", static_cast<long long>(each), net::memory.owner_per_recipient);
   EXPECT_GT(each, 1024) << "nothing was measured";
   EXPECT_LE(each, static_cast<std::int64_t>(net::memory.owner_per_recipient + 64)) << "the allocator rounds up";
+}
+
+struct no_memory {
+  static result<std::byte*> allocate(const tensor_entry&) noexcept { return failure(errc::out_of_memory); }
+  static void clear() noexcept {}
+};
+/// The heap that a new_model has taken at most, in bytes, after any piece of a header of `limit` bytes that begins with `text` and is padded.
+std::int64_t heap_of_header(const std::string& text, std::uint64_t limit, errc expected) {
+  new_model<no_memory> m({}, {.max_bytes = 1 << 20, .max_header_bytes = limit});
+  description d;
+  d.version = d.fingerprint = 1;
+  d.data_start = d.image_bytes = limit;
+  d.tensors = 1'000'000;
+  EXPECT_TRUE(m.begin(d));
+  const std::int64_t before = test::heap_now().bytes;
+  std::int64_t most = 0;
+  errc ended{};
+  for (std::uint64_t at = 0; at < limit && ended == errc{};) {
+    std::span<std::byte> out[1];
+    const auto p = m.prepare(at, 4096, out);
+    for (std::size_t i = 0; i < p.bytes; ++i) {
+      const std::uint64_t k = at + i;
+      out[0][i] = k < 8 ? static_cast<std::byte>((limit - 8) >> (8 * k)) : static_cast<std::byte>(k - 8 < text.size() ? text[static_cast<std::size_t>(k - 8)] : ' ');
+    }
+    if (const auto ok = m.commit(at, out[0].first(p.bytes)); !ok) ended = ok.error().code;
+    at += p.bytes;
+    most = std::max(most, test::heap_now().bytes - before);
+  }
+  EXPECT_EQ(ended, expected);
+  m.abandon(error{});
+  EXPECT_LT(test::heap_now().bytes - before, 1024) << "nothing is kept of it after the end";
+  return most;
+}
+TEST(Memory, OfAHeaderIsBoundedWhateverItHolds) {
+  constexpr std::uint64_t limit = 4_MiB;
+  const auto filled = [](std::string begin, std::string_view first, std::string_view piece, std::string_view end) {
+    begin += first;
+    while (begin.size() + piece.size() + end.size() + 8 < limit) begin += piece;
+    return begin.append(end);
+  };
+  std::string shapes = "{";
+  for (int t = 0; shapes.size() + 140'000 < limit; ++t)
+    shapes += (t > 0 ? ",\"" : "\"") + std::to_string(t) + "\":{\"dtype\":\"U8\",\"shape\":[0" + test::repeated(",0", 65'534) + "],\"data_offsets\":[0,0]}";
+  const std::pair<const char*, std::pair<std::string, errc>> headers[] = {
+      {"extents", {shapes + "}", errc::too_large}},
+      {"pairs", {filled("{\"__metadata__\":{", "\"\":\"\"", ",\"\":\"\"", "}}"), errc::too_large}},
+      {"a long name", {filled("{\"", "", "n", "\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}"), errc::schema_mismatch}},
+  };
+  for (const auto& [what, header] : headers) {
+    const auto most = heap_of_header(header.first, limit, header.second);
+    std::printf("a header of %s took %.2f times its limit\n", what, static_cast<double>(most) / static_cast<double>(limit));
+    EXPECT_LE(most, static_cast<std::int64_t>(4 * limit)) << what;
+  }
 }
 
 }  // namespace

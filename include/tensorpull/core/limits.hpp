@@ -35,7 +35,7 @@ struct default_limits {
   /// Messages of the greatest length that a session keeps until they are received; of shorter ones it keeps more. Without a limit a peer could fill the
   /// memory of a program that is busy with something else.
   static constexpr std::size_t unread_messages = 1;
-  /// Bytes of payload of one chunk that an owner serves; a longer request is shortened.
+  /// Bytes of payload of one chunk that an owner serves; a longer request is shortened, except one for the whole image in one chunk without a digest.
   static constexpr std::uint64_t chunk_cap_bytes = 64ull << 20;
   /// References that one owner publishes at a time.
   static constexpr std::size_t references = 64;

@@ -65,6 +65,10 @@ constexpr errc to_errc(status s) noexcept {
   }
 }
 
+/// The `length` of a pull that asks for all that is left of an image in one chunk, which may then be longer than the owner's cap. Such a chunk has no
+/// digest.
+inline constexpr std::uint32_t all_in_one_chunk = 0xffffffff;
+
 /// A byte range [begin, end) of an image.
 struct byte_range {
   /// the first byte

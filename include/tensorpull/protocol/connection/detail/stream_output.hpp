@@ -21,7 +21,7 @@ template <framing Framing, class Limits, class Owner>
 class stream_output {
  public:
   /// Bytes for the requests and confirmations of this end. They are short, encoded at once, and kept as bytes.
-  static constexpr std::size_t control_bytes = 336;
+  static constexpr std::size_t control_bytes = 288;
   static constexpr std::size_t reply_capacity = Owner::waiting_replies;
   using pool_type = buffer_pool<typename Owner::lock_type>;
   using plan_type = std::conditional_t<Owner::owns, write_plan, short_write_plan>;
