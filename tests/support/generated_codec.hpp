@@ -39,7 +39,7 @@ result<void> read_rows(wire::SchemaPage::Reader p, frame& m, Storage& lists) {
     const auto shape = tensors[i].getShape();
     if (shape.size() > lists.dims.size() - dims) return failure(errc::too_large, shape.size());
     for (unsigned k = 0; k < shape.size(); ++k) lists.dims[dims + k] = shape[k];
-    ::new (static_cast<void*>(&lists.rows[i])) schema_row{as_view(tensors[i].getName()), as_view(tensors[i].getDtype()), {lists.dims.data() + dims, shape.size()}};
+    ::new (static_cast<void*>(&lists.rows[i])) schema_row{as_view(tensors[i].getName()), as_view(tensors[i].getDtype()), std::span<const std::uint64_t>(lists.dims).subspan(dims, shape.size())};
     dims += shape.size();
   }
   m.rows = std::span<const schema_row>(lists.rows).first(tensors.size());

@@ -13,6 +13,9 @@ inline constexpr std::uint64_t operator""_KiB(unsigned long long n) { return n <
 inline constexpr std::uint64_t operator""_MiB(unsigned long long n) { return n << 20; }
 inline constexpr std::uint64_t operator""_GiB(unsigned long long n) { return n << 30; }
 
+/// The cap of owners that set none (default_limits::chunk_cap_bytes).
+inline constexpr std::uint64_t usual_chunk_cap_bytes = 64_MiB;
+
 /// The default limits. To change some, derive and hide them: `struct small : default_limits { static constexpr ... };`
 struct default_limits {
   /// Marks the type as a policy for the limits slot.
@@ -35,8 +38,9 @@ struct default_limits {
   /// Messages of the greatest length that a session keeps until they are received; of shorter ones it keeps more. Without a limit a peer could fill the
   /// memory of a program that is busy with something else.
   static constexpr std::size_t unread_messages = 1;
-  /// Bytes of payload of one chunk that an owner serves; a longer request is shortened, except one for the whole image in one chunk without a digest.
-  static constexpr std::uint64_t chunk_cap_bytes = 64ull << 20;
+  /// Bytes of payload of one chunk that an owner serves; a longer request is shortened. The cap bounds what has to be hashed before a chunk with a digest
+  /// leaves. One without costs the owner nothing, so an owner that keeps this cap, or has a higher one, sends a whole image in one chunk of any length.
+  static constexpr std::uint64_t chunk_cap_bytes = usual_chunk_cap_bytes;
   /// References that one owner publishes at a time.
   static constexpr std::size_t references = 64;
   /// The same of a session, which has one recipient; at most `references`.

@@ -65,8 +65,8 @@ constexpr errc to_errc(status s) noexcept {
   }
 }
 
-/// The `length` of a pull that asks for all that is left of an image in one chunk, which may then be longer than the owner's cap. Such a chunk has no
-/// digest.
+/// The `length` of a pull that asks for all that is left of an image in one chunk without a digest. An owner whose cap is usual_chunk_cap_bytes or more
+/// sends that, even if it is longer than the cap.
 inline constexpr std::uint32_t all_in_one_chunk = 0xffffffff;
 
 /// A byte range [begin, end) of an image.

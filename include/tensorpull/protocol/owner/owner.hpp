@@ -466,8 +466,8 @@ class owner {
     if (left == 0) return out.kind = frame_kind::end, true;
     if (m.length == 0) return refuse(out, status::bad_request);
     out.kind = frame_kind::chunk;
-    // the cap bounds what is hashed before a chunk's first byte leaves; without a digest its length costs nobody anything
-    const bool whole = m.length == all_in_one_chunk && m.chunk_digest == digest_kind::none;
+    // see default_limits::chunk_cap_bytes
+    const bool whole = m.length == all_in_one_chunk && m.chunk_digest == digest_kind::none && Limits::chunk_cap_bytes >= usual_chunk_cap_bytes;
     const std::uint64_t cap = whole ? max_payload_bytes : std::min(Limits::chunk_cap_bytes, max_payload_bytes);
     out.length = static_cast<std::uint32_t>(std::min(std::min<std::uint64_t>(m.length, left), cap));
     const std::uint64_t end = m.offset + out.length;

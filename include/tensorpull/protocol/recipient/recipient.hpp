@@ -203,7 +203,7 @@ class recipient {
     if (!request_.subset.empty()) return recipient_event::nothing;
     if (request_.fingerprint != 0 && m.fingerprint != request_.fingerprint) return compare();
     if constexpr (Chunking::max_chunk_bytes == 0) {
-      if (request_.chunk_digest == digest_kind::none) chunk_cap_ = max_payload_bytes;
+      if (request_.chunk_digest == digest_kind::none && owners_cap_ >= usual_chunk_cap_bytes) chunk_cap_ = max_payload_bytes;
       if (m.image_bytes > chunk_cap_) return failure(errc::does_not_fit, m.image_bytes);
     }
     wanted_.all(m.image_bytes);

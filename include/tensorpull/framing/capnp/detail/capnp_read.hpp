@@ -3,8 +3,8 @@
 #pragma once
 
 #include <tensorpull/core/result.hpp>
-#include <tensorpull/framing/detail/control_words.hpp>
 #include <tensorpull/framing/capnp/detail/capnp_lists.hpp>
+#include <tensorpull/framing/detail/control_words.hpp>
 #include <tensorpull/framing/frame.hpp>
 
 #include <capnp/any.h>
