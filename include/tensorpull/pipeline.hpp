@@ -163,6 +163,11 @@ struct pipeline {
     if constexpr (tensorpull::consumer<Consumer>) return !Consumer::irrevocable || parts::integrity::per_chunk;
     else return true;  // refused already
   }();
+  /// A framing that cannot leave lists out decodes each frame into memory for all of them.
+  static constexpr std::size_t decoding_stack = [] {
+    if constexpr (requires { typename parts::framing::short_storage; }) return std::size_t{0};
+    else return sizeof(typename parts::framing::decode_storage) + 2048;
+  }();
   template <class Parts>
   struct owner_side {
     using type = owner<typename Parts::owner_hash, typename Parts::limits, no_lock, typename Parts::owner_chunk_hash>;
@@ -170,12 +175,26 @@ struct pipeline {
   };
 
  public:
-  /// The memory in bytes that a pipeline needs besides the model itself: for a static_assert in a program whose memory is limited. The figures of an
-  /// owner need protocol/owner/owner.hpp.
+  /// The memory in bytes that a pipeline needs besides the models themselves: for a static_assert in a program whose memory is limited. Nothing else is
+  /// allocated; what a message, a name or a file of yours takes is yours. Those of an owner need protocol/owner/owner.hpp, those of a session
+  /// transports/stream/session.hpp. tests/torture/memory.test.cpp measures them all.
   struct memory_bound {
-    /// A pull that lands in place: connection, transfer, digest, consumer, and a page.
-    static constexpr std::size_t recipient =
-        sizeof(endpoint<typename parts::framing, limits, no_owner, ignore_messages>) + sizeof(transfer<consumer>) + sizeof(consumer) + limits::page_bytes;
+    /// A pull that lands in place, all of it on the stack of the thread that pulls: endpoint, transfer, digest, consumer, and a buffer for a page.
+    static constexpr std::size_t recipient = [] {
+      using transport = typename parts::transport;
+      constexpr std::size_t pulling = sizeof(transfer<consumer>) + sizeof(consumer) + detail::pull_bookkeeping_bytes;
+      if constexpr (requires { transport::template pull_bytes<parts>; }) return pulling + transport::template pull_bytes<parts>;
+      else return pulling + sizeof(endpoint<typename parts::framing, limits, no_owner, ignore_messages>) + limits::page_bytes;
+    }();
+    /// What the calls of a pull take of that stack beside its state, as g++ 12 compiles them with -O1, -O2 or -O3 for x86-64: 4 KiB for each end that is
+    /// in this process, and a hash that is begun anew for each chunk. The system's resolver is not counted (getaddrinfo, for an address in text), nor a
+    /// resume, which hashes what is there through a slice of 4 KiB, nor callbacks of yours.
+    static constexpr std::size_t recipient_stack = [] {
+      using transport = typename parts::transport;
+      using chunk_hash = chunk_hash_of<typename parts::integrity>;
+      constexpr std::size_t ends = requires { transport::template pull_bytes<parts>; } ? 2 : 1;
+      return ends * 4096 + decoding_stack + (parts::integrity::per_chunk ? sizeof(chunk_hash) : 0);
+    }();
     /// A connection, and what the transport adds to it.
     static constexpr std::size_t owner_per_recipient =
         sizeof(endpoint<typename parts::framing, limits, typename owner_side<parts>::type, ignore_messages>) + parts::transport::connection_bytes;
@@ -183,6 +202,13 @@ struct pipeline {
     static constexpr std::size_t owner_per_reference = sizeof(typename owner_side<parts>::slot);
     /// The buffer of each thread that runs an owner.
     static constexpr std::size_t slice = 64 * 1024;
+    /// A session, without its buffers.
+    static constexpr std::size_t session = pipeline::session::state_bytes;
+    /// The buffers of a session: messages that come, go and wait, and a slice.
+    static constexpr std::size_t session_buffers = pipeline::session::buffer_bytes;
+    /// What the calls of a session and those of a thread that runs an owner take of the stack. The lists of a request for named tensors take most of it,
+    /// and after them the slice through which the digest of what is not in memory is computed.
+    static constexpr std::size_t serving_stack = 24 * 1024;
   };
   /// The bounds of this pipeline.
   static constexpr memory_bound memory{};

@@ -55,7 +55,8 @@ TEST(GeneratedAccessors, Every_kind_has_the_bytes_that_the_generated_builders_wr
 void expect_agreement(const frame& f) {
   const decoded ours(f);
   tp::frame theirs, ours_of_words;
-  const auto lists = std::make_unique<tp::capnp_framing::decode_storage>(), more = std::make_unique<tp::capnp_framing::decode_storage>();
+  const auto lists = std::make_unique<tp::capnp_framing::decode_storage>();
+  const auto more = std::make_unique<tp::word_framing::decode_storage>();
   const auto outcome = generated::decode(f.bytes(), theirs, *lists);
   const auto of_words = tp::word_framing::decode(f.bytes(), ours_of_words, *more);
   ASSERT_EQ(ours.outcome.has_value(), outcome.has_value());

@@ -125,4 +125,24 @@ TEST(Fingerprint, DependsOnTheSchemaAndOnNothingElse) {
   EXPECT_EQ(fingerprint({}), xxh3_64().digest());
 }
 
+TEST(DynamicImage, DestinationsThatShareMemoryAreRefused) {
+  std::array<float, 8> room{};
+  const std::uint64_t shape[] = {4}, none[] = {0};
+  const auto at = [&](std::size_t i) { return reinterpret_cast<std::byte*>(room.data() + i); };
+  const auto made = [&](std::size_t a, std::size_t b) {
+    const mutable_tensor_view views[] = {{"b", dtype::f32, shape, at(b)}, {"a", dtype::f32, shape, at(a)}, {"none", dtype::f32, none, at(1)}};
+    return dynamic_image::make(views);
+  };
+  EXPECT_TRUE(made(0, 4));
+  EXPECT_TRUE(made(4, 0));
+  for (const std::size_t b : {0u, 1u, 3u}) {
+    const auto shared = made(0, b);
+    ASSERT_FALSE(shared) << b;
+    EXPECT_EQ(shared.error(), errc::invalid_argument);
+    EXPECT_FALSE(shared.error().name.empty());
+  }
+  const tensor_view sources[] = {{"a", dtype::f32, shape, at(0)}, {"b", dtype::f32, shape, at(2)}};
+  EXPECT_TRUE(dynamic_image::make(sources)) << "what is only read may be shared";
+}
+
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <memory>
 
 namespace tests {
@@ -48,7 +49,7 @@ static_assert(std::is_same_v<pipeline<few, loopback, whole, tensor_list>::parts:
 
 static_assert(pipeline<raw_tensors<mlp>, fixed_bytes<2_MiB>, tcp>::memory.recipient <= 4096);
 static_assert(pipeline<raw_tensors<mlp>, fixed_bytes<2_MiB>, tcp, chunk_and_image_digest>::memory.recipient <= 4096 + 1280);  // a hash of the chunk, and one to go back to
-static_assert(pipeline<raw_tensors<mlp>, per_tensor<2_MiB>, loopback>::memory.recipient <= 4096);
+static_assert(pipeline<raw_tensors<mlp>, per_tensor<2_MiB>, loopback>::memory.recipient <= 14 * 1024);  // both ends
 static_assert(pipeline<raw_tensors<mlp>, fixed_bytes<2_MiB>, tcp>::memory.owner_per_recipient <= 2048 + tcp::connection_bytes);
 static_assert(pipeline<raw_tensors<mlp>, whole, tcp>::memory.slice == 64 * 1024);
 
@@ -129,6 +130,26 @@ TEST(Composition, APullIntoAConsumer) {
   plain::consumer to(mine);
   ASSERT_TRUE(plain::pull(*owner, *ref, to));
   EXPECT_EQ(mine.b[3], 10);
+}
+TEST(Composition, AWholeImageAboveTheDefaultCapIsOneChunk) {
+  const std::uint64_t extents[] = {80 << 20};
+  const auto from = std::make_unique<std::byte[]>(extents[0]), to = std::make_unique<std::byte[]>(extents[0]);
+  for (std::size_t i = 0; i < extents[0]; i += 4096) from[i] = static_cast<std::byte>(i >> 12);
+  const tensor_view out[] = {{"w", dtype::u8, extents, from.get()}};
+  const mutable_tensor_view in[] = {{"w", dtype::u8, extents, to.get()}};
+  const auto source = dynamic_image::make(out);
+  auto mine = dynamic_image::make(in);
+  ASSERT_TRUE(source && mine);
+  const auto done = carry<pipeline<tensor_list, whole, loopback>>(*source, *mine);
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_EQ(done->chunks, 1u);
+  EXPECT_EQ(std::memcmp(from.get(), to.get(), extents[0]), 0);
+  const auto cut = carry<pipeline<tensor_list, fixed_bytes<max_payload_bytes>, loopback>>(*source, *mine);
+  ASSERT_TRUE(cut) << to_string(cut.error().code);
+  EXPECT_EQ(cut->chunks, 2u) << "other chunks are cut at the cap";
+  const auto hashed = carry<pipeline<tensor_list, whole, loopback, chunk_and_image_digest>>(*source, *mine);
+  ASSERT_FALSE(hashed);
+  EXPECT_EQ(hashed.error(), errc::does_not_fit) << "what has to be hashed first stays capped";
 }
 TEST(Composition, LimitsAreThePolicys) {
   const auto owner = std::make_unique<one::downloader>();

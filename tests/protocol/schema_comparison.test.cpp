@@ -108,12 +108,11 @@ TEST(SchemaComparison, A_page_fits_its_frame_whatever_the_names_and_ranks) {
     for (std::size_t i = 0; i < 80; ++i)
       m.add(std::to_string(i) + std::string(random.below(round % 3 == 0 ? 4 : 200), 'x'), static_cast<dtype>(random.below(2) == 0 ? 9 : 17), std::vector<std::uint64_t>(random.below(9), 1));
     m.ready();
-    std::array<tp::schema_row, 64> rows;
     std::uint64_t at = 0;
     while (at < 80) {
       tp::frame page;
       page.kind = tp::frame_kind::schema_page;
-      page.rows = tp::detail::schema_rows(m.schema(), at, rows, 4096);
+      page.rows = tp::detail::schema_rows(m.schema(), at, 4096);
       ASSERT_FALSE(page.rows.empty());
       std::array<std::uint64_t, 512> room;
       ASSERT_TRUE(tp::word_framing::encode(page, std::as_writable_bytes(std::span(room)))) << round;
@@ -164,7 +163,7 @@ TEST(SchemaComparison, L4_shapes_whose_product_overflows_are_only_compared) {
   pair p;
   p.left.publish(theirs.fill(1));
   static const tp::schema_row row{"w", "F32", shape};
-  p.owner_lies = lie_about(tp::frame_kind::schema_page, [](tp::frame& m) { m.rows = {&row, 1}; });
+  p.owner_lies = lie_about(tp::frame_kind::schema_page, [](tp::frame& m) { m.rows = std::span(&row, 1); });
   tp::land to(mine.destination());
   transfer<> t(to, {{1, 2}}, {}, 1);
   const auto done = p.pull(t);

@@ -629,11 +629,11 @@ TEST_F(Transactions, Recipients_are_told_why_an_owner_gives_up_in_every_answer) 
     for (tp::pending_reply& r : in_flight) {
       EXPECT_EQ(o.pin(r), nullptr);
       o.refuse_gone(r);
-      expect(o.expand(r, {}), where++);
+      expect(o.expand(r), where++);
     }
     for (owner::peer* const l : {&a, &fresh}) {
-      expect(o.expand(describe(*l, ada), {}), where++);
-      expect(o.expand(pull(*l, 0, 8), {}), where++);
+      expect(o.expand(describe(*l, ada)), where++);
+      expect(o.expand(pull(*l, 0, 8)), where++);
       tp::frame located;
       tp::byte_range ranges[2];
       const std::string_view name = m.schema().tensors[0].name;
@@ -641,7 +641,7 @@ TEST_F(Transactions, Recipients_are_told_why_an_owner_gives_up_in_every_answer) 
       q.names = std::span(&name, 1);
       o.locate(*l, q, ranges, located);
       expect(located, where++);
-      expect(o.expand(confirm(*l, ada, last.nonce, version), {}), where++);
+      expect(o.expand(confirm(*l, ada, last.nonce, version)), where++);
     }
   }
 }

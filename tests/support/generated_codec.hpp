@@ -39,10 +39,10 @@ result<void> read_rows(wire::SchemaPage::Reader p, frame& m, Storage& lists) {
     const auto shape = tensors[i].getShape();
     if (shape.size() > lists.dims.size() - dims) return failure(errc::too_large, shape.size());
     for (unsigned k = 0; k < shape.size(); ++k) lists.dims[dims + k] = shape[k];
-    ::new (static_cast<void*>(&lists.rows[i])) schema_row{as_view(tensors[i].getName()), as_view(tensors[i].getDtype()), {lists.dims.data() + dims, shape.size()}};
+    ::new (static_cast<void*>(&lists.rows[i])) schema_row{as_view(tensors[i].getName()), as_view(tensors[i].getDtype()), std::span<const std::uint64_t>(lists.dims).subspan(dims, shape.size())};
     dims += shape.size();
   }
-  m.rows = {lists.rows.data(), tensors.size()};
+  m.rows = std::span<const schema_row>(lists.rows).first(tensors.size());
   return {};
 }
 
@@ -166,7 +166,7 @@ result<void> read_frame(wire::Frame::Reader f, frame& m, Storage& lists) {
       const auto ranges = l.getRanges();
       if (ranges.size() > lists.ranges.size()) return failure(errc::too_large, ranges.size());
       for (unsigned i = 0; i < ranges.size(); ++i) ::new (static_cast<void*>(&lists.ranges[i])) byte_range{ranges[i].getBegin(), ranges[i].getEnd()};
-      m.ranges = {lists.ranges.data(), ranges.size()};
+      m.ranges = std::span<const byte_range>(lists.ranges).first(ranges.size());
       return {};
     }
     case frame_kind::application: return read_application(f.getApplication(), m, lists);

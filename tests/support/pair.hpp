@@ -46,12 +46,20 @@ using owner = tp::owner<tp::xxhash_digest>;
 /// The framing of both ends: the default, or with TENSORPULL_TEST_FRAMING=capnp in the environment the one that reads with Cap'n Proto's
 /// library. One program thus tests both; both write the same bytes.
 struct tested_framing : tp::word_framing {
-  static tp::result<void> decode(std::span<const std::byte> bytes, tp::frame& m, decode_storage& lists) noexcept {
+  template <class Words>
+  struct either {
+    Words words;
+    tp::capnp_framing::decode_storage library;
+  };
+  using decode_storage = either<tp::word_framing::decode_storage>;
+  using short_storage = either<tp::word_framing::short_storage>;
+  template <class Words>
+  static tp::result<void> decode(std::span<const std::byte> bytes, tp::frame& m, either<Words>& lists) noexcept {
     static const bool with_library = [] {
       const char* const name = std::getenv("TENSORPULL_TEST_FRAMING");
       return name != nullptr && std::string_view(name) == "capnp";
     }();
-    return with_library ? tp::capnp_framing::decode(bytes, m, lists) : tp::word_framing::decode(bytes, m, lists);
+    return with_library ? tp::capnp_framing::decode(bytes, m, lists.library) : tp::word_framing::decode(bytes, m, lists.words);
   }
 };
 using endpoint = tp::endpoint<tested_framing, tp::default_limits, owner, inbox>;

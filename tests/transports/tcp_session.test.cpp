@@ -96,6 +96,66 @@ TEST(TcpSession, AMessageThatComesWhileTheConnectionIsUsedIsNotLost) {
   EXPECT_EQ(right->receive(50ms).error().code, tp::errc::timed_out);
 }
 
+/// What the other end sends while a session pulls: `count` messages of `bytes` bytes each before the owner's first answer.
+tp::result<tp::receipt> pull_behind_messages(net::session& mine, net::session& theirs, const tp::reference& ref, mlp& to, std::uint32_t count, std::size_t bytes) {
+  const std::vector<std::byte> body(bytes, std::byte{5});
+  std::jthread sender([&] {
+    for (std::uint32_t kind = 1; kind <= count; ++kind)
+      if (!theirs.send(kind, {}, body, 20s)) return;
+    (void)theirs.serve([&](const auto& s) { return s.settled(ref); }, 20s);
+  });
+  std::this_thread::sleep_for(100ms);  // the messages are under way before the pull begins; a later one only makes the test easier
+  return mine.download_tensors(ref, to, {.per_request_timeout = 20s});
+}
+
+TEST(TcpSession, ManyUnreadMessagesWaitWhileItPulls) {
+  raw_listener listener;
+  auto mine = net::session::connect(local(listener.port()));
+  auto accepted = listener.accept();
+  auto theirs = net::session::over(std::move(accepted.stream()));
+  ASSERT_TRUE(mine && theirs);
+  const auto source = random_model<mlp>(1), to = blank<mlp>();
+  const auto ref = theirs->add_tensors(*source, {.recipients = 1});
+  ASSERT_TRUE(ref);
+  const auto done = pull_behind_messages(*mine, *theirs, *ref, *to, 100, 500);
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_TRUE(same(*to, *source));
+  for (std::uint32_t kind = 1; kind <= 100; ++kind) {
+    const auto got = mine->receive(20s);
+    ASSERT_TRUE(got) << kind << to_string(got.error().code);
+    EXPECT_EQ(got->kind, kind);
+    EXPECT_EQ(got->body.size(), 500u);
+    EXPECT_EQ(got->body.back(), std::byte{5});
+  }
+}
+
+TEST(TcpSession, APullBehindMessagesThatNobodyReadsFailsAtOnceAndByName) {
+  raw_listener listener;
+  auto mine = net::session::connect(local(listener.port()));
+  auto accepted = listener.accept();
+  auto theirs = net::session::over(std::move(accepted.stream()));
+  ASSERT_TRUE(mine && theirs);
+  const auto source = random_model<mlp>(1), to = blank<mlp>();
+  const auto ref = theirs->add_tensors(*source, {.recipients = 0});
+  ASSERT_TRUE(ref);
+  tp::result<tp::receipt> done;
+  std::jthread sender([&] {
+    const std::vector<std::byte> body(64_KiB, std::byte{5});
+    for (std::uint32_t kind = 1; kind <= 4; ++kind) ASSERT_TRUE(theirs->send(kind, {}, body, 20s));
+    (void)theirs->serve([&](const auto& s) { return s.status_of(*ref)->completed == 1; }, 20s);
+  });
+  done = mine->download_tensors(*ref, *to, {.per_request_timeout = 600s});
+  ASSERT_FALSE(done) << "four of the longest messages do not fit";
+  EXPECT_EQ(done.error(), tp::errc::unread_messages);
+  for (std::uint32_t kind = 1; kind <= 4; ++kind) {
+    const auto got = mine->receive(20s);
+    ASSERT_TRUE(got) << kind << to_string(got.error().code);
+    EXPECT_EQ(got->kind, kind);
+  }
+  EXPECT_TRUE(mine->download_tensors(*ref, *to, {.per_request_timeout = 20s})) << "the connection goes on";
+  EXPECT_TRUE(same(*to, *source));
+}
+
 TEST(TcpSession, BothEndsPullAtOnceInChunksThatFillEveryBuffer) {
   using big = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<2_MiB>, tp::tcp>;
   raw_listener listener;

@@ -70,7 +70,8 @@ struct per_tensor {
 
 static_assert(chunking_strategy<per_tensor<1>>);
 
-/// One chunk, whatever the image's size; the transfer fails with does_not_fit if that is above 536,870,904 bytes or the owner's cap.
+/// One chunk, whatever the image's size; the transfer fails with does_not_fit if that is above 536,870,904 bytes. It also fails above the owner's cap
+/// (default_limits::chunk_cap_bytes) if the owner has made that lower than usual, or if each chunk has a digest.
 struct whole {
   using is_chunking_policy = void;
   static constexpr std::uint64_t max_chunk_bytes = 0;

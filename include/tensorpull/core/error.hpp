@@ -48,6 +48,7 @@ enum class errc : std::uint8_t {
   no_updates,
   update_under_way,
   update_changed,
+  unread_messages,
   // a message struct from the other side
   missing_field,
   unknown_field,
@@ -100,6 +101,7 @@ constexpr std::string_view to_string(errc code) noexcept {
     case errc::no_updates: return "no update has reached this element";
     case errc::update_under_way: return "an update of this peer is under way already";
     case errc::update_changed: return "a part of another update of this peer was added before";
+    case errc::unread_messages: return "messages that the program has not received are in the way";
     case errc::missing_field: return "the message lacks a field of the struct";
     case errc::unknown_field: return "the message has a field that the struct does not have there";
     case errc::wrong_kind: return "the message's field is of another kind than the struct's member";
@@ -188,6 +190,7 @@ constexpr std::string_view code_name(errc code) noexcept {
     case errc::no_updates: return "no_updates";
     case errc::update_under_way: return "update_under_way";
     case errc::update_changed: return "update_changed";
+    case errc::unread_messages: return "unread_messages";
     case errc::missing_field: return "missing_field";
     case errc::unknown_field: return "unknown_field";
     case errc::wrong_kind: return "wrong_kind";

@@ -13,6 +13,9 @@ inline constexpr std::uint64_t operator""_KiB(unsigned long long n) { return n <
 inline constexpr std::uint64_t operator""_MiB(unsigned long long n) { return n << 20; }
 inline constexpr std::uint64_t operator""_GiB(unsigned long long n) { return n << 30; }
 
+/// The cap of owners that set none (default_limits::chunk_cap_bytes).
+inline constexpr std::uint64_t usual_chunk_cap_bytes = 64_MiB;
+
 /// The default limits. To change some, derive and hide them: `struct small : default_limits { static constexpr ... };`
 struct default_limits {
   /// Marks the type as a policy for the limits slot.
@@ -32,10 +35,16 @@ struct default_limits {
   static constexpr std::size_t application_body_bytes = 64 * 1024;
   /// References that travel in one message.
   static constexpr std::size_t application_references = 8;
-  /// Bytes of payload of one chunk that an owner serves; a longer request is shortened.
-  static constexpr std::uint64_t chunk_cap_bytes = 64ull << 20;
+  /// Messages of the greatest length that a session keeps until they are received; of shorter ones it keeps more. Without a limit a peer could fill the
+  /// memory of a program that is busy with something else.
+  static constexpr std::size_t unread_messages = 1;
+  /// Bytes of payload of one chunk that an owner serves; a longer request is shortened. The cap bounds what has to be hashed before a chunk with a digest
+  /// leaves. One without costs the owner nothing, so an owner that keeps this cap, or has a higher one, sends a whole image in one chunk of any length.
+  static constexpr std::uint64_t chunk_cap_bytes = usual_chunk_cap_bytes;
   /// References that one owner publishes at a time.
   static constexpr std::size_t references = 64;
+  /// The same of a session, which has one recipient; at most `references`.
+  static constexpr std::size_t session_references = 16;
   /// Recipients that an owner of many connections remembers at a time, each once for each reference that it pulls.
   static constexpr std::size_t recipients = 2048;
   /// Transfers that one connection may have open at an owner at a time, so that no table grows with requests.
@@ -78,7 +87,8 @@ concept limits_policy = requires {
   typename L::is_limits_policy;
   requires detail::is_bound({L::control_frame_bytes}) && detail::is_bound({L::page_bytes}) && detail::is_bound({L::control_frame_segments});
   requires detail::is_bound({L::traversal_words}) && detail::is_bound({L::nesting_levels}) && detail::is_number({L::application_body_bytes});
-  requires detail::is_number({L::application_references}) && detail::is_bound({L::chunk_cap_bytes}) && detail::is_bound({L::references});
+  requires detail::is_number({L::application_references}) && detail::is_bound({L::unread_messages}) && detail::is_bound({L::session_references});
+  requires detail::is_bound({L::chunk_cap_bytes}) && detail::is_bound({L::references});
   requires detail::is_bound({L::recipients}) && detail::is_bound({L::transfers_per_connection}) && detail::is_bound({L::tensors});
   requires detail::is_bound({L::name_bytes}) && detail::is_bound({L::pipelined_requests}) && detail::is_number({L::subset_bytes_per_second});
   requires detail::is_number({L::chunk_digest_bytes_per_second}) && detail::is_bound({L::digest_jobs});

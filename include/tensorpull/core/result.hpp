@@ -17,9 +17,11 @@ struct unexpected {
 };
 
 /// Makes an error in place: its code, the place, the name that it is about, errno.
-[[nodiscard]] constexpr unexpected failure(errc code, std::uint64_t at = 0, error_name name = {}, std::int32_t system = 0) noexcept {
+[[nodiscard]] constexpr unexpected failure(errc code, std::uint64_t at, const error_name& name, std::int32_t system = 0) noexcept {
   return {error{code, system, at, name}};
 }
+/// The same without a name.
+[[nodiscard]] constexpr unexpected failure(errc code, std::uint64_t at = 0) noexcept { return {error{code, 0, at, {}}}; }
 /// Passes an error on.
 [[nodiscard]] constexpr unexpected failure(const error& reason) noexcept { return {reason}; }
 
@@ -50,7 +52,7 @@ class [[nodiscard]] result {
              std::is_constructible_v<T, U>)  // last: it costs most, and every `return failure(...)` gets here
   constexpr result(U&& value) : value_(static_cast<T>(static_cast<U&&>(value))) {}
   /// Holds the error.
-  constexpr result(unexpected u) noexcept : error_(u.reason) {}
+  constexpr result(const unexpected& u) noexcept : error_(u.reason) {}
 
   /// True: a value, false: an error.
   constexpr bool has_value() const noexcept { return value_.has_value(); }
@@ -112,7 +114,7 @@ class [[nodiscard]] result<void> {
 
   constexpr result() noexcept = default;
   /// Holds the error.
-  constexpr result(unexpected u) noexcept : error_(u.reason), has_(false) {}
+  constexpr result(const unexpected& u) noexcept : error_(u.reason), has_(false) {}
 
   /// True: success, false: an error.
   constexpr bool has_value() const noexcept { return has_; }

@@ -14,6 +14,7 @@ namespace tensorpull {
 /// A framing policy F:
 ///  1. `F::is_framing_policy` names a type (it marks the slot);
 ///  2. `F::decode_storage` is default constructible: memory for the lists of one decoded frame, on the caller's stack;
+///     optionally, `F::short_storage` is one that takes less, and decode() takes either: the frame then lacks its names and its references;
 ///  3. `F::encode(frame, out)` writes one control frame (any kind but chunk) to the 8-aligned `out` and gives its length in bytes,
 ///     a multiple of 8; `does_not_fit` if `out` is too small; the same frame always gives the same bytes; no heap;
 ///  4. `F::decode(bytes, frame, storage)` reads one whole control frame from 8-aligned memory; whatever the bytes are, it neither

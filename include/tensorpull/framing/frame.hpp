@@ -3,6 +3,7 @@
 
 #include <tensorpull/core/error.hpp>
 #include <tensorpull/core/ids.hpp>
+#include <tensorpull/framing/element_list.hpp>
 #include <tensorpull/integrity/concept.hpp>
 
 #include <cstddef>
@@ -66,6 +67,10 @@ constexpr errc to_errc(status s) noexcept {
   }
 }
 
+/// The `length` of a pull that asks for all that is left of an image in one chunk without a digest. An owner whose cap is usual_chunk_cap_bytes or more
+/// sends that, even if it is longer than the cap.
+inline constexpr std::uint32_t all_in_one_chunk = 0xffffffff;
+
 /// A byte range [begin, end) of an image.
 struct byte_range {
   /// the first byte
@@ -81,7 +86,7 @@ struct schema_row {
   /// as a safetensors header has it, such as "F32"
   std::string_view dtype;
   /// elements in each dimension, outermost first
-  std::span<const std::uint64_t> shape;
+  element_list<std::uint64_t> shape{};
 };
 
 /// The content of one frame. Which members have a meaning depends on `kind`; their comments name the kinds (see framing/protocol.capnp).
@@ -116,9 +121,9 @@ struct frame {
   digest_kind chunk_digest = digest_kind::none;  ///< pull: the digest that the chunk shall carry
   bool flag = false;               ///< confirm: verified; description: verifiable
 
-  std::span<const schema_row> rows{};          ///< schema_page: its tensors
+  element_list<schema_row> rows{};             ///< schema_page: its tensors
   std::span<const std::string_view> names{};   ///< locate: the tensors wanted
-  std::span<const byte_range> ranges{};        ///< located: where they are, in image order
+  element_list<byte_range> ranges{};           ///< located: where they are, in image order
   std::span<const reference> references{};     ///< application: the message's references
   std::span<const std::byte> body{};           ///< application: the message's body
 };

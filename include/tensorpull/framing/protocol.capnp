@@ -43,7 +43,7 @@ struct Frame {
       version @7 :UInt64;       # 0: the one that is published now
       offset @8 :UInt64;
       fingerprint @9 :UInt64;   # 0: any; otherwise the owner refuses before data moves if its own differs
-      length @10 :UInt32;
+      length @10 :UInt32;       # 0xffffffff and no digest: all that is left in one chunk, even above the usual cap of 64 MiB
       digestKind @11 :UInt8;    # of its payload, that the chunk shall carry: 0 none, 1 XXH3-64, 2 CRC32C; 128 to 255 are private
     }
     chunk :group {         # the answer to a pull; shorter than asked at the image's end or above the owner's cap

@@ -16,26 +16,29 @@ template <class Limits = default_limits>
 struct basic_word_framing {
   using is_framing_policy = void;
   using decode_storage = detail::list_storage<Limits>;
+  /// Memory for a frame whose names and references are not wanted: decode() checks them and leaves them out.
+  using short_storage = detail::short_list_storage<Limits>;
 
   static result<std::size_t> encode(const frame& m, std::span<std::byte> out) noexcept { return detail::write_control_frame(m, out); }
 
   /// bad_frame: not valid Cap'n Proto, or above the limits of traversal and nesting. too_large: more segments, or longer lists, than the limits
   /// allow. unsupported_layout: a chunk (one in the constant layout is read elsewhere). unexpected_frame: a kind that this version of the protocol
   /// does not know.
-  static result<void> decode(std::span<const std::byte> bytes, frame& m, decode_storage& lists) noexcept {
+  template <class Storage>
+    requires(std::same_as<Storage, decode_storage> || std::same_as<Storage, short_storage>)
+  static result<void> decode(std::span<const std::byte> bytes, frame& m, Storage& lists) noexcept {
     const auto measured = detail::measure_frame(bytes, ~std::size_t{0}, Limits::control_frame_segments);
     if (!measured) return failure(measured.error());
     if (!*measured || **measured != bytes.size()) return failure(errc::bad_frame, bytes.size());
     const auto half = [&](std::size_t i) { return static_cast<std::size_t>(load_le64(bytes.data() + 8 * (i / 2)) >> (32 * (i % 2)) & 0xffffffffu); };
-    detail::segment_place segments[Limits::control_frame_segments];
     const std::size_t count = half(0) + 1;
     std::size_t at = count / 2 + 1;
     for (std::size_t i = 0; i < count; ++i) {
-      segments[i] = {at, half(i + 1)};
-      at += segments[i].size;
+      lists.segments[i] = {static_cast<std::uint32_t>(at), static_cast<std::uint32_t>(half(i + 1))};  // the whole frame was measured
+      at += lists.segments[i].size;
     }
-    detail::segment_reader from(bytes.data(), segments, count, Limits::traversal_words + bytes.size() / 8);
-    return detail::control_reader(from, m, lists).read(Limits::nesting_levels);
+    lists.from = {bytes.data(), lists.segments, count, Limits::traversal_words + bytes.size() / 8};
+    return detail::control_reader(m, lists).read(Limits::nesting_levels);
   }
 };
 

@@ -32,7 +32,7 @@ class dynamic_image {
     return make_from(tensors, metadata, reader);
   }
   /// An image for reading and writing. Further errors: unsupported_layout for a tensor that is not contiguous; invalid_argument for a token
-  /// without writer, or a writer without staging memory.
+  /// without writer, a writer without staging memory, or a tensor that shares memory with another, whose name it has.
   /// `writer`, copied, takes the bytes of the tensors that are `indirect`, and its reader reads them; what they point to outlives the image.
   [[nodiscard]] static result<dynamic_image> make(std::span<const mutable_tensor_view> tensors, std::span<const metadata_entry> metadata = {},
                                                   const destination_writer& writer = {}) noexcept {
@@ -83,6 +83,20 @@ class dynamic_image {
     if (strided && (writable || rank > max_strided_rank || bits(tensor.type) % 8 != 0))
       return failure(errc::unsupported_layout, index, tensor.name);
     return strided;
+  }
+
+  /// Gives a tensor that begins before the one in front of it in memory has ended; null: there is none. Sorts both.
+  static const tensor_entry* sort_by_address(std::span<tensor_entry> entries, std::span<std::uintptr_t> where) noexcept {
+    detail::sort_in_place(
+        entries.size(), [&](std::size_t a, std::size_t b) { return where[a] < where[b]; },
+        [&](std::size_t a, std::size_t b) { std::swap(entries[a], entries[b]), std::swap(where[a], where[b]); });
+    std::uintptr_t end = 0;
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+      if (entries[i].indirect || entries[i].size_bytes() == 0) continue;
+      if (where[i] < end) return &entries[i];
+      end = where[i] + static_cast<std::uintptr_t>(entries[i].size_bytes());
+    }
+    return nullptr;
   }
 
   template <class View, class Access>
@@ -137,8 +151,12 @@ class dynamic_image {
     }
     for (std::size_t i = 0; i < metadata.size(); ++i) pairs[i] = {carve.copy(metadata[i].key), carve.copy(metadata[i].value)};
 
-    const auto schema = arrange(entries, where, pairs);
+    auto schema = arrange(entries, where, pairs);
     if (!schema) return failure(schema.error());
+    if constexpr (writable) {
+      if (const tensor_entry* const shared = sort_by_address(entries, where)) return failure(errc::invalid_argument, 0, shared->name);
+      schema = arrange(entries, where, pairs);
+    }
     table& made = *image.table_;
     made = {*schema, where.data(), {}, nullptr, static_cast<std::size_t>(bytes), writable};
     if constexpr (writable) {

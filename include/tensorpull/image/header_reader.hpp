@@ -20,8 +20,8 @@
 
 namespace tensorpull {
 
-/// Memory grows with what has been received, not with what the header claims: an extent of 2 characters takes 8 bytes, a tensor of 50
-/// characters takes 32 and its name; vectors may reserve twice that.
+/// Memory grows with what has been received, not with what the header claims, and is kept packed: of each byte of the header at most one is kept, and
+/// the strings that hold them may reserve twice that.
 class header_reader {
  public:
   /// `most_tensors`: take() refuses a header with more.
@@ -40,23 +40,35 @@ class header_reader {
   /// Whether nothing but padding can follow.
   bool complete() const noexcept { return now_.state == in::padding; }
 
-  /// Makes entries and pairs from the rows, in the order of the text. They point into this object, which then takes no more.
-  void entries(std::vector<tensor_entry>& tensors, std::vector<metadata_entry>& metadata) const {
-    const std::string_view text = text_;
-    tensors.reserve(rows_.size());
-    metadata.reserve(pairs_.size());
-    for (const row& r : rows_) {
-      tensor_entry& made = tensors.emplace_back();
-      made.name = text.substr(r.name, r.length);
-      made.type = r.type;
-      made.rank = r.rank;
-      made.shape = extents_.data() + r.extents;
+  /// Bytes of the table that entries() makes.
+  std::uint64_t table_bytes() const noexcept {
+    return now_.tensors * sizeof(tensor_entry) + now_.extents * sizeof(std::uint64_t) + now_.pairs * sizeof(metadata_entry);
+  }
+  /// Makes entries and pairs, in the order of the text. They point into this object and into `extents`. Throws std::bad_alloc.
+  void entries(std::vector<tensor_entry>& tensors, std::vector<std::uint64_t>& extents, std::vector<metadata_entry>& metadata) const {
+    extents.reserve(static_cast<std::size_t>(now_.extents));
+    tensors.reserve(static_cast<std::size_t>(now_.tensors));
+    metadata.reserve(static_cast<std::size_t>(now_.pairs));
+    std::string_view text = std::string_view(text_).substr(now_.unused), numbers = numbers_;
+    const auto cut = [&](std::uint64_t n) {
+      const std::string_view head = text.substr(0, static_cast<std::size_t>(n));
+      text.remove_prefix(head.size());
+      return head;
+    };
+    for (std::uint64_t i = 0; i < now_.pairs; ++i) {
+      const std::string_view key = cut(take_number(numbers));
+      metadata.push_back({key, cut(take_number(numbers))});
     }
-    for (const pair& p : pairs_) metadata.push_back({text.substr(p.key, p.value - p.key), text.substr(p.value, p.end - p.value)});
+    for (std::uint64_t i = 0; i < now_.tensors; ++i) {
+      tensor_entry& made = tensors.emplace_back();
+      made.name = cut(take_number(numbers));
+      made.type = static_cast<dtype>(take_number(numbers));
+      made.shape = extents.data() + extents.size();
+      for (; take_number(numbers) != 0; ++made.rank) extents.push_back(take_number(numbers));
+    }
   }
 
-  /// A place to go back to if bytes that were taken turn out to be damaged. For that, nothing in the lists below is taken away or changed
-  /// but the rank of the last row.
+  /// A place to go back to if bytes that were taken turn out to be damaged. For that, nothing below is taken away or changed.
   struct mark {
     std::uint64_t at = 0;  ///< Bytes of the header taken so far.
 
@@ -90,34 +102,42 @@ class header_reader {
     std::uint64_t number = 0;
     std::string_view literal{};
     char name[16]{};  // of a dtype
-    std::size_t text = 0, begin = 0, rows = 0, pairs = 0, extents = 0;
-    std::uint16_t rank = 0;  // so far, of the last row
+    std::size_t text = 0, numbers = 0;                // bytes kept
+    std::size_t begin = 0, key_bytes = 0;             // of the string that was begun; of the key before a value
+    std::size_t unused = 0;                           // bytes of text before the first pair or tensor
+    std::uint64_t tensors = 0, pairs = 0, extents = 0;  // so far
+    std::uint16_t rank = 0;                           // of the last tensor, so far
   };
   /// The place after the last byte taken.
   mark here() const noexcept {
     mark m = now_;
-    m.text = text_.size(), m.rows = rows_.size(), m.pairs = pairs_.size(), m.extents = extents_.size();
-    m.rank = rows_.empty() ? std::uint16_t{0} : rows_.back().rank;
+    m.text = text_.size(), m.numbers = numbers_.size();
     return m;
   }
   /// Forgets what was taken after here() gave the mark.
   void back_to(const mark& m) {
     now_ = m;
-    text_.resize(m.text), rows_.resize(m.rows), pairs_.resize(m.pairs), extents_.resize(m.extents);
-    if (!rows_.empty()) rows_.back().rank = m.rank;
+    text_.resize(m.text), numbers_.resize(m.numbers);
   }
 
  private:
   using in = mark::in;
   using part = enum mark::part;
-  struct row {
-    std::size_t name, length, extents;
-    dtype type = dtype::u8;
-    std::uint16_t rank = 0;
-  };
-  struct pair {
-    std::size_t key, value, end;
-  };
+  // A pair is kept as the lengths of its texts; a tensor as the length of its name, its dtype, and a 1 before each extent and a 0 behind the last. A number
+  // has seven bits in each byte, the lowest first, and the high bit in all bytes but the last.
+  void keep_number(std::uint64_t n) {
+    for (; n >= 0x80; n >>= 7) numbers_.push_back(static_cast<char>((n & 0x7f) | 0x80));
+    numbers_.push_back(static_cast<char>(n));
+  }
+  static std::uint64_t take_number(std::string_view& from) noexcept {
+    std::uint64_t n = 0;
+    for (unsigned shift = 0;; shift += 7) {
+      const auto byte = static_cast<unsigned char>(from.front());
+      from.remove_prefix(1);
+      n |= std::uint64_t{byte & 0x7fu} << shift;
+      if (byte < 0x80) return n;
+    }
+  }
 
   result<void> bad() const noexcept { return failure(errc::bad_frame, now_.at); }
   void go(in state) noexcept { now_.state = state; }
@@ -176,7 +196,7 @@ class header_reader {
         return expect("\"", in::string), result<void>{};
       case in::dtype: return take_dtype(c);
       case in::first_extent:
-        if (c == ']') return expect(",\"data_offsets\":[", in::offset), result<void>{};
+        if (c == ']') return keep_number(0), expect(",\"data_offsets\":[", in::offset), result<void>{};
         now_.state = in::extent;
         return is_digit(c) ? result<void>{} : bad();
       case in::extent: return take_extent(c);
@@ -214,18 +234,23 @@ class header_reader {
   result<void> end_string() {
     switch (now_.part) {
       case part::key:
-        if (rows_.empty() && pairs_.empty() && std::string_view(text_).substr(now_.begin) == "__metadata__") {
+        if (now_.tensors == 0 && now_.pairs == 0 && std::string_view(text_).substr(now_.begin) == "__metadata__") {
+          now_.unused = text_.size();
           return expect(":{", in::first_pair), result<void>{};
         }
-        if (rows_.size() == most_tensors_) return failure(errc::too_large, rows_.size());
-        rows_.push_back({now_.begin, text_.size() - now_.begin, extents_.size()});
+        if (now_.tensors == most_tensors_) return failure(errc::too_large, now_.tensors);
+        keep_number(text_.size() - now_.begin);
+        ++now_.tensors;
+        now_.rank = 0;
         return expect(":{\"dtype\":\"", in::dtype), result<void>{};
       case part::pair_key:
-        pairs_.push_back({now_.begin, text_.size(), text_.size()});
+        now_.key_bytes = text_.size() - now_.begin;
         now_.part = part::pair_value;
         return expect(":\"", in::string), result<void>{};
       case part::pair_value:
-        pairs_.back().end = text_.size();
+        keep_number(now_.key_bytes);
+        keep_number(text_.size() - now_.begin);
+        ++now_.pairs;
         return go(in::after_pair), result<void>{};
     }
     return bad();
@@ -239,27 +264,27 @@ class header_reader {
     }
     const auto type = dtype_from_string({now_.name, now_.count});
     now_.count = 0;
-    row& r = rows_.back();
-    if (!type) return failure(errc::unsupported_dtype, now_.at, std::string_view(text_).substr(r.name, r.length));
-    r.type = *type;
+    if (!type) return failure(errc::unsupported_dtype, now_.at, std::string_view(text_).substr(now_.begin));
+    keep_number(static_cast<std::uint64_t>(*type));
     return expect(",\"shape\":[", in::first_extent), result<void>{};
   }
 
   result<void> take_extent(char c) {
     if (is_digit(c)) return {};
-    if (!now_.digits || (c != ',' && c != ']') || rows_.back().rank == 0xffff) return bad();
-    extents_.push_back(now_.number);
-    ++rows_.back().rank;
+    if (!now_.digits || (c != ',' && c != ']') || now_.rank == 0xffff) return bad();
+    keep_number(1);
+    keep_number(now_.number);
+    ++now_.rank;
+    ++now_.extents;
     if (c == ',') return begin_number(in::extent), result<void>{};
+    keep_number(0);
     return expect(",\"data_offsets\":[", in::offset), result<void>{};
   }
 
   std::uint64_t most_tensors_;
   mark now_{};
-  std::string text_;  // names, keys and values, one behind the other
-  std::vector<row> rows_;
-  std::vector<pair> pairs_;
-  std::vector<std::uint64_t> extents_;
+  std::string text_;     // names, keys and values, one behind the other
+  std::string numbers_;  // see keep_number()
 };
 
 }  // namespace tensorpull

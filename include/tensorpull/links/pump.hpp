@@ -37,10 +37,12 @@ io_result read_patiently(Stream& stream, std::span<const std::span<std::byte>> s
   return stream.read_some(spans);
 }
 
+// Both are functions of their own, so that their lists of spans are not on the stack at the same time.
+
 /// One gather write, which does not wait. It adds answers until they are `most` bytes. What the stream did not take is written by a later call.
 template <class Endpoint, class Transfer, byte_stream Stream>
-result<void> pump_write(Endpoint& end, Transfer& t, Stream& stream, std::span<std::byte> scratch, pumped& did, std::size_t most = write_piece_bytes) noexcept {
-  write_plan plan;
+[[gnu::noinline]] result<void> pump_write(Endpoint& end, Transfer& t, Stream& stream, std::span<std::byte> scratch, pumped& did, std::size_t most = write_piece_bytes) noexcept {
+  typename Endpoint::plan_type plan;
   if (const auto ok = end.plan_write(t, plan, scratch, most); !ok) return ok;
   if (plan.bytes > 0) {
     const io_result io = stream.write_some({plan.spans.data(), plan.span_count});
@@ -54,12 +56,9 @@ result<void> pump_write(Endpoint& end, Transfer& t, Stream& stream, std::span<st
   return {};
 }
 
-/// One scatter read. It does not wait, except for at most `patience` if the stream has read_or_wait(). connection_lost: the peer closed, or the
-/// network says so. io: the destination may not be written, or there is another fault at this end.
+/// One scatter read into what the endpoint wants next, without looking at what came.
 template <class Endpoint, class Transfer, byte_stream Stream>
-result<void> pump_read(Endpoint& end, Transfer& t, Stream& stream, pumped& did, std::chrono::milliseconds patience = {}) noexcept {
-  // there may be memory now for what waits in the buffer, or room for its answers
-  if (const auto ok = end.parse(t); !ok) return ok;
+[[gnu::noinline]] io_result read_wanted(Endpoint& end, Transfer& t, Stream& stream, pumped& did, std::chrono::milliseconds patience) noexcept {
   std::array<std::span<std::byte>, 32> spans;
   const std::size_t n = end.plan_read(t, spans, t.read_piece_bytes);
   did.wants_read = n > 0;
@@ -69,8 +68,19 @@ result<void> pump_read(Endpoint& end, Transfer& t, Stream& stream, pumped& did, 
   const io_result io = read_patiently(stream, {spans.data(), n}, patience, did.waited);
   did.received = io.bytes;
   did.read_drained = io.bytes < asked;
+  end.arrived(t, {spans.data(), n}, io.bytes);
+  return io;
+}
+
+/// One scatter read. It does not wait, except for at most `patience` if the stream has read_or_wait(). connection_lost: the peer closed, or the
+/// network says so. io: the destination may not be written, or there is another fault at this end.
+template <class Endpoint, class Transfer, byte_stream Stream>
+[[gnu::noinline]] result<void> pump_read(Endpoint& end, Transfer& t, Stream& stream, pumped& did, std::chrono::milliseconds patience = {}) noexcept {
+  // there may be memory now for what waits in the buffer, or room for its answers
+  if (const auto ok = end.parse(t); !ok) return ok;
+  const io_result io = read_wanted(end, t, stream, did, patience);
   if (io.bytes > 0)
-    if (const auto ok = end.received(t, {spans.data(), n}, io.bytes); !ok) return ok;
+    if (const auto ok = end.parse(t); !ok) return ok;
   if (io.status == io_status::failed) return failure(errc::io, 0, {}, io.system);
   if (io.status == io_status::closed) return failure(errc::connection_lost, 0, {}, io.system);
   return {};

@@ -33,12 +33,12 @@ enum class digest_state : std::uint8_t {
 ///  7. `o.forget(peer)` is called once, when the connection is gone;
 ///  8. `o.pin(reply)` gives the image behind a reply and keeps it in place, or nullptr if it is gone; `o.unpin(reply, bytes)` lets go of it and
 ///     tells how many bytes of payload were sent; `o.unreadable(reply)` tells that it could not be read;
-///  9. `o.expand(reply, rows)` writes a reply out as a frame, while its image is pinned if it has one; `o.refuse_gone(reply)` turns one whose image is
+///  9. `o.expand(reply)` writes a reply out as a frame, while its image is pinned if it has one; `o.refuse_gone(reply)` turns one whose image is
 ///     gone into a refusal;
 /// 10. `o.digest(reply, allowance, memory)` goes on with the digest of a chunk whose `chunk_digest` is not `none`, by at most `allowance` bytes, which it
 ///     takes off. `memory`: for bytes that are not in memory as they are; not empty. It gives a digest_state; `ready`: `chunk_digest` is `none` now.
 template <class O>
-concept owner_role = requires(O& o, typename O::peer& peer, const frame& request, frame& answer, pending_reply& reply, std::span<byte_range> ranges, std::span<schema_row> rows,
+concept owner_role = requires(O& o, typename O::peer& peer, const frame& request, frame& answer, pending_reply& reply, std::span<byte_range> ranges,
                               std::uint64_t& allowance, std::span<std::byte> memory) {
   requires std::same_as<decltype(O::owns), const bool>;
   typename O::lock_type;
@@ -51,7 +51,7 @@ concept owner_role = requires(O& o, typename O::peer& peer, const frame& request
   { o.pin(reply) } -> std::same_as<const source_view*>;
   o.unpin(reply, std::uint64_t{});
   o.unreadable(reply);
-  { o.expand(reply, rows) } -> std::same_as<frame>;
+  { o.expand(reply) } -> std::same_as<frame>;
   o.refuse_gone(reply);
   { o.digest(reply, allowance, memory) } -> std::same_as<digest_state>;
 };
@@ -118,7 +118,7 @@ struct no_owner {
   /// There are no chunks.
   static constexpr digest_state digest(pending_reply&, std::uint64_t&, std::span<std::byte>) noexcept { return digest_state::ready; }
   /// An empty frame.
-  static constexpr frame expand(const pending_reply&, std::span<schema_row>) noexcept { return {}; }
+  static constexpr frame expand(const pending_reply&) noexcept { return {}; }
 };
 
 /// The transfer of an end that only owns: it asks for nothing and takes nothing. Its members are those of transfer_role.
@@ -167,7 +167,7 @@ constexpr bool assert_owner_role() noexcept {
     static_assert(requires(O& o, typename O::peer& p) { o.forget(p); }, "tensorpull: an owner needs `void forget(peer&)` (owner_role, 7)");
   }
   static_assert(requires(O& o, const pending_reply& r) { { o.pin(r) } -> std::same_as<const source_view*>; o.unpin(r, std::uint64_t{}); o.unreadable(r); }, "tensorpull: an owner needs `const source_view* pin(const pending_reply&)`, `void unpin(const pending_reply&, std::uint64_t)` and `void unreadable(const pending_reply&)` (owner_role, 8)");
-  static_assert(requires(O& o, pending_reply& r, std::span<schema_row> rows) { { o.expand(r, rows) } -> std::same_as<frame>; o.refuse_gone(r); }, "tensorpull: an owner needs `frame expand(const pending_reply&, std::span<schema_row>)` and `void refuse_gone(pending_reply&)` (owner_role, 9)");
+  static_assert(requires(O& o, pending_reply& r) { { o.expand(r) } -> std::same_as<frame>; o.refuse_gone(r); }, "tensorpull: an owner needs `frame expand(const pending_reply&)` and `void refuse_gone(pending_reply&)` (owner_role, 9)");
   static_assert(requires(O& o, pending_reply& r, std::uint64_t& allowance, std::span<std::byte> memory) { { o.digest(r, allowance, memory) } -> std::same_as<digest_state>; }, "tensorpull: an owner needs `digest_state digest(pending_reply&, std::uint64_t& allowance, std::span<std::byte> memory)` (owner_role, 10)");
   return true;
 }

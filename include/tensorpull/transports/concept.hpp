@@ -29,7 +29,9 @@ concept transport = requires {
 ///  4. `T::downloader<Parts>` names the owner's side;
 ///  5. `T::session<Parts>` names the driver of one connection in both roles; a transport that has none says `no_session<T>`;
 ///  6. `T::pull<Parts>(where, ref, consumer, options, chunking)` connects, pulls, closes: see pulls_from;
-///  7. optionally, `T::host<Parts, Handler, Consumer>` names the driver of many connections in both roles.
+///  7. optionally, `T::host<Parts, Handler, Consumer>` names the driver of many connections in both roles;
+///  8. optionally, `T::pull_bytes<Parts>` (a static constexpr std::size_t): bytes of the endpoints of one pull and of their buffers, if it has others than
+///     pull_with().
 /// The concept only names the drivers and does not instantiate them, so a program that only pulls compiles no owner.
 template <class T, class Parts>
 concept transport_for = transport<T> && requires {
@@ -47,6 +49,13 @@ concept pulls_from = requires(Where&& where, const reference& ref, Consumer& to,
 namespace detail {
 template <class...>
 inline constexpr bool never = false;
+
+/// Bytes that the driver of a pull keeps besides its transfer, its endpoints and their buffers: tries, progress, and where the buffers are.
+inline constexpr std::size_t pull_bookkeeping_bytes = 152;
+
+/// Bytes of the buffer for bytes to be sent that are not in memory as they are: header text, packed elements, the content of a file.
+template <class Limits>
+inline constexpr std::size_t slice_bytes = Limits::control_frame_bytes < 4096 ? 4 * Limits::control_frame_bytes : 64 * 1024;
 }  // namespace detail
 
 /// The session of a transport that has none. No object of it can be made.

@@ -30,8 +30,9 @@ struct [[nodiscard]] callback_scope {
 }  // namespace detail
 
 /// `Parts`: a pipeline's resolved policies (detail/policy_slots.hpp). `Lock`: the owner's. `Recipients`: how many recipients it remembers at a time.
+/// `References`: how many references it publishes at a time.
 /// Not movable, because connections point to it.
-template <class Parts, class Lock = no_lock, std::size_t Recipients = 64>
+template <class Parts, class Lock = no_lock, std::size_t Recipients = 64, std::size_t References = Parts::limits::references>
 class publisher {
  public:
   /// The state machine behind it.
@@ -240,8 +241,8 @@ class publisher {
   // larger than the 4 KiB of a device, because a file is read faster so; limits for small machines make it smaller
   static constexpr std::size_t digest_slice = Parts::limits::control_frame_bytes < 4096 ? 4 * Parts::limits::control_frame_bytes : 16 * 1024;
 
-  owner_storage<Parts::limits::references, Recipients> memory_;
-  std::array<kept_model, 2 * Parts::limits::references> kept_{};  // a version and the one before, which is kept until its settlement is delivered
+  owner_storage<References, Recipients> memory_;
+  std::array<kept_model, 2 * References> kept_{};  // a version and the one before, which is kept until its settlement is delivered
   owner_type owner_;
   std::uint64_t callback_failures_ = 0;
   [[no_unique_address]] mutable Lock lock_{};  // guards kept_ and the count

@@ -20,7 +20,9 @@ namespace tensorpull {
 struct new_model_limits {
   /// of all tensors together
   std::uint64_t max_bytes = 0;
-  /// of the header, which has the names. What is kept of it while the model lives can take more: an extent of 2 characters takes 8 bytes
+  /// Of the header, which has the names. While it arrives, at most its own length is kept of it (the strings that hold it may reserve twice that). The
+  /// table that is made of it at its end takes 64 bytes a tensor, 8 an extent and 32 a pair of metadata, and may be twice as long as this limit: a header is refused that
+  /// has so many extents, or pairs of metadata, that it would take more.
   std::uint64_t max_header_bytes = 16u << 20;
   /// Tensors in the image.
   std::uint64_t max_tensors = 1'000'000;
@@ -80,6 +82,7 @@ class new_model {
     if (offset >= described_.data_start) return {};
     try {
       if (const auto ok = header_.take(bytes); !ok) return ok;
+      if (header_.table_bytes() / 2 > limits_.max_header_bytes) return failure(errc::too_large, header_.table_bytes());
       return offset + bytes.size() == described_.data_start ? make() : result<void>{};
     } catch (...) {
       return failure(errc::out_of_memory, offset);
@@ -104,17 +107,17 @@ class new_model {
   void release() noexcept {
     landing_.reset();
     schema_ = {};
-    entries_.clear(), metadata_.clear(), where_.clear();
+    entries_ = {}, extents_ = {}, metadata_ = {}, where_ = {};  // assigned, since clear() would keep their memory
     allocator_.clear();
   }
   void forget(header_type header) noexcept {
     release();
-    header_ = std::move(header);
+    std::swap(header_, header);  // not assigned: a string keeps its memory then
   }
 
   result<void> make() {
     if (!header_.complete()) return failure(errc::bad_frame, described_.data_start);
-    header_.entries(entries_, metadata_);
+    header_.entries(entries_, extents_, metadata_);
     for (std::size_t i = 1; i < entries_.size(); ++i)
       if (!image_order(entries_[i - 1].type, entries_[i - 1].name, entries_[i].type, entries_[i].name))
         return failure(errc::bad_frame, described_.data_start, entries_[i].name);
@@ -139,6 +142,7 @@ class new_model {
   header_type header_{0};
   header_type::mark checked_{};  // at the end of the last whole chunk
   std::vector<tensor_entry> entries_;
+  std::vector<std::uint64_t> extents_;
   std::vector<metadata_entry> metadata_;
   std::vector<std::uintptr_t> where_;
   image_schema schema_{};

@@ -23,7 +23,7 @@ namespace tensorpull {
 template <class Limits = default_limits>
 struct basic_capnp_framing {
   using is_framing_policy = void;
-  using decode_storage = detail::list_storage<Limits>;
+  using decode_storage = detail::capnp_lists<Limits>;
 
   static result<std::size_t> encode(const frame& m, std::span<std::byte> out) noexcept { return detail::write_control_frame(m, out); }
 

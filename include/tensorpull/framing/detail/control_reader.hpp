@@ -17,7 +17,8 @@ namespace tensorpull::detail {
 template <class Storage>
 class control_reader {
  public:
-  control_reader(segment_reader& from, frame& to, Storage& lists) noexcept : from_(from), m_(to), lists_(lists) {}
+  /// `lists.from` is at the frame; what `to` is given points to the frame and to `lists`.
+  control_reader(frame& to, Storage& lists) noexcept : from_(lists.from), m_(to), lists_(lists) {}
 
   /// On an error the frame keeps what was read so far.
   result<void> read(int depth) noexcept {
@@ -52,57 +53,71 @@ class control_reader {
 
   static unexpected bad() noexcept { return failure(errc::bad_frame); }
 
+  /// One tensor of a schema page. False: not valid.
+  static bool read_row(segment_reader& from, const list& tensors, std::size_t i, schema_row& out) noexcept {
+    object tensor;
+    list shape;
+    if (!from.at(tensors, i, tensor) || !from.follow(from.pointer_of(tensor, 2), element::words, shape)) return false;
+    out.shape = {from.data_of(shape.first), shape.step, shape.count, &word_at};
+    return from.follow(from.pointer_of(tensor, 0), true, out.name) && from.follow(from.pointer_of(tensor, 1), true, out.dtype);
+  }
+  static std::uint64_t word_at(const void* first, std::size_t step, std::size_t i) noexcept { return load_le64(static_cast<const std::byte*>(first) + i * step); }
+  static schema_row row_at(const void* lists, std::size_t, std::size_t i) noexcept {
+    const Storage& from = *static_cast<const Storage*>(lists);
+    segment_reader again = from.from.again();
+    schema_row row;
+    (void)read_row(again, from.elements, i, row);  // it was read before
+    return row;
+  }
+  static byte_range range_at(const void* lists, std::size_t, std::size_t i) noexcept {
+    const Storage& from = *static_cast<const Storage*>(lists);
+    object range;
+    std::uint64_t w[2];
+    (void)from.from.at(from.elements, i, range);
+    from.from.copy_words(range, w, 2);
+    return {w[0], w[1]};
+  }
+
   result<void> read_rows(const object& page) noexcept {
-    list tensors, shape;
+    list& tensors = lists_.elements;
     if (!from_.follow(from_.pointer_of(page, 0), element::structs, tensors)) return bad();
-    if (tensors.count > lists_.rows.size()) return failure(errc::too_large, tensors.count);
-    std::size_t dims = 0;
+    if (tensors.count > Storage::most_rows) return failure(errc::too_large, tensors.count);
+    std::size_t extents = 0;
     for (std::size_t i = 0; i < tensors.count; ++i) {
-      object tensor, extent;
-      if (!from_.at(tensors, i, tensor) || !from_.follow(from_.pointer_of(tensor, 2), element::words, shape)) return bad();
-      if (shape.count > lists_.dims.size() - dims) return failure(errc::too_large, shape.count);
-      for (std::size_t k = 0; k < shape.count; ++k) {
-        (void)from_.at(shape, k, extent);
-        from_.copy_words(extent, &lists_.dims[dims + k], 1);
-      }
-      std::string_view name, dtype;
-      if (!from_.follow(from_.pointer_of(tensor, 0), true, name) || !from_.follow(from_.pointer_of(tensor, 1), true, dtype)) return bad();
-      const std::uint64_t* const extents = lists_.dims.data() + dims;
-      ::new (static_cast<void*>(&lists_.rows[i])) schema_row{name, dtype, {extents, shape.count}};
-      dims += shape.count;
+      schema_row row;
+      if (!read_row(from_, tensors, i, row)) return bad();
+      if (row.shape.size() > Storage::most_extents - extents) return failure(errc::too_large, row.shape.size());
+      extents += row.shape.size();
     }
-    m_.rows = {lists_.rows.data(), tensors.count};
+    m_.rows = {&lists_, 0, tensors.count, &row_at};
     return {};
   }
 
   result<void> read_names(const object& locate) noexcept {
     list names;
     if (!from_.follow(from_.pointer_of(locate, 0), element::pointers, names)) return bad();
-    if (names.count > lists_.names.size()) return failure(errc::too_large, names.count);
+    if (names.count > Storage::most_names) return failure(errc::too_large, names.count);
     for (std::size_t i = 0; i < names.count; ++i) {
       object holder;
       std::string_view name;
       (void)from_.at(names, i, holder);  // a text costs no depth
       if (!from_.follow(from_.pointer_of(holder, 0), true, name)) return bad();
-      ::new (static_cast<void*>(&lists_.names[i])) std::string_view(name);
+      if constexpr (Storage::copies) ::new (static_cast<void*>(&lists_.names[i])) std::string_view(name);
     }
-    const std::string_view* const first = lists_.names.data();
-    m_.names = {first, names.count};
+    if constexpr (Storage::copies) {
+      const std::string_view* const first = lists_.names.data();
+      m_.names = {first, names.count};
+    }
     return {};
   }
 
   result<void> read_ranges(const object& located) noexcept {
-    list ranges;
+    list& ranges = lists_.elements;
     if (!from_.follow(from_.pointer_of(located, 0), element::structs, ranges)) return bad();
-    if (ranges.count > lists_.ranges.size()) return failure(errc::too_large, ranges.count);
-    for (std::size_t i = 0; i < ranges.count; ++i) {
-      object range;
-      std::uint64_t w[2];
-      if (!from_.at(ranges, i, range)) return bad();
-      from_.copy_words(range, w, 2);
-      ::new (static_cast<void*>(&lists_.ranges[i])) byte_range{w[0], w[1]};
-    }
-    m_.ranges = {lists_.ranges.data(), ranges.count};
+    if (ranges.count > Storage::most_ranges) return failure(errc::too_large, ranges.count);
+    object range;
+    if (ranges.count > 0 && !from_.at(ranges, 0, range)) return bad();  // the others are as deep
+    m_.ranges = {&lists_, 0, ranges.count, &range_at};
     return {};
   }
 
@@ -110,15 +125,15 @@ class control_reader {
     list references;
     std::string_view body;
     if (!from_.follow(from_.pointer_of(application, 0), element::structs, references)) return bad();
-    if (references.count > lists_.references.size()) return failure(errc::too_large, references.count);
+    if (references.count > Storage::most_references) return failure(errc::too_large, references.count);
     for (std::size_t i = 0; i < references.count; ++i) {
       object ref;
       std::uint64_t w[4];
       if (!from_.at(references, i, ref)) return bad();
       from_.copy_words(ref, w, 4);
-      ::new (static_cast<void*>(&lists_.references[i])) reference{{w[0], w[1]}, w[2], w[3]};
+      if constexpr (Storage::copies) ::new (static_cast<void*>(&lists_.references[i])) reference{{w[0], w[1]}, w[2], w[3]};
     }
-    m_.references = {lists_.references.data(), references.count};
+    if constexpr (Storage::copies) m_.references = {lists_.references.data(), references.count};
     if (!from_.follow(from_.pointer_of(application, 1), false, body)) return bad();
     if (body.size() > Storage::most_body_bytes) return failure(errc::too_large, body.size());
     m_.body = {reinterpret_cast<const std::byte*>(body.data()), body.size()};

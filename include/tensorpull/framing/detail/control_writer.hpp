@@ -81,7 +81,7 @@ inline void write_lists(const frame& m, segment_writer& out, std::size_t pointer
   if (m.kind == frame_kind::schema_page) {
     std::size_t row = out.add_structs(pointers, m.rows.size(), size_of_tensor);
     for (std::size_t i = 0; i < m.rows.size() && out.fits(); ++i, row += 3) {
-      const schema_row& r = m.rows[i];
+      const schema_row r = m.rows[i];
       out.add_text(row, r.name);
       out.add_text(row + 1, r.dtype);
       const std::size_t shape = out.add_words(row + 2, r.shape.size(), 5);
@@ -93,8 +93,9 @@ inline void write_lists(const frame& m, segment_writer& out, std::size_t pointer
   } else if (m.kind == frame_kind::located) {
     std::size_t range = out.add_structs(pointers, m.ranges.size(), size_of_range);
     for (std::size_t i = 0; i < m.ranges.size() && out.fits(); ++i, range += 2) {
-      out.set(range, m.ranges[i].begin);
-      out.set(range + 1, m.ranges[i].end);
+      const byte_range r = m.ranges[i];
+      out.set(range, r.begin);
+      out.set(range + 1, r.end);
     }
   } else if (m.kind == frame_kind::application) {
     std::size_t ref = out.add_structs(pointers, m.references.size(), size_of_reference);

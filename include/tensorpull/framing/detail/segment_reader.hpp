@@ -15,8 +15,8 @@ namespace tensorpull::detail {
 
 /// One segment: words [first, first + size) of the frame.
 struct segment_place {
-  std::size_t first = 0;
-  std::size_t size = 0;
+  std::uint32_t first = 0;
+  std::uint32_t size = 0;
 };
 
 class segment_reader {
@@ -45,8 +45,12 @@ class segment_reader {
     pointers,
   };
 
+  segment_reader() noexcept = default;
   segment_reader(const std::byte* bytes, const segment_place* segments, std::size_t count, std::uint64_t most_words) noexcept
       : frame_(bytes), segments_(segments), segment_count_(count), words_left_(most_words) {}
+
+  /// The same frame without a limit on the words, to read again what was read once.
+  segment_reader again() const noexcept { return {frame_, segments_, segment_count_, ~std::uint64_t{0}}; }
 
   /// The first word of the message. False, here and below: not valid.
   bool root(int depth, pointer& out) noexcept {
@@ -103,6 +107,8 @@ class segment_reader {
   }
   /// The i-th pointer of a struct.
   static pointer pointer_of(const object& o, std::size_t i) noexcept { return {o.segment, (o.at + o.data_bytes) / 8 + i, o.depth, i < o.pointers}; }
+  /// Where a struct's data begins.
+  const std::byte* data_of(const object& o) const noexcept { return frame_ + o.at; }
   /// The first words of a struct's data; words that the sender's version does not have are zero.
   void copy_words(const object& o, std::uint64_t* to, std::size_t words) const noexcept {
     for (std::size_t i = 0; i < words; ++i) to[i] = 8 * (i + 1) <= o.data_bytes ? load_le64(frame_ + o.at + 8 * i) : 0;
@@ -172,10 +178,10 @@ class segment_reader {
     return true;
   }
 
-  const std::byte* frame_;
-  const segment_place* segments_;
-  std::size_t segment_count_;
-  std::uint64_t words_left_;
+  const std::byte* frame_ = nullptr;
+  const segment_place* segments_ = nullptr;
+  std::size_t segment_count_ = 0;
+  std::uint64_t words_left_ = 0;
 };
 
 }  // namespace tensorpull::detail

@@ -8,6 +8,7 @@
 #include <tensorpull/protocol/roles.hpp>
 #include <tensorpull/std/algorithm.hpp>
 
+#include <type_traits>
 #include <utility>
 
 namespace tensorpull {
@@ -22,6 +23,8 @@ class endpoint {
  public:
   /// Where buffers come from for frames that are longer than `input_bytes`.
   using pool_type = buffer_pool<typename Owner::lock_type>;
+  /// What plan_write() fills in.
+  using plan_type = typename detail::answering<Framing, Limits, Owner>::plan_type;
   /// Bytes of the buffer in which frames are recognised.
   static constexpr std::size_t input_bytes = 512;
 
@@ -84,7 +87,7 @@ class endpoint {
   /// Collects what to write, about `most` bytes; an empty plan: there is nothing to write now. The spans are valid until written(), which has to
   /// follow. connection_lost: a chunk was withdrawn when a part of it had been sent, so the connection has to be closed.
   template <class Transfer>
-  result<void> plan_write(Transfer& t, write_plan& plan, std::span<std::byte> scratch, std::size_t most) noexcept {
+  result<void> plan_write(Transfer& t, plan_type& plan, std::span<std::byte> scratch, std::size_t most) noexcept {
     static_assert(detail::assert_transfer_role<Transfer>());
     if (blocked_)
       if (const auto ok = parse(t); !ok) return ok;
@@ -101,7 +104,7 @@ class endpoint {
   }
   /// The transport took the first n bytes of the plan; 0 after a failure. Call it once for each plan that is not empty.
   template <class Transfer>
-  result<void> written(Transfer& t, const write_plan& plan, std::size_t n) noexcept {
+  result<void> written(Transfer& t, const plan_type& plan, std::size_t n) noexcept {
     answers_.sent(plan, n);
     return blocked_ && n > 0 ? parse(t) : result<void>{};
   }
@@ -135,6 +138,12 @@ class endpoint {
   /// n bytes arrived in the spans of the last plan_read(). An error: the peer broke the protocol; close the connection.
   template <class Transfer>
   result<void> received(Transfer& t, std::span<const std::span<std::byte>> spans, std::size_t n) noexcept {
+    arrived(t, spans, n);
+    return parse(t);
+  }
+  /// The first half of received(): the spans are not used any more. parse() has to follow, and may be called when their memory is gone.
+  template <class Transfer>
+  void arrived(Transfer& t, std::span<const std::span<std::byte>> spans, std::size_t n) noexcept {
     phase_ = static_cast<std::uint8_t>((phase_ + n) % 8);
     for (const auto& s : spans) {
       const std::size_t here = std::min(n, s.size());
@@ -144,7 +153,6 @@ class endpoint {
       else if (landing_ > 0 && input_.empty()) land(t, s.first(here));
       else input_.filled_more(here);
     }
-    return parse(t);
   }
 
   /// Continues with what is in the buffer after memory has become free. Errors are those of received().
@@ -206,12 +214,7 @@ class endpoint {
     } else if (prefix::announces_payload(have)) {
       if (!pulls_) return failure(errc::unexpected_frame, static_cast<std::uint64_t>(frame_kind::chunk));
       if (have.size() < prefix::bytes) return false;
-      const auto m = prefix::read(have.template first<prefix::bytes>());
-      if (!m) return failure(m.error());
-      input_.consume(prefix::bytes);
-      padding_ = prefix::padded(m->length) - m->length;
-      (t.on_chunk(*m) ? landing_ : discard_) = m->length;
-      ++heard_;
+      if (const auto ok = begin_chunk(t, have.template first<prefix::bytes>()); !ok) return failure(ok.error());
       return true;
     }
     const auto size = detail::measure_frame(have, largest_frame, Limits::control_frame_segments);
@@ -231,19 +234,53 @@ class endpoint {
     return true;
   }
 
+  template <class Transfer>
+  [[gnu::noinline]] result<void> begin_chunk(Transfer& t, std::span<const std::byte, prefix::bytes> head) noexcept {
+    const auto m = prefix::read(head);
+    if (!m) return failure(m.error());
+    input_.consume(prefix::bytes);
+    padding_ = prefix::padded(m->length) - m->length;
+    (t.on_chunk(*m) ? landing_ : discard_) = m->length;
+    ++heard_;
+    return {};
+  }
+
   /// If the transfer failed half-way through a chunk, the rest of that chunk is thrown away.
   template <class Transfer>
   void drop_if_ended(const Transfer& t) noexcept {
     if (landing_ > 0 && t.ended()) discard_ = std::exchange(landing_, 0);
   }
 
-  /// One whole control frame. Sets blocked_ if its answer has no room yet; the frame then stays where it is.
+  /// One whole control frame. Sets blocked_ if its answer has no room yet; the frame then stays where it is. A function of its own, so that landing
+  /// a chunk takes no stack for the lists of a frame.
   template <class Transfer>
-  result<void> accept(Transfer& t, std::span<const std::byte> bytes) noexcept {
+  [[gnu::noinline]] result<void> accept(Transfer& t, std::span<const std::byte> bytes) noexcept {
+    if constexpr (requires { typename Framing::short_storage; }) {
+      typename Framing::short_storage lists;
+      frame m;
+      if (const auto ok = Framing::decode(bytes, m, lists); !ok) return ok;
+      if (!wants_lists(m.kind)) return take(t, m, bytes.size());
+    }
+    if constexpr (takes_lists || !requires { typename Framing::short_storage; }) return accept_lists(t, bytes);
+    else return {};
+  }
+  /// The same for any frame. A function of its own, because the memory for the lists is the largest piece of stack that a connection takes.
+  template <class Transfer>
+  [[gnu::noinline]] result<void> accept_lists(Transfer& t, std::span<const std::byte> bytes) noexcept {
     typename Framing::decode_storage lists;
     frame m;
     if (const auto ok = Framing::decode(bytes, m, lists); !ok) return ok;
-    if (m.kind != frame_kind::application && bytes.size() > Limits::control_frame_bytes) return failure(errc::too_large, bytes.size());
+    return take(t, m, bytes.size());
+  }
+  static constexpr bool takes_messages = !std::is_same_v<Handler, ignore_messages>;
+  static constexpr bool takes_lists = Owner::owns || takes_messages;
+  static constexpr bool wants_lists(frame_kind kind) noexcept {
+    return (Owner::owns && kind == frame_kind::locate) || (takes_messages && kind == frame_kind::application);
+  }
+
+  template <class Transfer>
+  [[gnu::noinline]] result<void> take(Transfer& t, const frame& m, std::size_t bytes) noexcept {
+    if (m.kind != frame_kind::application && bytes > Limits::control_frame_bytes) return failure(errc::too_large, bytes);
     if (m.kind == frame_kind::application) {
       if (!handler_.ready()) return blocked_ = true, result<void>{};
       ++heard_;

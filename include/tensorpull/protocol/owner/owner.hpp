@@ -26,16 +26,20 @@ namespace tensorpull {
 
 namespace detail {
 
-/// As many rows from `first` on as fit a frame of `frame_bytes` and `rows`. An index past the end gives an empty page.
-inline std::span<const schema_row> schema_rows(const image_schema& schema, std::uint64_t first, std::span<schema_row> rows, std::size_t frame_bytes) noexcept {
+/// As many rows from `first` on as fit a frame of `frame_bytes`; they borrow the schema. An index past the end gives an empty page.
+inline element_list<schema_row> schema_rows(const image_schema& schema, std::uint64_t first, std::size_t frame_bytes) noexcept {
   std::size_t count = 0, used = 160;  // segment table, root, page and list pointers
-  for (std::uint64_t i = first; i < schema.tensor_count && count < rows.size(); ++i) {
+  for (std::uint64_t i = first; i < schema.tensor_count; ++i, ++count) {
     const tensor_entry& t = schema.tensors[i];
     used += 24 + (t.name.size() / 8 + 1) * 8 + 16 + std::size_t{t.rank} * 8;
     if (used > frame_bytes) break;
-    rows[count++] = {t.name, to_string(t.type), t.extents()};
   }
-  return rows.first(count);
+  if (count == 0) return {};
+  const auto row = [](const void* tensors, std::size_t, std::size_t i) noexcept -> schema_row {
+    const tensor_entry& t = static_cast<const tensor_entry*>(tensors)[i];
+    return {t.name, to_string(t.type), t.extents()};
+  };
+  return {&schema.tensors[first], 0, count, row};
 }
 
 /// The use of one publication by one connection. The recipient's record has what is known about the recipient, and the state of the serve if no other
@@ -332,8 +336,8 @@ class owner {
     from = {};
   }
 
-  /// Writes a reply out as a frame. If it is about an image, that has to be pinned. `rows`: memory for a schema page.
-  frame expand(const pending_reply& r, std::span<schema_row> rows) const noexcept {
+  /// Writes a reply out as a frame. If it is about an image, that has to be pinned.
+  frame expand(const pending_reply& r) const noexcept {
     const lock_guard hold(lock_);
     frame m = frame_of(r);
     if (r.kind == frame_kind::refused && r.status == status::busy) m.delay_ms = busy_delay_ms;
@@ -343,7 +347,7 @@ class owner {
     m.image_bytes = schema.image_bytes;
     m.tensors = schema.tensor_count;
     if (r.kind == frame_kind::schema_page) {
-      m.rows = detail::schema_rows(schema, r.offset, rows, Limits::page_bytes);
+      m.rows = detail::schema_rows(schema, r.offset, Limits::page_bytes);
     } else if (r.kind == frame_kind::description) {
       m.fingerprint = schema.fingerprint;
       m.data_start = schema.header_bytes;
@@ -576,7 +580,10 @@ class owner {
     if (m.chunk_digest != digest_kind::none && !computes(m.chunk_digest)) return refuse(out, status::unsupported);
     out.kind = frame_kind::chunk;
     out.chunk_digest = m.chunk_digest;  // computed when the chunk is about to be sent
-    out.length = static_cast<std::uint32_t>(std::min(std::min<std::uint64_t>(m.length, left), std::min(Limits::chunk_cap_bytes, max_payload_bytes)));
+    // see default_limits::chunk_cap_bytes
+    const bool whole = m.length == all_in_one_chunk && m.chunk_digest == digest_kind::none && Limits::chunk_cap_bytes >= usual_chunk_cap_bytes;
+    const std::uint64_t cap = whole ? max_payload_bytes : std::min(Limits::chunk_cap_bytes, max_payload_bytes);
+    out.length = static_cast<std::uint32_t>(std::min(std::min<std::uint64_t>(m.length, left), cap));
     const std::uint64_t end = m.offset + out.length;
     const bool last = end == schema.image_bytes || (r.subset && end >= r.subset_end);
     if (last && r.state == recipient_state::acquired) r.state = recipient_state::provisional;

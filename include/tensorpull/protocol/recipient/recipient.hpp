@@ -201,9 +201,10 @@ class recipient {
     out.chunk_digest = confirms_ ? digest_kind::none : request_.chunk_digest;  // a byte that is thrown away needs none
     if (in_flight_++ == 0) expected_id_ = next_id_;
     if (!describing()) wanted_.advance(ask_, out.length);
+    if (Chunking::max_chunk_bytes == 0 && length > owners_cap_) out.length = all_in_one_chunk;
   }
   std::uint64_t length_at(const detail::wanted_ranges::position& p) const noexcept {
-    return std::min(chunking_.next(p.offset, context_), std::min(wanted_.end(p) - p.offset, chunk_cap_));
+    return std::min(chunking_.next(p.offset, context_), std::min<std::uint64_t>(wanted_.end(p) - p.offset, chunk_cap_));
   }
 
   result<recipient_event> on_description(const frame& m) noexcept {
@@ -220,12 +221,14 @@ class recipient {
     nonce_ = m.nonce;
     expected_digest_ = m.version;
     context_ = {m.image_bytes, m.data_start, request_.schema};
-    chunk_cap_ = std::min<std::uint64_t>(m.length, max_payload_bytes);
+    chunk_cap_ = owners_cap_ = static_cast<std::uint32_t>(std::min<std::uint64_t>(m.length, max_payload_bytes));
     window_ = std::max<std::uint32_t>(1, std::min(request_.window, std::min<std::uint32_t>(m.window, Limits::window)));
     if (!request_.subset.empty()) return recipient_event::answered;
     if (request_.fingerprint != 0 && m.fingerprint != request_.fingerprint) return compare();
-    if constexpr (Chunking::max_chunk_bytes == 0)
+    if constexpr (Chunking::max_chunk_bytes == 0) {
+      if (request_.chunk_digest == digest_kind::none && owners_cap_ >= usual_chunk_cap_bytes) chunk_cap_ = max_payload_bytes;
       if (m.image_bytes > chunk_cap_) return failure(errc::does_not_fit, m.image_bytes);
+    }
     wanted_.all(m.image_bytes);
     if (received_ > wanted_.total()) return failure(errc::bad_frame, received_);
     return start_pulling(again);
@@ -255,6 +258,7 @@ class recipient {
     if (phase_ != phase::pulling) return failure(errc::unexpected_frame, received_);
     if (m.version != version_) return failure(errc::stale_version, received_);
     const std::uint64_t wanted = length_at(expected_);
+    if (wanted > owners_cap_ && m.length < wanted) return failure(errc::does_not_fit, context_.image_bytes);  // an owner that does not know all_in_one_chunk
     if (m.offset != expected_.offset || m.nonce != nonce_ || m.length != wanted) return failure(errc::wrong_payload, received_);
     wanted_.advance(expected_, wanted);
     received_ += wanted;
@@ -324,7 +328,7 @@ class recipient {
   detail::wanted_ranges::position ask_{}, expected_{};  // of the next request and the next answer
   std::uint64_t received_ = 0;
   std::uint64_t version_ = 0, nonce_ = 0, expected_digest_ = 0, expected_subset_ = 0, own_digest_ = 0;
-  std::uint64_t chunk_cap_ = max_payload_bytes;
+  std::uint32_t chunk_cap_ = max_payload_bytes, owners_cap_ = max_payload_bytes;
   std::uint32_t first_id_, next_id_, expected_id_, in_flight_ = 0, window_ = 1, delay_ms_ = 0;
   detail::schema_comparison comparison_{};
   phase phase_ = phase::start;

@@ -32,7 +32,7 @@ inline std::size_t copy_spans(std::span<const std::span<const std::byte>> from, 
 /// One direction of a loopback connection: moves the frames of `from` to `to`, and returns the number of bytes moved.
 template <class From, class FromTransfer, class To, class ToTransfer>
 result<std::size_t> move_frames(From& from, FromTransfer& from_transfer, To& to, ToTransfer& to_transfer, std::span<std::byte> scratch, std::size_t piece) noexcept {
-  write_plan plan;
+  typename From::plan_type plan;
   if (const auto ok = from.plan_write(from_transfer, plan, scratch, 1); !ok) return failure(ok.error());
   std::size_t done = 0;
   result<void> took{};
@@ -73,6 +73,11 @@ struct loopback {
   using is_transport_policy = void;
   static constexpr std::uint64_t max_payload_bytes = tensorpull::max_payload_bytes;
   static constexpr std::size_t connection_bytes = 0;
+
+  /// A pull has both ends, and a buffer for each.
+  template <class Parts>
+  static constexpr std::size_t pull_bytes =
+      2 * sizeof(endpoint<typename Parts::framing, typename Parts::limits, typename loopback_owner<Parts>::owner_type, ignore_messages>) + 2 * Parts::limits::control_frame_bytes;
 
   template <class Parts>
   using downloader = loopback_owner<Parts>;

@@ -19,25 +19,21 @@ namespace tensorpull {
 
 namespace detail {
 
-/// Spans as the kernel takes them. Those that do not fit the array are left for the next call.
-class io_vector {
- public:
-  template <class Byte>
-  explicit io_vector(std::span<const std::span<Byte>> spans) noexcept {
-    for (const auto& s : spans) {
-      if (count_ == vector_.size()) break;
-      vector_[count_++] = {const_cast<std::byte*>(s.data()), s.size()};
-    }
-    header_.msg_iov = vector_.data();
-    header_.msg_iovlen = count_;
-  }
-  msghdr* header() noexcept { return &header_; }
-
- private:
-  std::array<iovec, 64> vector_;
-  std::size_t count_ = 0;
-  msghdr header_{};
-};
+/// Calls `io` with the first spans, at most `Most`, as the kernel takes them. A function of its own: its array is on the stack only during the call.
+template <std::size_t Most, class Byte, class Io>
+[[gnu::noinline]] ssize_t with_first(std::span<const std::span<Byte>> spans, Io io) noexcept {
+  std::array<iovec, Most> vector;
+  msghdr header{};
+  for (; header.msg_iovlen < std::min(spans.size(), Most); ++header.msg_iovlen)
+    vector[header.msg_iovlen] = {const_cast<std::byte*>(spans[header.msg_iovlen].data()), spans[header.msg_iovlen].size()};
+  header.msg_iov = vector.data();
+  return io(&header);
+}
+/// The same with an array that suits their number: most calls have a few spans, and a small machine has a small stack.
+template <class Byte, class Io>
+ssize_t with_vector(std::span<const std::span<Byte>> spans, Io io) noexcept {
+  return spans.size() <= 8 ? with_first<8>(spans, io) : with_first<64>(spans, io);
+}
 
 inline io_result io_outcome(ssize_t n, bool zero_is_end) noexcept {
   if (n > 0) return {io_status::ok, 0, static_cast<std::size_t>(n)};
@@ -50,12 +46,10 @@ inline io_result io_outcome(ssize_t n, bool zero_is_end) noexcept {
 }
 
 inline io_result receive_some(int fd, std::span<const std::span<std::byte>> spans) noexcept {
-  io_vector v(spans);
-  return io_outcome(::recvmsg(fd, v.header(), MSG_DONTWAIT), true);
+  return io_outcome(with_vector(spans, [=](msghdr* m) noexcept { return ::recvmsg(fd, m, MSG_DONTWAIT); }), true);
 }
 inline io_result send_some(int fd, std::span<const std::span<const std::byte>> spans) noexcept {
-  io_vector v(spans);
-  return io_outcome(::sendmsg(fd, v.header(), MSG_DONTWAIT | MSG_NOSIGNAL), false);
+  return io_outcome(with_vector(spans, [=](msghdr* m) noexcept { return ::sendmsg(fd, m, MSG_DONTWAIT | MSG_NOSIGNAL); }), false);
 }
 
 /// How a connect stands: 0: connected; EINPROGRESS: under way; otherwise why it failed. Does not wait.
@@ -107,8 +101,7 @@ class posix_stream {
       if (::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t) != 0) return read_some(spans);
       receive_timeout_ = timeout;
     }
-    detail::io_vector v(spans);
-    return detail::io_outcome(::recvmsg(fd_, v.header(), 0), true);
+    return detail::io_outcome(detail::with_vector(spans, [fd = fd_](msghdr* m) noexcept { return ::recvmsg(fd, m, 0); }), true);
   }
 
   /// How the connect stands; does not wait.

@@ -70,7 +70,7 @@ class running_pull {
 
   /// `first_id`: the connection's next_id(), 1 for a new connection. `me`: the recipient, if the options name none.
   running_pull(const reference& ref, Consumer& to, const pull_options& options, const chunking_type& chunking, std::uint32_t first_id, recipient_id me = {}) noexcept
-      : options_(options), step_bytes_(chunk_length_of(chunking) / 64 + 1), t_(to, asked_by(me, make_request(ref, options)), chunking, first_id),
+      : t_(to, asked_by(me, make_request(ref, options)), chunking, first_id), options_(options), step_bytes_(chunk_length_of(chunking) / 64 + 1),
         resumed_(options.cursor != nullptr && t_.resume(*options.cursor)), tries_(options.retry, options.per_request_timeout, t_.landed_bytes()), report_(options),
         deadline_(options.per_request_timeout, step_bytes_) {}
 
@@ -113,7 +113,7 @@ class running_pull {
   std::chrono::milliseconds left() const noexcept { return deadline_.left(); }
   /// Ends a try, and says goodbye if the transfer has ended and the owner has to know. True: there is something to send.
   template <class Endpoint>
-  bool finish(Endpoint& end) noexcept {
+  [[gnu::noinline]] bool finish(Endpoint& end) noexcept {
     end.end_pull(t_);
     if (!t_.ended()) return false;
     const auto bye = t_.farewell();
@@ -123,7 +123,7 @@ class running_pull {
   /// Moves bytes until the transfer has ended (no value), or until an error after which another try may succeed.
   /// `broken`: set if the connection cannot be used any more. `besides()`: called after every step.
   template <class Endpoint, byte_stream Stream, class Besides = nothing_else>
-  optional<error> drive(Endpoint& end, Stream& stream, std::span<std::byte> scratch, optional<error>& broken, Besides besides = {}) noexcept {
+  [[gnu::noinline]] optional<error> drive(Endpoint& end, Stream& stream, std::span<std::byte> scratch, optional<error>& broken, Besides besides = {}) noexcept {
     optional<error> why;
     begin(end);
     while (!t_.ended() && !why && !stopped()) {
@@ -139,18 +139,18 @@ class running_pull {
       if (t_.ended() || why || did->received > 0 || did->sent > 0 || did->works || did->waited) continue;
       stream.wait(did->wants_read, did->wants_write, std::min(wait_step, left()));
     }
-    if (finish(end) && !broken) (void)pump_once(end, t_, stream, scratch);  // the owner is told only if the connection takes it at once
+    if (finish(end) && !broken) take_leave(end, stream, scratch);
     return why;
   }
 
   /// How long to wait before another try; nothing if there is none: the transfer has failed with `why`.
-  optional<std::chrono::milliseconds> try_again(const error& why) noexcept {
+  [[gnu::noinline]] optional<std::chrono::milliseconds> try_again(const error& why) noexcept {
     const auto wait = tries_.after(why.code, t_.landed_bytes(), t_.pause(), system_entropy{}());
     if (!wait) t_.fail(why);
     return wait;
   }
 
-  result<receipt> outcome() noexcept {
+  [[gnu::noinline]] result<receipt> outcome() noexcept {
     keep_cursor();
     const auto how = t_.outcome();
     report_.ended(t_, how);
@@ -158,6 +158,11 @@ class running_pull {
   }
 
  private:
+  /// Sends the goodbye, if the connection takes it at once.
+  template <class Endpoint, byte_stream Stream>
+  [[gnu::noinline]] void take_leave(Endpoint& end, Stream& stream, std::span<std::byte> scratch) noexcept {
+    (void)pump_once(end, t_, stream, scratch);
+  }
   static pull_request asked_by(recipient_id me, pull_request request) noexcept {
     if (!request.recipient) request.recipient = me;
     return request;
@@ -173,15 +178,18 @@ class running_pull {
     if (options_.cursor != nullptr && (t_.total_bytes() != 0 || !resumed_ || stale())) *options_.cursor = t_.cursor();
   }
 
+  transfer_type t_;  // first, because a digest may have to lie at a multiple of 64 bytes
   const pull_options& options_;
   std::uint64_t step_bytes_;
-  transfer_type t_;
   bool resumed_;
   retry_state tries_;
   progress_report report_;
   progress_deadline deadline_;
   std::uint64_t chunks_ = 0;
 };
+/// memory_bound counts a pull as its transfer, its buffers and this.
+template <class Pull>
+inline constexpr bool keeps_as_much_as_stated = sizeof(Pull) + sizeof(buffer_pool<>) <= sizeof(typename Pull::transfer_type) + pull_bookkeeping_bytes;
 
 /// A stream that the caller owns and closes.
 template <byte_stream Stream>
@@ -218,6 +226,7 @@ result<receipt> pull_with(Connect connect, Pause pause, const reference& ref, Co
   else {
     using limits = typename Parts::limits;
     ignore_messages handler;
+    static_assert(detail::keeps_as_much_as_stated<detail::running_pull<Parts, Consumer>>);
     detail::running_pull<Parts, Consumer> pull(ref, to, options, chunking, 1, options.recipient ? options.recipient : detail::random_recipient());
     const auto again = [&](const error& why) noexcept {
       if (pull.ended()) return false;

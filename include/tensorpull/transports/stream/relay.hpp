@@ -79,7 +79,7 @@ void wait_for_either(A& a, bool a_reads, bool a_writes, B& b, bool b_reads, bool
 /// recipient is served. Nothing is allocated.
 ///
 /// Each upstream connection serves one recipient at a time, because the owner counts a connection as one recipient. If `upstream` is a session, an
-/// application message that comes meanwhile waits for receive(), and a second one blocks everything behind it.
+/// application message that comes meanwhile waits for receive(); more of them than the session keeps end the relay with unread_messages.
 /// Errors: invalid_argument: `chunk` is empty; connection_lost: on either side, before the recipient had ended (the owner is told `cancelled` if it can
 /// still be reached); timed_out; cancelled; violations of the protocol on either side. `at`: payload bytes passed on. Close `recipient` after an error.
 template <class Parts, class Upstream, byte_stream Stream>

@@ -28,14 +28,47 @@ struct connect_options {
   stop_token stop{};
 };
 
-/// One connection in both roles. Movable. All its memory is one allocation made at start (about 360 KiB with the default limits); only models that
-/// are handed over add to it.
+/// One connection in both roles. Movable. All its memory is one allocation made at start; `state_bytes` and `buffer_bytes` say how much. Only models
+/// that are handed over add to it.
 template <class Parts, byte_stream Stream>
 class session {
+  using limits = typename Parts::limits;
+  static constexpr std::size_t most_references = std::min(std::size_t{limits::references}, std::size_t{limits::session_references});
+  using published_type = publisher<Parts, no_lock, 2 * most_references, most_references>;
+  using inbox_type = inbox<limits>;
+  static constexpr std::size_t frame_bytes = (std::max(message_frame_bytes<limits>, std::size_t{limits::control_frame_bytes}) + 63) / 64 * 64;
+  static constexpr std::size_t scratch_bytes = detail::slice_bytes<limits>;
+
+  struct state {
+    explicit state(Stream s) noexcept : stream(std::move(s)) {}
+    /// Called after every step: delivers settlements, and looks at the budgets every 50 ms.
+    void pass_time() noexcept {
+      const auto now = std::chrono::steady_clock::now();
+      if (now - ticked < detail::wait_step) return published.deliver();
+      ticked = now;
+      published.tick();
+    }
+    Stream stream;
+    published_type published;
+    inbox_type box;
+    alignas(64) std::array<std::byte, 2 * frame_bytes> memory;  // one for a frame that comes, one for a frame that goes
+    buffer_pool<> pool{memory, frame_bytes};
+    alignas(64) std::array<std::byte, scratch_bytes> scratch;
+    endpoint<typename Parts::framing, limits, typename published_type::owner_type, inbox_type> end{published.machine(), pool, box};
+    optional<error> broken;
+    std::chrono::steady_clock::time_point ticked{};
+    recipient_id me{system_entropy{}() | 1};  // a session is one recipient, however often it pulls
+  };
+
  public:
   using tensors = typename Parts::tensors;          ///< the pipeline's tensor policy
   using model_type = typename tensors::model_type;  ///< what is published and landed in
   using chunking_type = typename Parts::chunking;   ///< the pipeline's chunking policy
+
+  /// Bytes of the buffers: for messages that come, go and wait, and for bytes to be sent that are not in memory as they are.
+  static constexpr std::size_t buffer_bytes = 2 * frame_bytes + scratch_bytes + inbox_type::capacity;
+  /// Bytes of all else that it allocates.
+  static constexpr std::size_t state_bytes = sizeof(state) - buffer_bytes;
 
   /// Takes over a connected stream. Error: out_of_memory.
   static result<session> over(Stream stream) noexcept {
@@ -60,7 +93,8 @@ class session {
   }
 
   /// Pulls what is published under `ref` into `model`. A model of another schema is refused before data moves.
-  /// After an error the model is unspecified from its first landed byte on; the error's `at` says how many landed.
+  /// After an error the model is unspecified from its first landed byte on; the error's `at` says how many landed. One more error: unread_messages:
+  /// more messages have come meanwhile than the session keeps (limits, `unread_messages`), and what the pull waits for is behind them; receive() first.
   result<receipt> download_tensors(const reference& ref, model_type& model, const pull_options& options = {}, chunking_type chunking = {}) noexcept {
     static_assert(detail::lands<tensors>, "tensorpull: models of this tensor policy are only read: it has no destination(model) (requirement 5)");
     if constexpr (detail::lands<tensors>) {
@@ -84,7 +118,10 @@ class session {
     if (s_->broken) return failure(*s_->broken);
     detail::running_pull<Parts, Consumer> pull(ref, to, options, chunking, s_->end.next_id(), s_->me);
     while (!pull.ended()) {
-      const auto why = pull.drive(s_->end, s_->stream, s_->scratch, s_->broken, [s = s_.operator->()]() noexcept { s->pass_time(); });
+      const auto why = pull.drive(s_->end, s_->stream, s_->scratch, s_->broken, [&]() noexcept {
+        s_->pass_time();
+        if (s_->box.refused() && !pull.ended()) pull.fail({errc::unread_messages, 0, 0, {}});  // what the pull waits for is behind the message
+      });
       if (!why) break;
       if (s_->broken) {  // only a new session can continue, from the cursor
         pull.fail(*why);
@@ -136,12 +173,11 @@ class session {
   /// The next application message, which may have come during an earlier call; valid until the next receive(). Serves while it waits.
   /// Errors: timed_out; cancelled; or why the connection is lost.
   result<message> receive(std::chrono::milliseconds timeout = std::chrono::seconds(600), const stop_token& stop = {}) noexcept {
-    if (s_->box.unread()) return s_->box.read();
     s_->box.clear();
     no_transfer none;
     if (s_->end.stalled())
       if (const auto ok = s_->end.parse(none); !ok) return broke(ok.error());
-    if (const auto ok = run_until([&] { return s_->box.full(); }, timeout, stop); !ok) return failure(ok.error());
+    if (const auto ok = run_until([&] { return s_->box.unread(); }, timeout, stop); !ok) return failure(ok.error());
     return s_->box.read();
   }
 
@@ -161,13 +197,15 @@ class session {
 
   /// For drivers of a transfer that is not a pull (relay.hpp). Begins one; returns the first request id that it may use.
   std::uint32_t begin_transfer() noexcept { return s_->end.begin_pull(), s_->end.next_id(); }
-  /// Reads and writes once, without waiting. An error: the connection cannot be used any more.
+  /// Reads and writes once, without waiting. An error: the connection cannot be used any more. The transfer fails with unread_messages if messages that
+  /// nobody receives are in its way.
   template <class Transfer>
   result<pumped> step_transfer(Transfer& t) noexcept {
     if (s_->broken) return failure(*s_->broken);
     const auto did = pump_once(s_->end, t, s_->stream, s_->scratch);
     if (!did) return broke(did.error());
     s_->pass_time();
+    if (s_->box.refused() && !t.ended()) t.fail({errc::unread_messages, 0, 0, {}});
     return did;
   }
   /// Ends the transfer, and tells the owner if it has to know.
@@ -181,31 +219,6 @@ class session {
   Stream& stream() noexcept { return s_->stream; }
 
  private:
-  using published_type = publisher<Parts>;
-  using inbox_type = inbox<typename Parts::limits>;
-  static constexpr std::size_t frame_bytes = (message_frame_bytes<typename Parts::limits> + 63) / 64 * 64;
-
-  struct state {
-    explicit state(Stream s) noexcept : stream(std::move(s)) {}
-    /// Called after every step: delivers settlements, and looks at the budgets every 50 ms.
-    void pass_time() noexcept {
-      const auto now = std::chrono::steady_clock::now();
-      if (now - ticked < detail::wait_step) return published.deliver();
-      ticked = now;
-      published.tick();
-    }
-    Stream stream;
-    published_type published;
-    inbox_type box;
-    alignas(64) std::array<std::byte, 3 * frame_bytes> memory;
-    buffer_pool<> pool{memory, frame_bytes};
-    alignas(64) std::array<std::byte, 64 * 1024> scratch;
-    endpoint<typename Parts::framing, typename Parts::limits, typename published_type::owner_type, inbox_type> end{published.machine(), pool, box};
-    optional<error> broken;
-    std::chrono::steady_clock::time_point ticked{};
-    recipient_id me{system_entropy{}() | 1};  // a session is one recipient, however often it pulls
-  };
-
   explicit session(detail::unique_ptr<state> s) noexcept : s_(std::move(s)) {}
 
   unexpected broke(const error& e) noexcept {

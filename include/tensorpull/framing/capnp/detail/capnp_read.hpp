@@ -3,8 +3,8 @@
 #pragma once
 
 #include <tensorpull/core/result.hpp>
+#include <tensorpull/framing/capnp/detail/capnp_lists.hpp>
 #include <tensorpull/framing/detail/control_words.hpp>
-#include <tensorpull/framing/detail/list_storage.hpp>
 #include <tensorpull/framing/frame.hpp>
 
 #include <capnp/any.h>
@@ -47,10 +47,10 @@ result<void> read_rows(struct_list::Reader tensors, frame& m, Storage& lists) {
     const auto shape = pointer_of(tensors[i], 2).getAs<capnp::List<std::uint64_t>>();
     if (shape.size() > lists.dims.size() - dims) return failure(errc::too_large, shape.size());
     for (unsigned k = 0; k < shape.size(); ++k) lists.dims[dims + k] = shape[k];
-    ::new (static_cast<void*>(&lists.rows[i])) schema_row{text_of(pointer_of(tensors[i], 0)), text_of(pointer_of(tensors[i], 1)), {lists.dims.data() + dims, shape.size()}};
+    ::new (static_cast<void*>(&lists.rows[i])) schema_row{text_of(pointer_of(tensors[i], 0)), text_of(pointer_of(tensors[i], 1)), std::span<const std::uint64_t>(lists.dims).subspan(dims, shape.size())};
     dims += shape.size();
   }
-  m.rows = {lists.rows.data(), tensors.size()};
+  m.rows = std::span<const schema_row>(lists.rows).first(tensors.size());
   return {};
 }
 
@@ -73,7 +73,7 @@ result<void> read_ranges(struct_list::Reader ranges, frame& m, Storage& lists) {
     copy_words(ranges[i], w, 2);
     ::new (static_cast<void*>(&lists.ranges[i])) byte_range{w[0], w[1]};
   }
-  m.ranges = {lists.ranges.data(), ranges.size()};
+  m.ranges = std::span<const byte_range>(lists.ranges).first(ranges.size());
   return {};
 }
 

@@ -12,6 +12,7 @@ template <framing Framing, class Limits, class Owner>
 class answering {
  public:
   using pool_type = buffer_pool<typename Owner::lock_type>;
+  using plan_type = typename stream_output<Framing, Limits, Owner>::plan_type;
 
   answering(Owner& owner, pool_type& pool) noexcept : owner_(&owner), pool_(pool) {}
 
@@ -44,8 +45,8 @@ class answering {
     }
   }
 
-  result<void> plan(write_plan& p, std::span<std::byte> scratch, std::size_t most) noexcept { return output.plan(p, *owner_, scratch, most); }
-  void sent(const write_plan& p, std::size_t n) noexcept { output.sent(p, n, *owner_, pool_); }
+  result<void> plan(plan_type& p, std::span<std::byte> scratch, std::size_t most) noexcept { return output.plan(p, *owner_, scratch, most); }
+  void sent(const plan_type& p, std::size_t n) noexcept { output.sent(p, n, *owner_, pool_); }
 
   stream_output<Framing, Limits, Owner> output{};
   std::uint32_t served = 0;  ///< requests that were not refused, or only because there is no room now

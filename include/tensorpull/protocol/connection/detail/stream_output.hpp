@@ -11,8 +11,10 @@
 #include <tensorpull/protocol/roles.hpp>
 #include <tensorpull/std/algorithm.hpp>
 
+#include <array>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 namespace tensorpull::detail {
 
@@ -20,11 +22,14 @@ template <framing Framing, class Limits, class Owner>
 class stream_output {
  public:
   /// Bytes for the requests and confirmations of this end. They are short, encoded at once, and kept as bytes.
-  static constexpr std::size_t control_bytes = 336;
+  static constexpr std::size_t control_bytes = 288;
   /// Bytes that are hashed at most for one plan.
   static constexpr std::uint64_t digest_bytes = 256 * 1024;
   static constexpr std::size_t reply_capacity = Owner::waiting_replies;
   using pool_type = buffer_pool<typename Owner::lock_type>;
+  using plan_type = std::conditional_t<Owner::owns, write_plan, short_write_plan>;
+  using item = typename plan_type::item;
+  using source = typename plan_type::source;
 
   bool idle() const noexcept { return control_end_ == 0 && long_ == nullptr && reply_count_ == 0; }
   /// Whether the next plan has something to write: not if all that waits is behind a digest.
@@ -38,7 +43,7 @@ class stream_output {
   bool long_free() const noexcept { return long_ == nullptr; }
   bool control_full() const noexcept { return control_end_ + 128 > control_bytes; }
 
-  void push(const pending_reply& r) noexcept { replies_[(reply_first_ + reply_count_++) % reply_capacity] = r; }
+  void push(const pending_reply& r) noexcept { reply(reply_count_++) = r; }
 
   /// Encodes a short frame of this end. False: there is no room now; try again after sent().
   bool push_control(const frame& m) noexcept {
@@ -83,7 +88,7 @@ class stream_output {
   /// Collects what is to be sent: no reply is added once there are `most` bytes. `scratch` (64 KiB) holds prefixes, header text and packed elements
   /// until sent(). Goes on with the digest of the first reply that waits for one, so that it is ready when its turn comes; a peer that reads nothing
   /// causes no other. connection_lost: a part of a frame was sent when its image was withdrawn, so the stream cannot continue.
-  result<void> plan(write_plan& out, Owner& owner, std::span<std::byte> scratch, std::size_t most) noexcept {
+  result<void> plan(plan_type& out, Owner& owner, std::span<std::byte> scratch, std::size_t most) noexcept {
     out.span_count = out.item_count = out.bytes = 0;
     digesting_ = digest_state::ready;
     std::uint64_t allowance = digest_bytes;
@@ -94,7 +99,7 @@ class stream_output {
     if (long_sent_ > 0) add_long(out);
     if (control_end_ > control_sent_) {
       add(out, {control_ + control_sent_, control_end_ - control_sent_});
-      push_item(out, {write_plan::source::control, false, true, control_end_ - control_sent_});
+      push_item(out, {source::control, false, true, control_end_ - control_sent_});
     }
     bool long_waits = long_ != nullptr && long_sent_ == 0;
     for (std::size_t i = reply_sent_ > 0 ? 1 : 0; out.has_room(); ++i) {
@@ -114,20 +119,20 @@ class stream_output {
   }
 
   /// The transport took the first n bytes of the plan (0 after a failure). Call it once for each plan.
-  void sent(const write_plan& p, std::size_t n, Owner& owner, pool_type& pool) noexcept {
+  void sent(const plan_type& p, std::size_t n, Owner& owner, pool_type& pool) noexcept {
     std::size_t replies = 0, finished = 0, partly = reply_sent_;
     for (std::size_t i = 0; i < p.item_count; ++i) {
-      const write_plan::item& it = p.items[i];
+      const item& it = p.items[i];
       const std::size_t took = n < it.bytes ? n : it.bytes;
       n -= took;
-      if (it.from == write_plan::source::control) {
+      if (it.from == source::control) {
         control_sent_ += took;
         if (control_sent_ == control_end_) control_sent_ = control_end_ = 0;
-      } else if (it.from == write_plan::source::long_frame) {
+      } else if (it.from == source::long_frame) {
         long_sent_ += took;
         if (long_sent_ == long_bytes_) drop_long(pool);
       } else {
-        const pending_reply& r = replies_[(reply_first_ + replies++) % reply_capacity];
+        const pending_reply& r = reply(replies++);
         if (it.pinned) owner.unpin(r, r.kind == frame_kind::chunk ? payload_within(r, partly + took) - payload_within(r, partly) : 0);
         if (took == it.bytes && it.whole) ++finished, partly = 0;
         else partly += took;  // only the first unfinished one can have been taken in part
@@ -146,6 +151,9 @@ class stream_output {
   }
 
  private:
+  /// The i-th waiting reply, or the place for the next one.
+  pending_reply& reply(std::size_t i) noexcept { return replies_[(reply_first_ + i) % reply_capacity]; }
+
   /// Bytes of payload among the first n of a chunk's frame.
   static std::uint64_t payload_within(const pending_reply& r, std::size_t n) noexcept {
     return n <= payload_prefix::bytes ? 0 : std::min<std::uint64_t>(n - payload_prefix::bytes, r.length);
@@ -154,16 +162,16 @@ class stream_output {
   /// Bytes of scratch memory that a control frame can need.
   static constexpr std::size_t frame_room = Limits::control_frame_bytes;
 
-  static void add(write_plan& out, std::span<const std::byte> bytes) noexcept {
+  static void add(plan_type& out, std::span<const std::byte> bytes) noexcept {
     if (!bytes.empty()) out.spans[out.span_count++] = bytes;
   }
-  static void push_item(write_plan& out, const write_plan::item& it) noexcept {
+  static void push_item(plan_type& out, const item& it) noexcept {
     out.items[out.item_count++] = it;
     out.bytes += it.bytes;
   }
-  void add_long(write_plan& out) noexcept {
+  void add_long(plan_type& out) noexcept {
     add(out, {long_ + long_sent_, long_bytes_ - long_sent_});
-    push_item(out, {write_plan::source::long_frame, false, true, long_bytes_ - long_sent_});
+    push_item(out, {source::long_frame, false, true, long_bytes_ - long_sent_});
   }
 
   /// Goes on with the digest of the i-th waiting reply if it needs one. False: it is not ready.
@@ -178,13 +186,13 @@ class stream_output {
   }
 
   /// Adds the i-th waiting reply. False: the plan is full, or ends within this frame.
-  result<bool> add_reply(write_plan& out, Owner& owner, std::span<std::byte>& scratch, std::size_t i) noexcept {
+  result<bool> add_reply(plan_type& out, Owner& owner, std::span<std::byte>& scratch, std::size_t i) noexcept {
     if constexpr (!Owner::owns) {
       return false;
     } else {
       if (scratch.size() < frame_room + 16) return false;
       scratch = scratch.subspan((8 - reinterpret_cast<std::uintptr_t>(scratch.data()) % 8) % 8);  // header text of odd length lies before
-      pending_reply& r = replies_[(reply_first_ + i) % reply_capacity];
+      pending_reply& r = reply(i);
       const std::size_t skip = i == 0 ? reply_sent_ : 0;
       const bool of_slot = r.kind != frame_kind::refused && r.kind != frame_kind::confirmed;
       const source_view* const image = of_slot ? owner.pin(r) : nullptr;
@@ -204,18 +212,17 @@ class stream_output {
         owner.refuse_gone(r);
       }
       const bool pinned = image != nullptr && r.kind != frame_kind::refused;
-      schema_row rows[Limits::control_frame_bytes / 64];
-      const auto n = Framing::encode(owner.expand(r, rows), scratch.first(frame_room));
+      const auto n = Framing::encode(owner.expand(r), scratch.first(frame_room));
       const std::size_t length = n ? *n : 0;
       add(out, scratch.subspan(skip, length - skip));
       scratch = scratch.subspan(length);
-      push_item(out, {write_plan::source::reply, pinned, true, length - skip});
+      push_item(out, {source::reply, pinned, true, length - skip});
       return true;
     }
   }
 
   /// io: the image could not be read.
-  result<bool> add_chunk(write_plan& out, const pending_reply& r, const source_view& image, std::span<std::byte>& scratch, std::size_t skip) noexcept {
+  result<bool> add_chunk(plan_type& out, const pending_reply& r, const source_view& image, std::span<std::byte>& scratch, std::size_t skip) noexcept {
     using prefix = payload_prefix;
     const std::size_t before = skip < prefix::bytes ? prefix::bytes - skip : 0;
     if (before > 0) {
@@ -226,7 +233,7 @@ class stream_output {
     const std::size_t done = skip > prefix::bytes ? skip - prefix::bytes : 0;
     std::size_t included = before, payload_left = done < r.length ? r.length - done : 0;
     if (payload_left > 0) {
-      const std::size_t free_spans = write_plan::max_spans - out.span_count - 3;  // without padding, control and a long frame
+      const std::size_t free_spans = plan_type::max_spans - out.span_count - 3;  // without padding, control and a long frame
       const std::span<std::span<const std::byte>> room{out.spans.data() + out.span_count, free_spans};
       const gathered g = gather(image, r.offset + done, payload_left, room, scratch);
       if (g.failed && g.bytes == 0) return failure(errc::io);  // after some bytes: the next call fails
@@ -240,14 +247,14 @@ class stream_output {
       add(out, {zeros, padding});
       included += padding;
     }
-    push_item(out, {write_plan::source::reply, true, payload_left == 0, included});
+    push_item(out, {source::reply, true, payload_left == 0, included});
     return payload_left == 0;
   }
 
   static constexpr std::byte zeros[8]{};
 
   alignas(8) std::byte control_[control_bytes];
-  pending_reply replies_[reply_capacity];
+  std::array<pending_reply, Owner::owns ? reply_capacity : 0> replies_;
   std::size_t control_sent_ = 0, control_end_ = 0;
   std::size_t reply_first_ = 0, reply_count_ = 0, reply_sent_ = 0;
   std::byte* long_ = nullptr;

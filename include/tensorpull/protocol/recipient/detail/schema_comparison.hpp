@@ -18,7 +18,7 @@ class schema_comparison {
   result<bool> take(const frame& page, const image_schema& own, std::uint64_t total, bool subset) noexcept {
     if (page.offset != position_ || page.tensors != total || page.rows.size() > total - position_) return failure(errc::bad_frame);
     for (std::size_t r = 0; r < page.rows.size(); ++r) {
-      const schema_row& row = page.rows[r];
+      const schema_row row = page.rows[r];
       const std::uint64_t i = position_++;
       if (subset) {
         for (std::size_t k = 0; k < own.tensor_count; ++k)

@@ -27,10 +27,10 @@ class wanted_ranges {
     total_ = image_bytes;
   }
   /// Takes ranges as an owner states them. bad_frame: they do not lie in [first, last) in ascending order. does_not_fit: there are too many gaps.
-  result<void> these(std::span<const byte_range> stated, std::uint64_t first, std::uint64_t last) noexcept {
+  result<void> these(const element_list<byte_range>& stated, std::uint64_t first, std::uint64_t last) noexcept {
     count_ = 0;
     total_ = 0;
-    for (const byte_range& r : stated) {
+    for (const byte_range r : stated) {
       if (r.begin < first || r.end < r.begin || r.end > last) return failure(errc::bad_frame, r.begin);
       first = r.end;
       if (r.begin == r.end) continue;
