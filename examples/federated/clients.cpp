@@ -23,10 +23,8 @@ class clients {
   }
 
   int run() {
-    const auto c = host_.connect(server_, control_tag);
-    if (!c) return unreachable(c.error());
-    control_ = *c;
-    while (!interrupted && control_ != nullptr) {
+    if (const auto c = host_.connect(server_, control_tag); !c) return unreachable(c.error());
+    while (!interrupted && !left_) {
       io_.run_one_for(std::chrono::milliseconds(50));
       if (round_ != 0 && open_ == 0) end_round();
     }
@@ -34,7 +32,7 @@ class clients {
   }
 
   void connected(connection& c) {
-    if (c.tag == control_tag) (void)c.send(figures, {}, as_body(figures_of_self()));
+    if (c.tag == control_tag) control_ = &c, (void)c.send(figures, {}, as_body(figures_of_self()));
     else (void)c.send(join, {}, as_body(join_message{round_, participants_[c.tag].client}));
   }
   void message(connection& c, const tensorpull::message& m) {
@@ -62,6 +60,7 @@ class clients {
   void closed(connection& c, const error& why) {
     if (c.tag == control_tag) {
       control_ = nullptr;
+      left_ = true;
       if (!ever_served_) lost_ = why;
       return;
     }
@@ -126,6 +125,7 @@ class clients {
   std::vector<participant> participants_;
   host_type host_;
   connection* control_ = nullptr;
+  bool left_ = false;
   std::optional<error> lost_;
   std::size_t open_ = 0;
   std::uint32_t round_ = 0;

@@ -158,7 +158,7 @@ class battle {
   std::vector<std::byte> piece_ = std::vector<std::byte>(64 * 1024);
   counting_handler handler_;
   boost::asio::io_context owner_io_{1};
-  net::host<counting_handler, tp::no_consumer> owner_{owner_io_, handler_};
+  net::host<counting_handler, tp::no_consumer> owner_{owner_io_, handler_, {.budgets = {.accept = 600s}}};  // attackers stay
   std::uint16_t port_ = *owner_.listen("127.0.0.1:0");
   tp::reference ref_ = *owner_.published().add_tensors(*source_);
   crowd all_{*mine_};

@@ -64,12 +64,13 @@ TEST(Publisher, A_callback_may_publish_and_withdraw) {
 
 TEST(ConnectionBudgets, The_longest_times_never_pass) {
   constexpr auto never = std::chrono::milliseconds::max();
-  const tp::connection_budgets budgets{never, never, never};
+  const tp::connection_budgets budgets{.accept = never, .stall = never, .idle = never, .frame = never};
   const auto start = std::chrono::steady_clock::now();
   for (const bool owing : {false, true})
-    for (const bool greeted : {false, true}) {
+    for (const bool heard : {false, true}) {
       tp::detail::budget_watch watch(start);
-      for (const auto later : {0ms, 1ms, 1'000'000ms}) EXPECT_FALSE(watch.over(budgets, start + later, 1, owing, greeted)) << owing << greeted;
+      for (const auto later : {0ms, 1ms, 1'000'000ms})
+        EXPECT_FALSE(watch.over(budgets, start + later, {.bytes = 1, .heard = heard, .long_frame = 1, .owing = owing})) << owing << heard;
     }
 }
 

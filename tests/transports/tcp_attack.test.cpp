@@ -58,7 +58,7 @@ class arena {
   boost::asio::io_context owner_io{1}, client_io{1};
   reports heard;
   good_client client;
-  net::host<reports, tp::no_consumer> owner{owner_io, heard};
+  net::host<reports, tp::no_consumer> owner{owner_io, heard, {.budgets = {.accept = 600s}}};  // so long that who guesses stays
   good_client::host_type clients{client_io, client};
   std::uint16_t port = *owner.listen("127.0.0.1:0");
   tp::reference ref = *owner.published().add_tensors(*source);

@@ -1,5 +1,6 @@
 // Systems that have no more: descriptors at either side, room in a listener's queue.
 #include "network.hpp"
+#include "support/frames.hpp"
 #include "support/sanitizers.hpp"
 
 #include <sys/resource.h>
@@ -54,12 +55,15 @@ TEST(TcpDescriptors, Q2_AHostWithoutDescriptorsNeitherSpinsNorForgetsWhoWaits) {
   {
     boost::asio::io_context io(1);
     counting handler;
-    tp::host_options options;
-    options.budgets.accept = 600s;  // who is silent stays
-    host_type host(io, handler, options);
+    host_type host(io, handler);
     const auto port = *host.listen("127.0.0.1:0");
     std::vector<raw_peer> peers;
-    for (int i = 0; i < 12; ++i) peers.emplace_back(connected_aside(port));
+    tp::frame hello;  // who says nothing would make room for the others
+    hello.kind = tp::frame_kind::application;
+    for (int i = 0; i < 12; ++i) {
+      peers.emplace_back(connected_aside(port));
+      ASSERT_TRUE(peers.back().say(encode(hello).bytes()));
+    }
     const few_descriptors limit(5);
     const std::size_t turns = io.run_for(2s);
     EXPECT_EQ(host.connections(), 5u);

@@ -70,7 +70,8 @@ concept transfer_role = requires(T& t, const T& c, frame& request, const frame& 
 
 /// A message handler H takes the messages of the program at the other end. Models: inbox, ignore_messages, a host's connection.
 ///  1. `h.ready()` says whether it can take a message now; if not, the message and all that follows wait until the driver calls parse();
-///  2. `h.on_message(frame)` takes one; its views are valid during the call. It must not throw: its callers are noexcept.
+///  2. `h.on_message(frame)` takes one; its views are valid during the call. It must not throw: its callers are noexcept;
+///  3. optionally, `H::takes_messages` is a constant: false if it drops them, so that a long one is refused and takes no buffer.
 template <class H>
 concept message_handler = requires(H& h, const frame& m) {
   { h.ready() } -> std::convertible_to<bool>;
@@ -128,6 +129,12 @@ struct ignore_messages {
 };
 
 namespace detail {
+
+template <class H>
+inline constexpr bool takes_messages = true;
+template <class H>
+  requires requires { H::takes_messages; }
+inline constexpr bool takes_messages<H> = H::takes_messages;
 
 // There is one sentence for each requirement that a type misses. The checks run once for each type, where the role enters, so that these sentences
 // come before the compiler's own about the uses of what is missing.

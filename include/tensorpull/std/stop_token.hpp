@@ -42,6 +42,8 @@ class stop_token {
 
   /// Whether the caller wants the call to end.
   bool stop_requested() const noexcept { return calls_ != nullptr && calls_->stop_requested(token_); }
+  /// Whether there is a token that may say so.
+  bool stop_possible() const noexcept { return calls_ != nullptr; }
 
  private:
   struct calls {

@@ -62,6 +62,16 @@ class endpoint {
   /// Whether the peer has begun a frame and not finished it.
   bool mid_frame() const noexcept { return landing_ > 0 || discard_ > 0 || long_.begun() || !input_.empty(); }
 
+  /// From now on no buffer is taken for what the peer says before it has asked for something that this end has, or trust() is called: a frame that needs
+  /// one ends the connection (too_large).
+  void doubt() noexcept { trusted_ = false; }
+  /// The peer may have buffers for what it says, as at the start.
+  void trust() noexcept { trusted_ = true; }
+  /// Grows with all that the peer says and that counts: requests that are not refused, messages that are taken, answers to what was asked here.
+  std::uint32_t heard() const noexcept { return heard_ + answers_.served; }
+  /// The number of the frame that is coming into a buffer of the pool; 0: none.
+  std::uint32_t long_frame() const noexcept { return long_.begun() ? long_frames_ : 0; }
+
   /// Whether everything has been handed to the transport.
   bool output_idle() const noexcept { return answers_.output.idle(); }
 
@@ -163,7 +173,7 @@ class endpoint {
   using prefix = detail::payload_prefix;
   /// No valid layout of a description is shorter: segment table, root pointer, a word of Frame, its pointer, eight words of Description.
   static constexpr std::size_t smallest_description = 12 * 8;
-  static constexpr std::size_t largest_frame = message_frame_bytes<Limits>;
+  static constexpr std::size_t largest_frame = detail::takes_messages<Handler> ? message_frame_bytes<Limits> : Limits::control_frame_bytes;
 
   /// Bytes to read into the buffer. While a chunk is awaited: at most up to the end of its prefix, so that payload only ever goes from the
   /// transport to the consumer's memory. A system call then checks that memory: a destination that may not be written is an error, not a crash.
@@ -195,6 +205,7 @@ class endpoint {
       input_.consume(prefix::bytes);
       padding_ = prefix::padded(m->length) - m->length;
       (t.on_chunk(*m) ? landing_ : discard_) = m->length;
+      ++heard_;
       return true;
     }
     const auto size = detail::measure_frame(have, largest_frame, Limits::control_frame_segments);
@@ -205,9 +216,11 @@ class endpoint {
       if (!blocked_) input_.consume(**size);
     } else {
       if (**size + 8 <= input_bytes) return false;
-      if (**size > pool_.buffer_bytes()) return failure(errc::too_large, **size);
+      if (**size > pool_.buffer_bytes() || (!trusted_ && answers_.served == 0)) return failure(errc::too_large, **size);
       blocked_ = !long_.begin(pool_, **size, have);
-      if (!blocked_) input_.consume(have.size());
+      if (blocked_) return true;
+      input_.consume(have.size());
+      if (++long_frames_ == 0) long_frames_ = 1;
     }
     return true;
   }
@@ -227,6 +240,7 @@ class endpoint {
     if (m.kind != frame_kind::application && bytes.size() > Limits::control_frame_bytes) return failure(errc::too_large, bytes.size());
     if (m.kind == frame_kind::application) {
       if (!handler_.ready()) return blocked_ = true, result<void>{};
+      ++heard_;
       handler_.on_message(m);
     } else if (is_request(m.kind)) {
       const auto answered = answers_.take(m);
@@ -235,6 +249,7 @@ class endpoint {
     } else if (m.kind == frame_kind::nothing || !pulls_) {
       return failure(errc::unexpected_frame, static_cast<std::uint64_t>(m.kind));
     } else {
+      ++heard_;
       t.on(m);
     }
     return {};
@@ -256,9 +271,10 @@ class endpoint {
   detail::frame_buffer<input_bytes> input_{};
   detail::long_frame<pool_type> long_{};
   std::uint64_t landing_ = 0, discard_ = 0, padding_ = 0;
-  std::uint32_t next_id_ = 1;
+  std::uint32_t next_id_ = 1, heard_ = 0, long_frames_ = 0;
   std::uint8_t phase_ = 0;
   bool blocked_ = false;
+  bool trusted_ = true;
   bool pulls_ = false;  // this end has asked for something, so answers may come
 };
 

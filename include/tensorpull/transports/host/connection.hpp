@@ -3,7 +3,6 @@
 
 #include <tensorpull/links/pump.hpp>
 #include <tensorpull/protocol/connection/endpoint.hpp>
-#include <tensorpull/protocol/recipient/transfer.hpp>
 #include <tensorpull/transports/host/detail/event_gate.hpp>
 #include <tensorpull/transports/host/detail/handler_memory.hpp>
 #include <tensorpull/transports/host/detail/thread_scratch.hpp>
@@ -11,6 +10,7 @@
 #include <tensorpull/transports/message.hpp>
 #include <tensorpull/transports/pull_options.hpp>
 #include <tensorpull/transports/stream/pollable_stream.hpp>
+#include <tensorpull/transports/stream/pull.hpp>
 
 #include <utility>  // Boost.Asio 1.74 uses std::exchange without including it
 
@@ -28,14 +28,33 @@ namespace tensorpull {
 struct no_consumer {};
 
 namespace detail {
+
+/// What a connection holds while it pulls: the consumer, the options, the transfer, and the pause before its next try.
 template <class Parts, class Consumer>
-struct transfer_for {
-  using type = transfer<typename checked_consumer<Consumer>::type, typename Parts::chunking, typename Parts::integrity, typename Parts::limits>;
+struct hosted_pull {
+  using consumer_type = typename checked_consumer<Consumer>::type;
+  using clock = std::chrono::steady_clock;
+
+  template <class... Arguments>
+  hosted_pull(const reference& ref, const pull_options& asked, std::uint32_t first_id, Arguments&&... arguments)
+      : consumer(std::forward<Arguments>(arguments)...), options(asked),
+        run(ref, consumer, options, typename Parts::chunking{}, first_id) {}
+
+  /// How much of the pause is left.
+  std::chrono::milliseconds rest_left() const noexcept {
+    const auto spent = std::chrono::duration_cast<std::chrono::milliseconds>(clock::now() - rests_since);
+    return spent >= *rest ? std::chrono::milliseconds::zero() : *rest - spent;
+  }
+
+  consumer_type consumer;
+  const pull_options options;
+  running_pull<Parts, consumer_type> run;
+  optional<std::chrono::milliseconds> rest;  ///< the pause; none: a try is under way
+  clock::time_point rests_since{};
 };
 template <class Parts>
-struct transfer_for<Parts, no_consumer> {
-  using type = no_transfer;
-};
+struct hosted_pull<Parts, no_consumer> {};
+
 }  // namespace detail
 
 /// A connection as the host's handler sees it. Valid until the handler's closed() has returned; use it only from within the handler's calls.
@@ -46,14 +65,17 @@ class connection : public std::enable_shared_from_this<connection<Host>> {
   using transport = typename parts::transport;
   using stream_type = typename transport::stream;
   using consumer_type = typename Host::consumer_type;
-  using transfer_type = typename detail::transfer_for<parts, consumer_type>::type;
+  using pull_type = detail::hosted_pull<parts, consumer_type>;
+  using clock = std::chrono::steady_clock;
   using executor = typename Host::executor;
   static constexpr bool pulls = !std::is_same_v<consumer_type, no_consumer>;
 
  public:
   /// Takes the stream over, unless it throws. `connecting`: this end has begun the connection, so closed() may come without connected().
   connection(Host& host, executor on, stream_type& stream, bool connecting)
-      : host_(host), events_(on, stream.native_handle()), stream_(std::move(stream)), end_(host.machine(), host.pool(), *this), connecting_(connecting) {}
+      : host_(host), events_(on, stream.native_handle()), stream_(std::move(stream)), end_(host.machine(), host.pool(), *this), connecting_(connecting) {
+    if (!connecting) end_.doubt();
+  }
   ~connection() { (void)events_.release(); }
 
   /// For the application: a number by which it recognises the connection. Not sent.
@@ -66,18 +88,25 @@ class connection : public std::enable_shared_from_this<connection<Host>> {
     return ok;
   }
 
-  /// Starts to pull into a consumer that is made from `arguments` inside the connection; the handler's pulled() is told how it ended.
-  /// Only `version`, `tensors`, `window` and `recipient` of the options are used; the host's budgets take the place of the time-outs.
-  /// Error: busy: a transfer is under way, or the connection is closed.
+  /// The other end is known to the program: it need not ask for something first to have a buffer for a frame above 512 bytes and to outlive the accept
+  /// budget. A connection that this end has begun is trusted; any other is until then only by what it asks for: a request for something published here
+  /// gives it buffers, and a message that is taken lets it outlive the accept budget.
+  void trust() noexcept {
+    end_.trust();
+    trusted_.store(true, std::memory_order_relaxed);
+  }
+
+  /// Starts to pull into a consumer that is made from `arguments` inside the connection; the handler's pulled() is told how it ended. The options are
+  /// copied; what they point to must live until then. Tries are made over this connection only: if it ends, so does the pull. The host's budgets hold,
+  /// too, and no time passes while a consumer has no memory. Without a `recipient` the connection is one, however often it pulls. Error: busy: a pull is under way, or the connection is closed.
   template <class... Arguments>
   result<void> pull(const reference& ref, const pull_options& options, Arguments&&... arguments) noexcept
     requires pulls
   {
-    if (transfer_ || closed_) return failure(errc::busy);
-    consumer_.emplace(std::forward<Arguments>(arguments)...);
-    const pull_request request = make_request(ref, options);
-    transfer_.emplace(*consumer_, request, typename parts::chunking{}, end_.next_id());
-    end_.begin_pull();
+    if (pull_ || closed_) return failure(errc::busy);
+    pull_.emplace(ref, options, end_.next_id(), std::forward<Arguments>(arguments)...);
+    pull_->run.begin(end_);
+    host_.pull_begun();
     again();
     return {};
   }
@@ -85,6 +114,8 @@ class connection : public std::enable_shared_from_this<connection<Host>> {
   /// Closes; closed() is called from the event loop.
   void close() noexcept { again(error{errc::cancelled, 0, 0, {}}); }
 
+  /// For the endpoint: whether the handler takes messages.
+  static constexpr bool takes_messages = Host::takes_messages;
   /// For the endpoint: a message can be taken at any time.
   bool ready() const noexcept { return true; }
   /// For the endpoint: gives a message to the handler.
@@ -145,6 +176,8 @@ class connection : public std::enable_shared_from_this<connection<Host>> {
     if (closed_) return;
     if (!established_ && !(connecting_ && ending_) && !establish()) return;
     if (ending_) return shut(*ending_);
+    if constexpr (pulls)
+      if (pull_ && pull_->rest && pull_->rest_left() == std::chrono::milliseconds::zero()) begin_again(*pull_);
     pumped did;
     // The first answer is sent on its own, so that the other end works while the rest is collected. Otherwise both would sleep in turn (bench/README.md).
     std::size_t most = 1;
@@ -154,23 +187,47 @@ class connection : public std::enable_shared_from_this<connection<Host>> {
       if (!moved) return shut(moved.error());
       did = *moved;
       if (did.sent > 0) most = write_piece_bytes;
-      if (did.received > 0) greeted_.store(true, std::memory_order_relaxed);
       bytes_.fetch_add(did.received + did.sent, std::memory_order_relaxed);
-      if (!transfer_ended()) return;
+      if (!pull_stepped(awaits_us(did))) return;
       // only a round without a read can be the last: what was read may need an answer
       done = did.received == 0 && (did.sent == 0 || (!readable_ && (did.write_blocked || end_.output_idle())));
     }
     host_.published().deliver();
-    owing_.store(end_.mid_frame() || !end_.output_idle() || transfer_.has_value(), std::memory_order_relaxed);
+    note(awaits_us(did));
     if (!done) return again();  // other connections first; not a wait, because what was read last may need an answer and no more bytes may come
     if (!did.wants_read || end_.stalled()) host_.await_memory(*this);  // no buffer is free for the next frame
     wait_for({did.wants_read, !end_.output_idle()});
+  }
+  /// Whether the other end waits for memory of ours, and not we for the other end to take our answers.
+  bool awaits_us(const pumped& did) const noexcept { return (!did.wants_read || end_.stalled()) && end_.output_idle(); }
+  /// Tells the timer where the connection is.
+  void note(bool awaits_us) noexcept {
+    constexpr auto relaxed = std::memory_order_relaxed;
+    bool tries = false;
+    auto look = clock::time_point::max();
+    if constexpr (pulls)
+      if (pull_) {
+        tries = !pull_->rest;
+        auto left = std::min<std::chrono::milliseconds>(tries ? pull_->run.left() : pull_->rest_left(), std::chrono::hours(1));
+        if (pull_->options.stop.stop_possible()) left = std::min(left, detail::wait_step);
+        look = clock::now() + left;
+      }
+    look_at_.store(look.time_since_epoch().count(), relaxed);
+    heard_.store(end_.heard(), relaxed);
+    long_frame_.store(end_.long_frame(), relaxed);
+    awaits_us_.store(awaits_us, relaxed);
+    owing_.store(end_.mid_frame() || !end_.output_idle() || tries, relaxed);
+  }
+  /// For the timer, which may run on another thread.
+  detail::connection_activity activity() const noexcept {
+    constexpr auto relaxed = std::memory_order_relaxed;
+    return {bytes_.load(relaxed), heard_.load(relaxed), long_frame_.load(relaxed), trusted_.load(relaxed), owing_.load(relaxed), awaits_us_.load(relaxed)};
   }
 
   result<pumped> step(std::size_t most) noexcept {
     no_transfer none;
     if constexpr (pulls)
-      if (transfer_) return step(*transfer_, most);
+      if (pull_ && !pull_->rest) return step(pull_->run.transfer(), most);
     return step(none, most);
   }
   template <class Transfer>
@@ -187,22 +244,40 @@ class connection : public std::enable_shared_from_this<connection<Host>> {
     return did;
   }
 
-  /// Tells the handler if the transfer has ended. False: the connection was closed meanwhile.
-  bool transfer_ended() noexcept {
+  void begin_again(pull_type& p) noexcept {
+    p.rest = {};
+    p.run.transfer().restart();
+    p.run.begin(end_);
+  }
+  /// After a step of a pull: judges the try, and tells the handler if the pull has ended. False: the connection was closed meanwhile.
+  bool pull_stepped([[maybe_unused]] bool awaits_us) noexcept {
     if constexpr (pulls) {
-      if (transfer_ && transfer_->pause().count() > 0) transfer_->fail({errc::busy, 0, 0, {}});  // the handler may ask again
-      if (transfer_ && transfer_->ended()) {
-        end_.end_pull(*transfer_);
-        const auto outcome = transfer_->outcome();
-        if (const auto bye = transfer_->farewell()) (void)end_.send_control(*bye);
-        transfer_.reset();
-        consumer_.reset();
-        host_.handler().pulled(*this, outcome);
-        host_.retry_one();
+      if (pull_) {
+        auto& run = pull_->run;
+        run.note();
+        if (awaits_us) run.excuse();
+        if (!run.ended() && !run.stopped() && !pull_->rest)
+          if (const auto why = run.judge()) {
+            (void)run.finish(end_);
+            pull_->rest = run.try_again(*why);
+            pull_->rests_since = clock::now();
+          }
+        if (run.ended()) {
+          (void)run.finish(end_);
+          end_pull();
+          host_.retry_one();
+        }
       }
     }
     if (ending_) shut(*ending_);
     return !closed_;
+  }
+  /// Tells the handler how the pull ended; it may begin another, unless the connection is closed.
+  void end_pull() noexcept {
+    const auto outcome = pull_->run.outcome();
+    pull_.reset();
+    host_.pull_ended();
+    host_.handler().pulled(*this, outcome);
   }
 
   /// Continues the connect or the handshake; tells the handler when it is done. False: it is not done yet, or the connection was closed.
@@ -218,6 +293,7 @@ class connection : public std::enable_shared_from_this<connection<Host>> {
       if (now.status != io_status::ok) return shut({errc::connection_failed, now.system, 0, {}}), false;
     }
     established_ = true;
+    if (connecting_) trusted_.store(true, std::memory_order_relaxed);
     if constexpr (requires { transport::connected(stream_); })
       if (connecting_) transport::connected(stream_);
     host_.handler().connected(*this);
@@ -227,17 +303,14 @@ class connection : public std::enable_shared_from_this<connection<Host>> {
   void shut(error why) noexcept {
     if (closed_) return;
     closed_ = true;
-    if constexpr (pulls) {
-      if (transfer_) {
-        transfer_->fail(why);
-        const auto outcome = transfer_->outcome();
-        host_.handler().pulled(*this, outcome);
-        transfer_.reset();
-        consumer_.reset();
+    if constexpr (pulls)
+      if (pull_) {
+        pull_->run.fail(why);
+        end_pull();
       }
-    }
     end_.closed();
     close_stream();
+    host_.published().deliver();  // the last that was heard may have settled something
     host_.handler().closed(*this, why);
     host_.retry_one();
     host_.release(*this);
@@ -252,8 +325,7 @@ class connection : public std::enable_shared_from_this<connection<Host>> {
   /// The host is being destroyed: nothing may refer to it afterwards. Operations that are still pending find the connection closed.
   void abandon() noexcept {
     closed_ = true;
-    transfer_.reset();
-    consumer_.reset();
+    pull_.reset();
     end_.closed();
     close_stream();
   }
@@ -262,15 +334,15 @@ class connection : public std::enable_shared_from_this<connection<Host>> {
   boost::asio::posix::basic_stream_descriptor<executor> events_;  // borrows the stream's descriptor
   stream_type stream_;
   endpoint<typename parts::framing, typename parts::limits, typename Host::owner_type, connection> end_;
-  std::optional<std::conditional_t<pulls, consumer_type, no_consumer>> consumer_;
-  std::optional<transfer_type> transfer_;
+  std::optional<pull_type> pull_;
   detail::handler_memory read_memory_, write_memory_, post_memory_;
   detail::budget_watch watch_{std::chrono::steady_clock::now()};
   std::optional<error> ending_;
   connection *previous_ = nullptr, *next_ = nullptr, *next_awaiting_memory_ = nullptr;
   std::atomic<std::uint64_t> bytes_{0};
-  std::atomic<bool> owing_{false};
-  std::atomic<bool> greeted_{false}, posted_{false};
+  std::atomic<clock::rep> look_at_{clock::time_point::max().time_since_epoch().count()};  // when the timer should wake it for its pull
+  std::atomic<std::uint32_t> heard_{0}, long_frame_{0};
+  std::atomic<bool> trusted_{false}, owing_{false}, awaits_us_{false}, posted_{false};
   std::atomic<errc> told_to_end_{};
   [[no_unique_address]] detail::event_gate<Host::threads> gate_{};
   std::shared_ptr<connection> self_;  // the host's share

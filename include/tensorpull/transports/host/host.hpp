@@ -23,7 +23,9 @@ namespace tensorpull {
 
 /// The limits of a host.
 struct host_options {
-  std::size_t max_connections = 4096;   ///< no more are accepted: others wait in the system's queue. connect() and adopt() are not limited
+  /// No more are accepted: others wait in the system's queue. If some wait there, or no descriptor is left for them, the oldest that have shown nothing
+  /// (connection_budgets::accept) for a second are ended to make room. connect() and adopt() are not limited.
+  std::size_t max_connections = 4096;
   std::size_t message_buffers = 8;      ///< for frames above 512 bytes; shared by all connections
   /// For how many connections the event loop's records are allocated at start. Up to this number, later connections leave no more records behind.
   std::size_t reserved_connections = 0;
@@ -60,6 +62,7 @@ class host<Parts, Handler, Consumer> {
   using publisher_type = publisher<Parts, lock_type, Parts::limits::recipients>;  ///< what publishes
   using owner_type = typename publisher_type::owner_type;                         ///< the owner's state machine
   using connection = tensorpull::connection<host>;                                ///< what handlers are given
+  static constexpr bool takes_messages = !std::is_same_v<Handler, detail::silent_handler>;  ///< if not, connections refuse long messages
 
   /// Borrows the io_context and the handler; allocates the message buffers. Throws std::bad_alloc, or boost::system::system_error from the event loop.
   host(boost::asio::io_context& io, Handler& handler, const host_options& options = {})
@@ -107,18 +110,18 @@ class host<Parts, Handler, Consumer> {
     else return std::uint16_t{0};
   }
 
-  /// Starts to connect; the handler's connected() or closed() says how it ended. `tag`: the connection's. Errors: those of the transport's
-  /// start_connect(); cancelled: stop() was called; out_of_memory.
-  result<connection*> connect(std::string_view address, std::uint64_t tag = 0) noexcept
+  /// Starts to connect; the handler's connected() or closed() says how it ended, with a connection of this `tag`, perhaps on another thread before this
+  /// returns. Errors: those of the transport's start_connect(); cancelled: stop() was called; out_of_memory.
+  result<void> connect(std::string_view address, std::uint64_t tag = 0) noexcept
     requires requires { transport::start_connect(address); }
   {
     auto stream = transport::start_connect(address);
     if (!stream) return failure(stream.error());
     return begin(*stream, true, tag);
   }
-  /// Takes over a connection that the program has made, and treats it as one that was accepted. Errors, after which the stream is still the
-  /// caller's: cancelled: stop() was called; out_of_memory.
-  result<connection*> adopt(stream_type&& stream, std::uint64_t tag = 0) noexcept { return begin(stream, false, tag); }
+  /// Takes over a connection that the program has made, and treats it as one that was accepted: the handler's connected() may trust() it. Errors, after
+  /// which the stream is still the caller's: cancelled: stop() was called; out_of_memory.
+  result<void> adopt(stream_type&& stream, std::uint64_t tag = 0) noexcept { return begin(stream, false, tag); }
 
   /// How many connections there are, those that are still connecting included.
   std::size_t connections() const noexcept { return count_; }
@@ -135,6 +138,9 @@ class host<Parts, Handler, Consumer> {
   friend connection;
   static constexpr std::size_t frame_bytes = (message_frame_bytes<typename Parts::limits> + 63) / 64 * 64;
   static constexpr std::chrono::milliseconds timer_interval{200};
+  /// How long who is silent is let alone where others wait, and how many are ended at a time.
+  static constexpr std::chrono::seconds courtesy{1};
+  static constexpr std::size_t most_ended = 64;
   /// Shared by the pending operations of the listener and the timer: their memory, and whether the host still exists.
   struct anchor {
     explicit anchor(host* h) noexcept : to(h) {}
@@ -172,25 +178,24 @@ class host<Parts, Handler, Consumer> {
   owner_type& machine() noexcept { return published_.machine(); }
   buffer_pool<lock_type>& pool() noexcept { return pool_; }
 
-  /// Makes a connection and makes the event loop look at it. Another thread may call the handler before this returns.
-  result<connection*> begin(stream_type& stream, bool connecting, std::uint64_t tag) noexcept {
+  /// Makes a connection and makes the event loop look at it. Another thread may call the handler, and release it, before this returns.
+  result<void> begin(stream_type& stream, bool connecting, std::uint64_t tag) noexcept {
     if (stop_posted_) return failure(errc::cancelled);
-    connection* const c = make(stream, connecting, tag);
-    if (c == nullptr) return failure(errc::out_of_memory);
+    const auto c = make(stream, connecting, tag);
+    if (!c) return failure(errc::out_of_memory);
     c->again();
-    return c;
+    return {};
   }
   /// nullptr: out of memory, and the stream is still the caller's.
-  connection* make(stream_type& stream, bool connecting, std::uint64_t tag) noexcept {
+  std::shared_ptr<connection> make(stream_type& stream, bool connecting, std::uint64_t tag) noexcept {
     try {
-      const auto shared = std::make_shared<connection>(*this, io_.get_executor(), stream, connecting);
-      connection* const c = shared.get();
+      auto c = std::make_shared<connection>(*this, io_.get_executor(), stream, connecting);
       c->tag = tag;
       const lock_guard hold(lock_);
-      c->self_ = shared;
+      c->self_ = c;
       c->next_ = first_;
-      if (first_ != nullptr) first_->previous_ = c;
-      first_ = c;
+      if (first_ != nullptr) first_->previous_ = c.get();
+      first_ = c.get();
       ++count_;
       return c;
     } catch (...) {
@@ -232,7 +237,7 @@ class host<Parts, Handler, Consumer> {
     }
   }
 
-  static constexpr std::uint32_t connections_wait = 1, recheck = 2, interval_over = 4, stopped = 8;
+  static constexpr std::uint32_t connections_wait = 1, recheck = 2, interval_over = 4, changed = 8;
   /// An event of the listener: connections are waiting, or it has to be decided again whether to accept.
   void accept_event(std::uint32_t what) noexcept {
     accept_gate_.pass(what, [this](std::uint32_t events) noexcept {
@@ -248,42 +253,50 @@ class host<Parts, Handler, Consumer> {
     });
   }
   void await_connections() noexcept {
-    if (accept_waits_ || !listening_ || count_ >= options_.max_connections) return;
+    if (accept_waits_ || !listening_) return;
     accept_waits_ = true;
     acceptor_.async_wait(acceptor_.wait_read, detail::in_memory(anchor_->accept_memory, [a = anchor_](const boost::system::error_code&) {
                            if (a->to != nullptr) a->to->accept_event(connections_wait);
                          }));
   }
-  /// False: no memory or descriptor is left for another connection. The timer tries again, so that the loop does not spin.
+  /// False: no place, memory or descriptor is left for another connection. The timer tries again, so that the loop does not spin.
   bool accept_more() noexcept {
-    for (int i = 0; i < 64 && count_ < options_.max_connections; ++i) {
+    for (int i = 0; i < 64; ++i) {
+      if (count_ >= options_.max_connections) return crowded_ = true, false;
       auto stream = listener_->accept();
-      if (!stream) return stream.error().code != errc::out_of_memory;
+      if (!stream) {
+        if (stream.error().code != errc::out_of_memory) return true;
+        return crowded_ = true, false;
+      }
       if (!begin(*stream, false, 0)) return false;
     }
     return true;
   }
 
   void start_timer() {  // can throw only in the constructor: the event loop allocates for its first timer
-    timer_.expires_after(timer_interval);
+    timer_.expires_after(pulls_ > 0 ? detail::wait_step : timer_interval);
     timer_.async_wait(detail::in_memory(anchor_->timer_memory, [a = anchor_](const boost::system::error_code&) {
       if (a->to != nullptr) a->to->timer_event(interval_over);
     }));
   }
-  /// An event of the timer: an interval has passed, or the host stops.
+  /// An event of the timer: an interval has passed, the host stops, or the interval is another one now.
   void timer_event(std::uint32_t what) noexcept {
     timer_gate_.pass(what, [this](std::uint32_t events) noexcept {
-      if (stopping_) timer_.cancel();
-      else if (events & interval_over) pass_time();
+      if (!stopping_ && (events & interval_over)) pass_time();
+      else timer_.cancel();  // its interval ends at once
     });
   }
   void pass_time() noexcept {
     {
       const lock_guard hold(lock_);
       const auto now = std::chrono::steady_clock::now();
-      constexpr auto relaxed = std::memory_order_relaxed;
-      for (connection* c = first_; c != nullptr; c = c->next_)
-        if (c->watch_.over(options_.budgets, now, c->bytes_.load(relaxed), c->owing_.load(relaxed), c->greeted_.load(relaxed))) c->end_later(errc::timed_out);
+      connection* oldest = nullptr;
+      for (connection* c = first_; c != nullptr; c = c->next_) {
+        oldest = c;
+        if (c->watch_.over(options_.budgets, now, c->activity())) c->end_later(errc::timed_out);
+        else if (now.time_since_epoch().count() >= c->look_at_.load(std::memory_order_relaxed)) c->again();
+      }
+      if (crowded_.exchange(false)) make_room(oldest, now);
     }
     published_.tick();
     retry_one();
@@ -293,10 +306,26 @@ class host<Parts, Handler, Consumer> {
   void stop_here() noexcept {
     stopping_ = true;
     accept_event(recheck);
-    timer_event(stopped);
+    timer_event(changed);
     const lock_guard hold(lock_);
     for (connection* c = first_; c != nullptr; c = c->next_) c->end_later(errc::cancelled);
   }
+
+  /// Others wait for a place: ends those that have shown nothing, the oldest first.
+  void make_room(connection* c, std::chrono::steady_clock::time_point now) noexcept {
+    for (std::size_t ended = 0; c != nullptr && ended < most_ended; c = c->previous_) {
+      const auto a = c->activity();
+      if (a.trusted || a.heard != 0 || c->connecting_ || now - c->watch_.first() < courtesy) continue;
+      c->end_later(errc::timed_out);
+      ++ended;
+    }
+  }
+
+  /// While connections pull, the timer looks more often for stop requests, time-outs and the ends of pauses.
+  void pull_begun() noexcept {
+    if (pulls_++ == 0) timer_event(changed);
+  }
+  void pull_ended() noexcept { --pulls_; }
 
   /// Queues the connection, which continues when a buffer becomes free.
   void await_memory(connection& c) noexcept {
@@ -330,7 +359,8 @@ class host<Parts, Handler, Consumer> {
   std::shared_ptr<anchor> anchor_ = std::make_shared<anchor>(this);
   [[no_unique_address]] lock_type lock_{};
   connection *first_ = nullptr, *first_awaiting_memory_ = nullptr, *last_awaiting_memory_ = nullptr;
-  std::atomic<std::size_t> count_{0};
+  std::atomic<std::size_t> count_{0}, pulls_{0};
+  std::atomic<bool> crowded_{false};  ///< someone waits for a place among the connections
   std::atomic<bool> stopping_{false}, stop_posted_{false};
   std::atomic<bool> listening_{false};  ///< acceptor_ and listener_ are there
   bool accept_waits_ = false;

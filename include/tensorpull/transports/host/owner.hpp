@@ -48,8 +48,7 @@ class stream_owner<Parts> {
 
   /// Serves a connection that the program has made itself. Error: out_of_memory: the stream is still the caller's.
   result<void> adopt(typename transport::stream&& stream) noexcept {
-    const auto c = s_->connections.adopt(std::move(stream));
-    return c ? result<void>{} : result<void>(failure(c.error()));
+    return s_->connections.adopt(std::move(stream));
   }
 
   /// Publishes a model. An lvalue is borrowed: it must not change until it is settled or withdrawn. An rvalue or a pointer that owns a model is kept, and

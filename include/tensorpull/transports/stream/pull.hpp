@@ -34,6 +34,7 @@ class progress_deadline {
     answers_ = t.answers();
     start_ = clock::now();
   }
+  void restart() noexcept { start_ = clock::now(); }
   bool over() const noexcept { return left() <= std::chrono::milliseconds::zero(); }
   /// The time left. Computed by subtraction, so that even the largest budget does not overflow.
   std::chrono::milliseconds left() const noexcept {
@@ -70,7 +71,8 @@ class running_pull {
   /// `first_id`: the connection's next_id(), 1 for a new connection. `me`: the recipient, if the options name none.
   running_pull(const reference& ref, Consumer& to, const pull_options& options, const chunking_type& chunking, std::uint32_t first_id, recipient_id me = {}) noexcept
       : options_(options), step_bytes_(chunk_length_of(chunking) / 64 + 1), t_(to, asked_by(me, make_request(ref, options)), chunking, first_id),
-        resumed_(options.cursor != nullptr && t_.resume(*options.cursor)), tries_(options.retry, options.per_request_timeout, t_.landed_bytes()), report_(options) {}
+        resumed_(options.cursor != nullptr && t_.resume(*options.cursor)), tries_(options.retry, options.per_request_timeout, t_.landed_bytes()), report_(options),
+        deadline_(options.per_request_timeout, step_bytes_) {}
 
   transfer_type& transfer() noexcept { return t_; }
   bool ended() const noexcept { return t_.ended(); }
@@ -91,13 +93,39 @@ class running_pull {
     return true;
   }
 
+  /// Begins a try over a connection.
+  template <class Endpoint>
+  void begin(Endpoint& end) noexcept {
+    end.begin_pull();
+    deadline_.restart();
+  }
+  /// Why this try is over, although the transfer has not ended; nothing while it goes on. Called after every step.
+  optional<error> judge() noexcept {
+    deadline_.note(t_);
+    if (t_.ended()) return {};
+    if (t_.pause().count() > 0) return error{errc::busy, 0, 0, {}};
+    if (deadline_.over()) return error{errc::timed_out, 0, 0, {}};  // even if bytes came: a peer that sends single bytes makes no progress
+    return {};
+  }
+  /// The time since the last step was ours: it does not count against the owner.
+  void excuse() noexcept { deadline_.restart(); }
+  /// The time that is left for progress.
+  std::chrono::milliseconds left() const noexcept { return deadline_.left(); }
+  /// Ends a try, and says goodbye if the transfer has ended and the owner has to know. True: there is something to send.
+  template <class Endpoint>
+  bool finish(Endpoint& end) noexcept {
+    end.end_pull(t_);
+    if (!t_.ended()) return false;
+    const auto bye = t_.farewell();
+    return bye && end.send_control(*bye);
+  }
+
   /// Moves bytes until the transfer has ended (no value), or until an error after which another try may succeed.
   /// `broken`: set if the connection cannot be used any more. `besides()`: called after every step.
   template <class Endpoint, byte_stream Stream, class Besides = nothing_else>
   optional<error> drive(Endpoint& end, Stream& stream, std::span<std::byte> scratch, optional<error>& broken, Besides besides = {}) noexcept {
     optional<error> why;
-    end.begin_pull();
-    progress_deadline deadline(options_.per_request_timeout, step_bytes_);
+    begin(end);
     while (!t_.ended() && !why && !stopped()) {
       const auto did = pump_once(end, t_, stream, scratch, wait_step);
       note();
@@ -107,17 +135,11 @@ class running_pull {
         if (!is_passing(why->code)) t_.fail(*why), why = {};
         break;
       }
-      deadline.note(t_);
-      if (t_.ended()) break;
-      if (t_.pause().count() > 0) why = error{errc::busy, 0, 0, {}};
-      else if (deadline.over()) why = error{errc::timed_out, 0, 0, {}};  // even if bytes came: a peer that sends single bytes makes no progress
-      else if (did->received > 0 || did->sent > 0) continue;
-      else if (!did->waited) stream.wait(did->wants_read, did->wants_write, std::min(wait_step, deadline.left()));
+      why = judge();
+      if (t_.ended() || why || did->received > 0 || did->sent > 0 || did->waited) continue;
+      stream.wait(did->wants_read, did->wants_write, std::min(wait_step, left()));
     }
-    end.end_pull(t_);
-    if (t_.ended() && !broken)
-      if (const auto bye = t_.farewell(); bye && end.send_control(*bye))
-        (void)pump_once(end, t_, stream, scratch);  // the owner is told only if the connection takes it at once
+    if (finish(end) && !broken) (void)pump_once(end, t_, stream, scratch);  // the owner is told only if the connection takes it at once
     return why;
   }
 
@@ -157,6 +179,7 @@ class running_pull {
   bool resumed_;
   retry_state tries_;
   progress_report report_;
+  progress_deadline deadline_;
   std::uint64_t chunks_ = 0;
 };
 

@@ -32,7 +32,10 @@ class answering {
         return true;
       }
       pending_reply r;
-      if (owner_->handle(serves_, m, r)) output.push(r);
+      if (owner_->handle(serves_, m, r)) {
+        served += r.kind != frame_kind::refused || r.status == status::busy;
+        output.push(r);
+      }
       return true;
     }
   }
@@ -41,6 +44,7 @@ class answering {
   void sent(const write_plan& p, std::size_t n) noexcept { output.sent(p, n, *owner_, pool_); }
 
   stream_output<Framing, Limits, Owner> output{};
+  std::uint32_t served = 0;  ///< requests that were not refused, or only because there is no room now
 
  private:
   result<void> locate(const frame& m) noexcept {
@@ -51,6 +55,12 @@ class answering {
     byte_range ranges[Limits::control_frame_bytes / 32];
     frame answer;
     owner_->locate(serves_, m, ranges, answer);
+    if (answer.kind == frame_kind::refused) {  // which needs no buffer
+      served += answer.status == status::busy;
+      output.push({frame_kind::refused, answer.status, m.id, 0, 0, 0, 0, m.ref, answer.version, answer.offset, 0, 0});
+      return {};
+    }
+    ++served;
     return output.push_answer(answer, pool_);
   }
 

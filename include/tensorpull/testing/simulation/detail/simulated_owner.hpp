@@ -31,12 +31,13 @@ class simulated_owner {
   /// The owner's end of one connection. Destroy it before the owner stops.
   struct connection {
     connection(simulated_stream s, simulated_owner& o, std::uint64_t now_us)
-        : stream(std::move(s)), end(o.process_->machine, o.process_->pool, o.process_->handler), watch(moment(now_us)) {}
+        : stream(std::move(s)), end(o.process_->machine, o.process_->pool, o.process_->handler), watch(moment(now_us)) {
+      end.doubt();
+    }
     simulated_stream stream;
     end_type end;
     tensorpull::detail::budget_watch watch;
     std::uint64_t bytes = 0;  ///< moved in both directions
-    bool greeted = false;     ///< the peer has sent something
   };
 
   simulated_owner(const typename Model::shape& shape, seeded_random random, published_versions& oracle)
@@ -160,12 +161,12 @@ class simulated_owner {
   result<pumped> pump(connection& c) noexcept {
     no_transfer none;
     const auto did = pump_once(c.end, none, c.stream, process_->scratch);
-    if (did) c.bytes += did->received + did->sent, c.greeted |= did->received > 0;
+    if (did) c.bytes += did->received + did->sent;
     return did;
   }
   /// Whether a connection's budget is over; called by the timer.
   bool tick(connection& c, std::uint64_t now_us) noexcept {
-    return c.watch.over(budgets, moment(now_us), c.bytes, !c.end.output_idle() || c.end.mid_frame(), c.greeted);
+    return c.watch.over(budgets, moment(now_us), {c.bytes, c.end.heard(), c.end.long_frame(), false, !c.end.output_idle() || c.end.mid_frame()});
   }
 
  private:

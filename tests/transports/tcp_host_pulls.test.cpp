@@ -1,0 +1,239 @@
+// A host's pulls honour their options, as those of a program that waits do.
+#include "network.hpp"
+#include "support/frames.hpp"
+
+#include <tensorpull/transports/tcp/tcp_listener.hpp>
+
+#include <atomic>
+#include <stop_token>
+
+namespace {
+
+using namespace test;
+using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::tcp>;
+/// Its owners may be asked while they serve.
+using net_on_threads = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::tcp_on_threads>;
+
+/// Lands in a model while it is allowed to; until then it has no memory.
+struct patient : tp::land {
+  const bool* open;
+  patient(mlp& m, const bool& may) noexcept : tp::land(tp::raw_tensors<mlp>::destination(m)), open(&may) {}
+  tp::prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
+    return *open ? tp::land::prepare(offset, length, out) : tp::prepared{};
+  }
+};
+
+/// Connects, pulls once with these options, and keeps what it is told.
+struct puller {
+  using host_type = net::host<puller, patient>;
+  using connection = host_type::connection;
+
+  tp::reference ref{};
+  tp::pull_options options{};
+  std::unique_ptr<mlp> mine = blank<mlp>();
+  bool may_land = true, close_after = true;
+  std::optional<tp::result<tp::receipt>> outcome;
+  int closes = 0;
+  boost::asio::io_context io{1};
+  std::unique_ptr<host_type> host;
+
+  void connected(connection& c) { EXPECT_TRUE(c.pull(ref, options, *mine, may_land)); }
+  void message(connection&, const tp::message&) {}
+  void pulled(connection& c, const tp::result<tp::receipt>& r) {
+    outcome = r;
+    if (close_after) c.close();
+  }
+  void closed(connection&, const tp::error&) { ++closes; }
+
+  void start(std::uint16_t port, const tp::connection_budgets& budgets = {}) {
+    host = std::make_unique<host_type>(io, *this, tp::host_options{.budgets = budgets});
+    ASSERT_TRUE(host->connect(local(port)));
+  }
+  template <class Done>
+  bool turn_until(Done done, std::chrono::milliseconds patience = 10s) {
+    const auto end = std::chrono::steady_clock::now() + patience;
+    while (!done() && std::chrono::steady_clock::now() < end) io.run_one_for(5ms);
+    return done();
+  }
+  bool turn_until_pulled() {
+    return turn_until([&] { return outcome.has_value(); });
+  }
+};
+
+TEST(TcpHostPulls, A_request_that_is_not_answered_in_time_is_made_again_and_then_times_out) {
+  raw_listener deaf;
+  puller p;
+  p.ref = {{1, 2}, 0, 0};
+  p.options = {.per_request_timeout = 100ms, .retry = {.retries = 2, .first_delay = 1ms}};
+  p.start(deaf.port());
+  raw_peer owner = deaf.accept();
+  ASSERT_TRUE(p.turn_until_pulled());
+  EXPECT_EQ(p.outcome->error(), tp::errc::timed_out);
+  EXPECT_TRUE(p.turn_until([&] { return p.closes == 1; }));
+  const std::size_t one = request(tp::frame_kind::describe, 1, p.ref.id, 0, 0).size();
+  EXPECT_GE(owner.hear(~std::size_t{0}).size(), 3 * one) << "it was asked three times";
+}
+
+TEST(TcpHostPulls, A_stop_request_ends_a_pull_and_the_owner_is_told_the_reason) {
+  auto owner = *net_on_threads::downloader::open();
+  const auto source = random_model<mlp>(1);
+  const std::array who{tp::recipient_id{5}};
+  const auto ref = *owner.add_tensors(*source, {.named = who});
+  serving server(owner);
+  std::stop_source stop;
+  const std::uint32_t reason = 7;
+  puller p;
+  p.ref = ref;
+  p.options = {.stop = stop.get_token(), .stop_reason = &reason, .recipient = who[0]};
+  p.may_land = p.close_after = false;
+  p.start(owner.port());
+  EXPECT_TRUE(p.turn_until([&] {
+    const auto r = owner.recipient_of(ref, who[0]);
+    return r && r->state == tp::recipient_state::acquired;
+  }));
+  EXPECT_FALSE(p.turn_until([&] { return p.outcome.has_value(); }, 300ms));
+  stop.request_stop();
+  ASSERT_TRUE(p.turn_until_pulled());
+  EXPECT_EQ(p.outcome->error(), tp::errc::cancelled);
+  EXPECT_TRUE(p.turn_until([&] { return owner.settled(ref); }));
+  server.stop();
+  const auto record = owner.recipient_of(ref, who[0]);
+  ASSERT_TRUE(record);
+  EXPECT_EQ(record->state, tp::recipient_state::cancelled);
+  EXPECT_EQ(record->reason, reason);
+}
+
+TEST(TcpHostPulls, Progress_is_told_and_the_cursor_kept) {
+  auto owner = *net_on_threads::downloader::open();
+  const auto source = random_model<mlp>(1);
+  const auto ref = *owner.add_tensors(*source);
+  serving server(owner);
+  tp::resume_cursor cursor;
+  std::vector<tp::progress_event> events;
+  auto tell = [&](const tp::progress_event& e) { events.push_back(e); };
+  puller p;
+  p.ref = ref;
+  p.options = {.cursor = &cursor, .progress = tell, .progress_interval = 0ms};
+  p.start(owner.port());
+  ASSERT_TRUE(p.turn_until_pulled());
+  ASSERT_TRUE(*p.outcome) << to_string(p.outcome->error().code);
+  EXPECT_TRUE(same(*p.mine, *source));
+  ASSERT_GE(events.size(), 2u);
+  EXPECT_EQ(events.front().phase, tp::progress_phase::started);
+  EXPECT_EQ(events.back().phase, tp::progress_phase::completed);
+  EXPECT_EQ(events.back().bytes_done, events.back().bytes_total);
+  EXPECT_EQ(cursor.ref, ref.id);
+  EXPECT_EQ(cursor.offset, (*p.outcome)->bytes);
+
+  // and a pull goes on from it: the first half is not fetched again
+  puller again;
+  again.ref = ref;
+  again.mine = std::move(p.mine);
+  again.options = {.cursor = &cursor};
+  const auto before = owner.status_of(ref)->bytes_sent;
+  again.start(owner.port());
+  ASSERT_TRUE(again.turn_until_pulled());
+  ASSERT_TRUE(*again.outcome);
+  EXPECT_TRUE(again.turn_until([&] { return owner.status_of(ref)->bytes_sent > before; }));
+  EXPECT_LT(owner.status_of(ref)->bytes_sent - before, 64_KiB) << "only the last byte";
+}
+
+TEST(TcpHostPulls, Who_waits_for_a_buffer_of_ours_is_not_counted_as_stalled) {
+  auto owner = *net_on_threads::downloader::open();
+  const auto source = random_model<mlp>(1);
+  const auto ref = *owner.add_tensors(*source);
+  serving server(owner);
+  puller p;
+  p.ref = ref;
+  p.may_land = false;
+  p.options.per_request_timeout = 500ms;
+  p.start(owner.port(), {.stall = 200ms});
+  EXPECT_FALSE(p.turn_until([&] { return p.outcome.has_value(); }, 2s)) << "it was we who did not read";
+  p.may_land = true;
+  ASSERT_TRUE(p.turn_until_pulled());
+  ASSERT_TRUE(*p.outcome) << to_string(p.outcome->error().code);
+  EXPECT_TRUE(same(*p.mine, *source));
+}
+
+TEST(TcpHostPulls, A_busy_owner_is_asked_again_over_the_same_connection) {
+  raw_listener listener;
+  puller p;
+  p.ref = {{1, 2}, 0, 0};
+  p.start(listener.port());
+  raw_peer owner = listener.accept();
+  std::jthread answering([&] {
+    for (int described = 0; described < 2;) {
+      auto bytes = owner.hear(8);
+      const auto size = tp::detail::measure_frame(bytes, 4096, 16);
+      if (!size || !*size) return;
+      const auto rest = owner.hear(**size - bytes.size());
+      bytes.insert(bytes.end(), rest.begin(), rest.end());
+      const decoded asked{frame(bytes)};
+      if (asked.m.kind != tp::frame_kind::describe) continue;  // a pull that was sent ahead
+      tp::frame refusal;
+      refusal.kind = tp::frame_kind::refused;
+      refusal.status = described++ == 0 ? tp::status::busy : tp::status::unknown_reference;
+      refusal.id = asked.m.id;
+      refusal.ref = asked.m.ref;
+      refusal.delay_ms = 10;
+      EXPECT_TRUE(owner.say(encode(refusal).bytes()));
+    }
+  });
+  ASSERT_TRUE(p.turn_until_pulled());
+  EXPECT_EQ(p.outcome->error(), tp::errc::unknown_reference) << "busy was not the end";
+}
+
+/// Pulls once over each connection, and closes it.
+struct hurrying {
+  tp::reference ref{};
+  tp::stop_token stop{};
+  std::vector<tiny> mine;
+  std::atomic<std::size_t> completed = 0, cancelled = 0, other = 0, closes = 0;
+  template <class C> void connected(C& c) {
+    EXPECT_TRUE(c.pull(ref, {.stop = stop}, tp::raw_tensors<tiny>::destination(mine[c.tag])));
+  }
+  template <class C> void message(C&, const tp::message&) {}
+  template <class C> void pulled(C& c, const tp::result<tp::receipt>& r) {
+    ++(r ? completed : r.error() == tp::errc::cancelled ? cancelled
+                                                        : other);
+    c.close();
+  }
+  template <class C> void closed(C&, const tp::error&) { ++closes; }
+};
+
+// A connection may be pulled over, closed and released before the call that began it has returned.
+TEST(TcpHostPulls, Threads_may_begin_connections_while_others_end_them) {
+  using threaded = tp::pipeline<tp::raw_tensors<tiny>, tp::fixed_bytes<64_KiB>, tp::tcp_on_threads>;
+  auto owner = *threaded::downloader::open();
+  const auto source = random_model<tiny>(1);
+  constexpr std::size_t each = 40;
+  hurrying handler;
+  handler.mine.resize(3 * each);
+  handler.ref = *owner.add_tensors(*source);
+  std::stop_source stop;
+  handler.stop = stop.get_token();
+  serving server(owner, 2);
+  boost::asio::io_context io;
+  threaded::host<hurrying, tp::land> host(io, handler);
+  {
+    std::vector<std::jthread> running, connecting;
+    for (int i = 0; i < 3; ++i)
+      running.emplace_back([&] {
+        const auto end = std::chrono::steady_clock::now() + 60s;
+        while (handler.closes < 3 * each && std::chrono::steady_clock::now() < end) io.run_one_for(20ms);
+      });
+    for (std::size_t t = 0; t < 3; ++t)
+      connecting.emplace_back([&, t] {
+        for (std::size_t i = 0; i < each; ++i) {
+          EXPECT_TRUE(host.connect(local(owner.port()), t * each + i));
+          if (t == 0 && i == each / 2) stop.request_stop();
+        }
+      });
+  }
+  EXPECT_EQ(handler.closes, 3 * each);
+  EXPECT_EQ(handler.completed + handler.cancelled, 3 * each);
+  EXPECT_EQ(handler.other, 0);
+  EXPECT_EQ(host.connections(), 0u);
+}
+
+}  // namespace
