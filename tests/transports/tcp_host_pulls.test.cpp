@@ -194,7 +194,8 @@ struct hurrying {
   }
   template <class C> void message(C&, const tp::message&) {}
   template <class C> void pulled(C& c, const tp::result<tp::receipt>& r) {
-    ++(r ? completed : r.error() == tp::errc::cancelled ? cancelled : other);
+    ++(r ? completed : r.error() == tp::errc::cancelled ? cancelled
+                                                        : other);
     c.close();
   }
   template <class C> void closed(C&, const tp::error&) { ++closes; }

@@ -38,7 +38,7 @@ struct hosted_pull {
   template <class... Arguments>
   hosted_pull(const reference& ref, const pull_options& asked, std::uint32_t first_id, Arguments&&... arguments)
       : consumer(std::forward<Arguments>(arguments)...), options(asked),
-        run(ref, consumer, options, typename Parts::chunking{}, first_id, options.recipient ? options.recipient : random_recipient()) {}
+        run(ref, consumer, options, typename Parts::chunking{}, first_id) {}
 
   /// How much of the pause is left.
   std::chrono::milliseconds rest_left() const noexcept {
@@ -98,7 +98,7 @@ class connection : public std::enable_shared_from_this<connection<Host>> {
 
   /// Starts to pull into a consumer that is made from `arguments` inside the connection; the handler's pulled() is told how it ended. The options are
   /// copied; what they point to must live until then. Tries are made over this connection only: if it ends, so does the pull. The host's budgets hold,
-  /// too, and no time passes while a consumer has no memory. Error: busy: a pull is under way, or the connection is closed.
+  /// too, and no time passes while a consumer has no memory. Without a `recipient` the connection is one, however often it pulls. Error: busy: a pull is under way, or the connection is closed.
   template <class... Arguments>
   result<void> pull(const reference& ref, const pull_options& options, Arguments&&... arguments) noexcept
     requires pulls
