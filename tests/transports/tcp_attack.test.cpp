@@ -224,14 +224,14 @@ TEST(TcpAttack, RequestsThatCostTheOwnerMoreThanTheySendLeaveAGoodRecipientItsRa
     return m;
   };
   const std::map<std::string, storm> storms{
-      {"digests of chunks",
+      {"digests_of_chunks",
        {[&](auto& all, std::uint32_t n) {
           tp::frame m = about(tp::frame_kind::pull, n);
           m.offset = std::uint64_t{n} * 4099, m.length = 64 << 20, m.chunk_digest = tp::digest_kind::xxh3_64;
           put(all, m);
         },
         8, true}},
-      {"digests of subsets",
+      {"digests_of_subsets",
        {[&](auto& all, std::uint32_t n) {
           std::vector<std::string_view> names;
           for (std::size_t i = 0; i < 100; ++i) names.push_back(wide.names[(n * 31 + i * 197) % wide_image::count]);
@@ -240,14 +240,14 @@ TEST(TcpAttack, RequestsThatCostTheOwnerMoreThanTheySendLeaveAGoodRecipientItsRa
           put(all, m);
         },
         2, false}},
-      {"new recipients",
+      {"new_recipients",
        {[&](auto& all, std::uint32_t n) {
           tp::frame m = about(tp::frame_kind::describe, n);
           m.recipient = {std::uint64_t{n} * 7919 + 1};
           put(all, m);
         },
         28, false}},
-      {"single bytes of the header",
+      {"single_bytes_of_the_header",
        {[&](auto& all, std::uint32_t n) {
           tp::frame m = about(tp::frame_kind::pull, n);
           m.offset = wide.image->schema().header_bytes - 20, m.length = 1;
@@ -274,7 +274,7 @@ TEST(TcpAttack, RequestsThatCostTheOwnerMoreThanTheySendLeaveAGoodRecipientItsRa
       }
       return false;
     });
-    std::printf("%s: %.2f\n", name.c_str(), share);
+    RecordProperty("kept_percent_with_" + name, static_cast<int>(100 * share));
     EXPECT_TRUE(!measures || share >= 0.8) << share;
   }
 }
