@@ -114,25 +114,28 @@ TEST(Framing, A_cycle_takes_no_more_than_64_KiB_of_stack) {
   ::pthread_attr_destroy(&small);
 #endif
 }
-/// A page needs four levels: root, page, tensors, shape.
 template <int levels>
 struct levels_of : tp::default_limits {
   static constexpr int nesting_levels = levels;
 };
 TEST(Framing, Frames_deeper_than_the_nesting_limit_are_bad_frames) {
-  tp::frame page;
+  tp::frame page, flat;
   page.kind = kind::schema_page, page.rows = some_rows;
-  const frame f = encode(page);
-  const auto outcome = [&]<class Limits>(Limits) {
+  flat.kind = kind::description;
+  const auto outcome = []<class Limits>(const frame& f, Limits) {
     typename tp::basic_word_framing<Limits>::decode_storage lists;
     tp::frame m;
     const bool read = tp::basic_word_framing<Limits>::decode(f.bytes(), m, lists).has_value();
     EXPECT_EQ(tp::basic_capnp_framing<Limits>::decode(f.bytes(), m, lists).has_value(), read);
     return read;
   };
-  EXPECT_FALSE(outcome(levels_of<1>{}));
-  EXPECT_FALSE(outcome(levels_of<3>{}));
-  EXPECT_TRUE(outcome(levels_of<5>{}));
+  // the root and its body
+  EXPECT_FALSE(outcome(encode(flat), levels_of<1>{}));
+  EXPECT_TRUE(outcome(encode(flat), levels_of<2>{}));
+  // tensors and their shapes as well
+  EXPECT_FALSE(outcome(encode(page), levels_of<2>{}));
+  EXPECT_FALSE(outcome(encode(page), levels_of<3>{}));
+  EXPECT_TRUE(outcome(encode(page), levels_of<5>{}));
 }
 
 TEST(Framing, F11_lists_of_half_a_billion_things_without_size) {

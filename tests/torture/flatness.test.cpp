@@ -1,5 +1,5 @@
 // C7: 45 rounds of a changing number of recipients, of which some never confirm, some abort and some vanish, leave nothing behind, and so do
-// publications that come and go. TENSORPULL_WHOLE_SCHEDULE=1: with all participants of the rounds, and 1,000 publications instead of 40.
+// publications that come and go. TENSORPULL_WHOLE_SCHEDULE=1: with all participants of the rounds, and 1,000 publications instead of 200.
 #include "crowd.hpp"
 #include "support/allocation_counter.hpp"
 #include "support/process_entries.hpp"
@@ -169,7 +169,7 @@ TEST(Flatness, C7_forty_five_rounds_with_recipients_that_end_badly_return_to_the
 
 TEST(Flatness, C7_publications_that_come_and_go_with_a_hundred_recipients_each_leave_memory_as_it_was) {
   using tiny_net = tp::pipeline<tp::raw_tensors<tiny>, tp::fixed_bytes<64_KiB>, tp::tcp>;
-  const int publications = whole_schedule() ? 1000 : 40;
+  const int publications = whole_schedule() ? 1000 : 200;
   constexpr std::uint32_t recipients = 100;
   const auto mine = blank<tiny>();
   tp::detail::silent_handler handler;
