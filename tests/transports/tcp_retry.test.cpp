@@ -15,15 +15,15 @@ class middle {
   /// `most(n)`: bytes of answers that the n-th connection carries before it is cut; 0: it stays silent.
   template <class Most>
   middle(std::atomic<std::uint16_t>& owner, Most most, bool by_reset = false) : thread_([this, &owner, most, by_reset](std::stop_token stop) {
-                                                           while (!stop.stop_requested()) {
-                                                             pollfd p{listener_.native_handle(), POLLIN, 0};
-                                                             if (::poll(&p, 1, 20) <= 0) continue;
-                                                             raw_peer client = listener_.accept();
-                                                             const std::size_t n = connections_++;
-                                                             carry(stop, client, owner, most(n));
-                                                             if (by_reset) client.reset();
-                                                           }
-                                                         }) {}
+                                                                                  while (!stop.stop_requested()) {
+                                                                                    pollfd p{listener_.native_handle(), POLLIN, 0};
+                                                                                    if (::poll(&p, 1, 20) <= 0) continue;
+                                                                                    raw_peer client = listener_.accept();
+                                                                                    const std::size_t n = connections_++;
+                                                                                    carry(stop, client, owner, most(n));
+                                                                                    if (by_reset) client.reset();
+                                                                                  }
+                                                                                }) {}
   std::uint16_t port() const { return listener_.port(); }
   std::size_t connections() const { return connections_; }
   /// The same, once so many have come or nobody comes any more.
