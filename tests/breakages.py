@@ -59,7 +59,7 @@ BREAKAGES = [
     ("protocol/owner/detail/transaction_table.hpp", "if (p.counts.final() < awaited) return;", "if (p.counts.final() + 1 < awaited) return;", "protocol/transactions", "*"),
     ("protocol/recipient/recipient.hpp", "m.nonce != nonce_ || m.length != wanted", "m.length != wanted", "protocol/hostile_owner", "*"),
     ("protocol/recipient/recipient.hpp", "m.nonce != nonce_ || m.length != wanted", "m.nonce != nonce_", "protocol/hostile_owner", "*L1_*"),
-    ("protocol/recipient/transfer.hpp", "if (verified && own != machine_.expected_digest())", "if (false)", "protocol/transfer", "*C1_*"),
+    ("protocol/recipient/transfer.hpp", "if (verified && own != machine_.expected_digest())", "if (false)", "protocol/transfer:protocol/hostile_owner", "*"),
     ("protocol/recipient/transfer.hpp", "|| all.digest() != from.digest) return false;", ") return false;", "protocol/retry", "*cursor*"),
     ("protocol/connection/endpoint.hpp", "if (!pulls_) return failure(errc::unexpected_frame", "if (false) return failure(errc::unexpected_frame", "protocol/endpoint", "*R14*"),
     ("protocol/connection/endpoint.hpp", "m.kind != frame_kind::application && bytes.size() > Limits::control_frame_bytes", "false", "protocol/endpoint", "*"),

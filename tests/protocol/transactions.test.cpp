@@ -553,6 +553,18 @@ TEST_F(Transactions, Progress_events_come_in_order_and_are_not_masked_by_others)
   EXPECT_EQ(seen.back().phase, tp::progress_phase::aborted);
 }
 
+TEST_F(Transactions, A_reference_is_settled_only_when_nobody_reads_its_memory_any_more) {
+  publish(counted(1));
+  owner::peer a;
+  const auto nonce = take_all(a, ada);
+  const auto again = pull(a, 0, 10);
+  ASSERT_NE(o.pin(again), nullptr);
+  EXPECT_EQ(confirm(a, ada, nonce, version).status, status::ok);
+  EXPECT_FALSE(o.settled(id));
+  o.unpin(again, 10);
+  EXPECT_TRUE(o.settled(id));
+}
+
 /// A table that is too small for the number that is expected.
 TEST(TransactionsInASmallTable, Who_has_completed_is_not_forgotten_and_counted_twice) {
   model m = mixed_model().fill(1);
