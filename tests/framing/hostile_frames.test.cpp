@@ -141,6 +141,7 @@ TEST(Framing, Frames_deeper_than_the_nesting_limit_are_bad_frames) {
 TEST(Framing, F11_lists_of_half_a_billion_things_without_size) {
   constexpr std::uint32_t most = (1u << 29) - 1;
   const frame lists[]{
+      single_segment(kind::schema_page, {page_pointer, 0, 0, 0, 0, 0, list_pointer(0, of_void, most)}),
       single_segment(kind::locate, {locate_pointer, 0, 0, 0, list_pointer(0, of_void, most)}),
       single_segment(kind::schema_page, {page_pointer, 0, 0, 0, 0, 0, list_pointer(0, of_composite, 0), std::uint64_t{most} << 2}),
       single_segment(kind::application, {application_pointer, 0, list_pointer(1, of_composite, 0), 0, std::uint64_t{most} << 2}),
