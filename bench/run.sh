@@ -12,7 +12,7 @@ plots (SVG), report.json, log.txt.
 
   --quick          smaller models and fewer rounds; under three minutes once it is built
   --all            also NVIDIA FLARE's memory and threads over 45 rounds (suite flatness); some minutes more
-  --only NAME      one of: transfers chunks recipients tensors latency local flatness guide micro profile compile; may be given again
+  --only NAME      one of: transfers chunks recipients tensors latency local hostile flatness guide micro profile compile; may be given again
   --rounds N       at most N rounds of each suite, for a machine with little time
   --json           print report.json instead of tables
   --guide-bytes N  size of the model in the suite guide (2147483648)

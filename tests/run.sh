@@ -22,7 +22,8 @@ Installs what is missing (apt-get, as root or with sudo), then runs these legs, 
 
   --quick        dev only
   --all          every leg, also the long ones, and the Conan recipe, 500,000 seeds of the simulated network instead of 20,000, 200 faults of real
-                 processes instead of 20, an hour of the Python package's threads instead of a minute
+                 processes instead of 20, an hour of the Python package's threads instead of a minute, and the check whether the tests notice breakages
+                 (tests/awake.py; half an hour on two cores)
   -h, --help     this text
 
 The leg dev also lists which cases of the fault catalogue ran (tests/fault_table.py; a case without a test needs a reason in
@@ -42,11 +43,13 @@ conan=OFF # the Conan recipe, in the leg dev
 seeds=20000 # of the simulated network, in the leg dev
 process_faults=20 # kills, stops and lost connections of real processes
 race_seconds=60 # of the Python package's threads, in the leg dev
+whole_schedule=0 # C7 with all participants and publications
+awake=0 # breaks the library in one place at a time, after the leg dev
 for argument in "$@"; do
   case $argument in
     -h | --help) usage; exit 0 ;;
     --quick) legs=(dev) ;;
-    --all) legs=("${known[@]}") conan=ON fuzz_seconds=600 seeds=500000 process_faults=1000 race_seconds=3600 ;;
+    --all) legs=("${known[@]}") conan=ON fuzz_seconds=600 seeds=500000 process_faults=1000 race_seconds=3600 whole_schedule=1 awake=1 ;;
     *)
       [[ " ${known[*]} " == *" $argument "* ]] || { usage >&2; exit 2; }
       legs+=("$argument")
@@ -72,6 +75,10 @@ presets = json.load(open(sys.argv[1]))["configurePresets"]
 print(next(p for p in presets if p["name"] == "dev")["cacheVariables"]["TENSORPULL_COMPONENTS"])' "$root/CMakePresets.json"
 }
 
+# For the 45 rounds of the main job.
+digits=$build/examples/data/mnist_5k.csv
+source "$root/examples/digits.sh"
+
 # What a leg gives to the configuration besides its preset.
 options() {
   case $1 in
@@ -79,7 +86,7 @@ options() {
       local python=/usr/bin/python3
       [[ -x $python ]] && printf '%s\n' "-DPython3_EXECUTABLE=$python"
       printf '%s\n' "-DTENSORPULL_TEST_CONAN=$conan" "-DTENSORPULL_PYTHON_ENVIRONMENT=$build/python" "-DTENSORPULL_TORCH_PYTHON=$torch/bin/python" \
-        "-DTENSORPULL_PACKAGE_PYTHON=$torch/bin/python" \
+        "-DTENSORPULL_PACKAGE_PYTHON=$torch/bin/python" "-DTENSORPULL_DIGITS=$digits" \
         "-DTENSORPULL_COMPONENTS=$(components_of_dev);torch" \
         "-DCMAKE_PREFIX_PATH=$("$torch/bin/python" -c 'import torch; print(torch.utils.cmake_prefix_path)')"
       ;;
@@ -117,6 +124,7 @@ run_leg() {
   log=$build/logs/$leg.log
   : >"$log"
   [[ $leg != dev ]] || step "$leg" "the installation of torch" install_torch || return
+  [[ $leg != dev ]] || step "$leg" "the download of the digits" fetch_digits "$digits" || return
   local extra=()
   mapfile -t extra < <(options "$leg")
   local targets=(all)
@@ -144,8 +152,9 @@ run_leg() {
   # What is instrumented or not optimised takes its time for each seed.
   local runs=$seeds
   [[ $leg == dev ]] || runs=2000
-  wrap=(env "TENSORPULL_SIM_SEEDS=${TENSORPULL_SIM_SEEDS:-$runs}" "TENSORPULL_PROCESS_FAULTS=${TENSORPULL_PROCESS_FAULTS:-$process_faults}" \
-    "TENSORPULL_PYTHON_RACE_SECONDS=${TENSORPULL_PYTHON_RACE_SECONDS:-$race_seconds}" "${wrap[@]}")
+  wrap=(env "TENSORPULL_SIM_SEEDS=${TENSORPULL_SIM_SEEDS:-$runs}" "TENSORPULL_PROCESS_FAULTS=${TENSORPULL_PROCESS_FAULTS:-$process_faults}"
+    "TENSORPULL_PYTHON_RACE_SECONDS=${TENSORPULL_PYTHON_RACE_SECONDS:-$race_seconds}"
+    "TENSORPULL_WHOLE_SCHEDULE=${TENSORPULL_WHOLE_SCHEDULE:-$whole_schedule}" "${wrap[@]}")
   local report=$folder/report.xml status=0
   "${wrap[@]}" ctest --test-dir "$folder" --parallel "$jobs" --output-on-failure --no-tests=error --output-junit "$report" >"$folder/tests.log" 2>&1 || status=$?
   cat "$folder/tests.log" >>"$log"
@@ -162,6 +171,10 @@ run_leg() {
     ((bad > 0)) || failed=$((failed + 1))
     say "$leg: tests failed; the whole output is in ${log#"$root"/}" >&2
     return 1
+  fi
+  if [[ $leg == dev && $awake -eq 1 ]]; then
+    say "$leg: breaking the library in one place at a time (half an hour on two cores)"
+    step "$leg" "the check whether the tests are awake" python3 "$root/tests/awake.py" "$folder" || return
   fi
   say "$leg: $((tests - off)) passed; build $(minutes $((built - began))), tests $(minutes $(($(clock) - built)))"
 }
@@ -180,6 +193,7 @@ needs() {
   for leg in "${legs[@]}"; do
     case $leg in
       dev)
+        has_digits "$digits" || python3 -m pip --version >/dev/null 2>&1 || /usr/bin/python3 -m pip --version >/dev/null 2>&1 || echo python3-pip
         /usr/bin/python3 -c 'import venv, ensurepip' 2>/dev/null || echo python3-venv  # a Python without them makes no environment
         printf '%s\n' python3-dev pkg-config:pkg-config doxygen:doxygen clang-format-19:clang-format-19
         ;;

@@ -18,6 +18,7 @@ SUITES = {
     "tensors": transfers.tensors,
     "latency": transfers.latency,
     "local": others.one_process,
+    "hostile": others.hostile,
     "flatness": others.flatness,
     "guide": others.guide,
     "micro": others.micro,

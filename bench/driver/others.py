@@ -260,6 +260,28 @@ def one_process(run, quick, folder, say):
     return section
 
 
+def hostile(run, quick, folder, say):
+    section = Section("hostile", "Honest recipients, paced at half of what they get alone, beside attackers")
+    say("hostile")
+    printed = output_of([os.path.join(run.build, "bench_hostile"), "1" if quick else "2", "1" if quick else str(min(3, run.most_rounds or 3))], run.log)
+    alone, *rows = [json.loads(line) for line in printed.splitlines()]
+    section.raw = rows
+    section.tables.append(
+        Table(
+            "hostile",
+            f"MB/s of four recipients together; alone and unpaced: {alone['alone'] / 1e6:.0f}",
+            ["attack", "the same attack on a program that only takes it", "on the owner", "least", "most", "kept"],
+            [
+                [row["attack"]] + [f"{row[k] / 1e6:.0f}" for k in ("beside a sink", "beside the attack", "least", "most")] + [f"{row['percent']:.0f} %"]
+                for row in rows
+            ],
+        )
+    )
+    for row in rows:
+        section.targets.append((f"honest recipients beside {row['attack']}", "at least 80 %", f"{row['percent']:.0f} %", row["percent"] >= 80))
+    return section
+
+
 def compile_time(run, quick, folder, say):
     section = Section("compile", "What it costs to compile")
     say("compile")

@@ -133,7 +133,7 @@ TEST(NewModel, EveryChangedByteOfAHeaderIsRefusedOrChangesNothing) {
   EXPECT_LT(harmless, d.data_start * 2);
 }
 
-TEST(NewModel, L4_L5_ClaimsAboveTheLimitsAllocateNothing) {
+TEST(NewModel, L5_ClaimsAboveTheLimitsAllocateNothing) {
   const auto refusal = [](const std::string& text, description d) {
     while (d.data_start == 0) d.data_start = 8 + text.size();
     bytes image(8 + text.size());

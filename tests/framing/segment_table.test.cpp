@@ -1,6 +1,7 @@
 // F1 to F5: what a segment table may claim. Nothing is allocated or awaited for a claim.
 #include "support/allocation_counter.hpp"
 #include "support/frames.hpp"
+#include "support/processor_time.hpp"
 
 namespace {
 
@@ -30,6 +31,11 @@ TEST(Framing, F1_segment_count_512_is_refused) {
   EXPECT_EQ(refused(table(511, std::vector<std::uint32_t>(512, 1))), tp::errc::too_large);
   for (const std::uint32_t n : {16u, 17u, 0x7fffffffu, 0xfffffffeu}) EXPECT_EQ(refused(table(n, {1})), tp::errc::too_large) << n;
   EXPECT_EQ(refused(table(0xffffffff, {0})), tp::errc::bad_frame);
+  // even if all its 511 sizes are there
+  const auto long_table = table(510, std::vector<std::uint32_t>(511, 0));
+  EXPECT_LT(least_processor_seconds([&] { EXPECT_FALSE(tp::detail::measure_frame(long_table, cap, segments)); }), 0.001);
+  // a table within the limit whose segments hold nothing
+  EXPECT_EQ(refused(table(segments - 1, std::vector<std::uint32_t>(segments, 0))), tp::errc::bad_frame);
 }
 
 TEST(Framing, F2_one_segment_of_8_MiWords_is_refused_from_its_first_word) {

@@ -46,7 +46,7 @@ std::vector<std::byte> joined(const std::vector<tp::frame>& all) {
   return bytes;
 }
 
-TEST(Endpoint, F1_to_F5_and_F16_close_the_connection_whatever_the_cut) {
+TEST(Endpoint, Frames_that_no_one_can_mean_close_the_connection_whatever_the_cut) {
   const auto word = [](std::uint64_t a, std::uint64_t b = 0, std::uint64_t c = 0) { return words{a, b, c}; };
   const std::pair<words, errc> cases[] = {
       {word(511), errc::too_large},

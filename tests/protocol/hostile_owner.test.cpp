@@ -108,6 +108,10 @@ TEST(HostileOwner, A_flipped_payload_byte_is_never_completed) {
       f[80 + random.below(m->length)] ^= static_cast<std::byte>(1 << random.below(8));
     };
     EXPECT_EQ(caught(flip).code, errc::digest_mismatch);
+    // also where the owner confirms whatever it is told: the recipient's own digest counts
+    seen = 0;
+    const tampering confirm_all = lie_about(kind::confirmed, [](tp::frame& m) { m.status = tp::status::ok; });
+    EXPECT_EQ(caught([&](std::vector<std::byte>& f) { flip(f), confirm_all(f); }).code, errc::digest_mismatch);
     // where each chunk has a digest, the damaged one is asked for again, until it has come wrong too often
     const auto flip_always = [&](std::vector<std::byte>& f) {
       if (kind_of(f) != kind::chunk) return;

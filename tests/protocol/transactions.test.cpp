@@ -156,7 +156,7 @@ TEST_F(Transactions, Several_references_settle_together_and_a_recipient_counts_a
   EXPECT_FALSE(o.publish(m.source(), version, true, id, *t)) << "a settled transaction takes nothing more";
 }
 
-TEST_F(Transactions, R9_R10_confirmations_repeated_late_lost_and_of_others) {
+TEST_F(Transactions, R10_confirmations_repeated_late_lost_and_of_others) {
   publish(counted(2));
   owner::peer a, b;
   const auto nonce = take_all(a, ada);
@@ -391,7 +391,7 @@ TEST_F(Transactions, Who_was_forgotten_for_lack_of_room_is_not_waited_for) {
   EXPECT_EQ(settled[0].verdict, verdict::failed);
 }
 
-TEST_F(Transactions, T6_T7_a_clock_that_steps_back_and_the_largest_budgets_end_nothing) {
+TEST_F(Transactions, T7_the_largest_budgets_end_nothing) {
   auto t = counted(2);
   constexpr auto never = std::chrono::milliseconds::max();
   t.budgets = {never, never, never, ~0ull};
@@ -399,14 +399,20 @@ TEST_F(Transactions, T6_T7_a_clock_that_steps_back_and_the_largest_budgets_end_n
   publish(t);
   owner::peer a;
   describe(a, ada);
-  for (const std::uint64_t now : {60'000ull, 10ull, 70'000ull, 1ull << 62}) at(now);
+  for (const std::uint64_t now : {60'000ull, 70'000ull, 1ull << 62}) at(now);
   EXPECT_EQ(state(ada), recipient_state::acquired);
   EXPECT_EQ(settled.size(), 0u);
-  auto short_one = counted(1);
-  short_one.budgets.transaction_idle = std::chrono::milliseconds(1000);
-  ASSERT_TRUE(o.publish(m.source(), version, true, other, short_one));
-  at(5);
+}
+
+TEST_F(Transactions, T6_a_clock_that_steps_back_ends_nothing_and_no_budget_is_longer_for_it) {
+  auto t = counted(1);
+  t.budgets.transaction_idle = std::chrono::milliseconds(1000);
+  at(3'600'000);
+  publish(t);
+  for (const std::uint64_t now : {3'600'500ull, 500ull, 0ull, 3'600'999ull}) at(now);
   EXPECT_EQ(settled.size(), 0u);
+  at(3'601'001);
+  EXPECT_EQ(settled.size(), 1u);
 }
 
 TEST_F(Transactions, Progress_events_come_in_order_and_are_not_masked_by_others) {
@@ -658,6 +664,18 @@ TEST_F(Transactions, A_reference_that_cannot_be_read_any_more_leaves_its_sibling
   ASSERT_EQ(settled.size(), 1u);
   EXPECT_EQ(settled[0].verdict, verdict::withdrawn);
   EXPECT_EQ(settled[0].counts.unfinished, 1u);
+}
+
+TEST_F(Transactions, A_reference_is_settled_only_when_nobody_reads_its_memory_any_more) {
+  publish(counted(1));
+  owner::peer a;
+  const auto nonce = take_all(a, ada);
+  const auto again = pull(a, 0, 10);
+  ASSERT_NE(o.pin(again), nullptr);
+  EXPECT_EQ(confirm(a, ada, nonce, version).status, status::ok);
+  EXPECT_FALSE(o.settled(id));
+  o.unpin(again, 10);
+  EXPECT_TRUE(o.settled(id));
 }
 
 /// A table that is too small for the number that is expected.

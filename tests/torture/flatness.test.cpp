@@ -1,8 +1,12 @@
-// C7: 45 rounds of a changing number of recipients, of which some never confirm, some abort and some vanish, leave nothing behind.
+// C7: 45 rounds of a changing number of recipients, of which some never confirm, some abort and some vanish, leave nothing behind, and so do
+// publications that come and go. TENSORPULL_WHOLE_SCHEDULE=1: with all participants of the rounds, and 1,000 publications instead of 200.
 #include "crowd.hpp"
 #include "support/allocation_counter.hpp"
+#include "support/process_entries.hpp"
+#include "support/sanitizers.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <string>
 
 namespace {
@@ -10,6 +14,11 @@ namespace {
 using namespace test;
 using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::tcp>;
 using crowd = crowd_of<net, mlp>;
+
+bool whole_schedule() {
+  const char* const text = std::getenv("TENSORPULL_WHOLE_SCHEDULE");
+  return text != nullptr && *text == '1';
+}
 
 /// A quarter of the participants of the 45 rounds in examples/participants.txt.
 constexpr std::array<std::uint32_t, 45> participants{27, 28, 23, 23, 29, 25, 24, 23, 27, 25, 30, 25, 29, 28, 22, 25, 22, 24, 28, 20, 30, 21, 23, 30,
@@ -60,7 +69,7 @@ class schedule {
   std::vector<footing> run(std::size_t rounds) {
     std::vector<footing> all(rounds);
     for (std::size_t i = 0; i < rounds && !testing::Test::HasFailure(); ++i) {
-      round(participants[i], i);
+      round(participants[i] * (whole_schedule() ? 4 : 1), i);
       all[i] = {heap_now(), descriptors(), threads(), owner_.connections(), alive_, unsettled_};
     }
     return all;
@@ -69,7 +78,7 @@ class schedule {
  private:
   static tp::host_options options() {
     tp::host_options o;
-    o.reserved_connections = 64;
+    o.reserved_connections = 128;
     return o;
   }
   template <class Done>
@@ -156,6 +165,50 @@ TEST(Flatness, C7_forty_five_rounds_with_recipients_that_end_badly_return_to_the
   const auto rounds = schedule(handler).run(participants.size());
   EXPECT_EQ(growth(rounds), "");
   EXPECT_EQ(std::tuple(rounds.back().connections, rounds.back().kept_models, rounds.back().unsettled), std::tuple(0u, 0u, 0u));
+}
+
+TEST(Flatness, C7_publications_that_come_and_go_with_a_hundred_recipients_each_leave_memory_as_it_was) {
+  using tiny_net = tp::pipeline<tp::raw_tensors<tiny>, tp::fixed_bytes<64_KiB>, tp::tcp>;
+  const int publications = whole_schedule() ? 1000 : 200;
+  constexpr std::uint32_t recipients = 100;
+  const auto mine = blank<tiny>();
+  tp::detail::silent_handler handler;
+  tp::host_options options;
+  options.reserved_connections = 128;
+  boost::asio::io_context io{1};
+  tiny_net::host<tp::detail::silent_handler, tp::no_consumer> owner(io, handler, options);
+  const std::uint16_t port = *owner.listen("127.0.0.1:0");
+  live_heap heap;
+  std::size_t resident = 0, files = 0;
+  for (int i = 0; i < publications && !HasFailure(); ++i) {
+    auto model = random_model<tiny>(static_cast<std::uint64_t>(i));
+    const auto source = *model;
+    const auto ref = owner.published().add_tensors(std::move(model), {.recipients = recipients});
+    ASSERT_TRUE(ref) << i;
+    {
+      crowd_of<tiny_net, tiny> all(*mine);
+      all.ref = *ref;
+      for (std::uint32_t k = 0; k < recipients; ++k) all.add(port, 0);
+      const auto end = std::chrono::steady_clock::now() + 60s;
+      const auto until = [&](auto done) {
+        while (!done() && std::chrono::steady_clock::now() < end) io.poll(), all.io.poll();
+        return done();
+      };
+      EXPECT_TRUE(until([&] { return all.ended == recipients; })) << i;
+      EXPECT_EQ(all.completed, recipients) << i;
+      EXPECT_TRUE(same(*mine, source)) << i;
+      all.host.stop();
+      EXPECT_TRUE(until([&] { return all.host.connections() == 0 && owner.connections() == 0; })) << i;
+    }
+    EXPECT_EQ(owner.published().settlement_of(*ref)->verdict, tp::verdict::completed) << i;
+    EXPECT_TRUE(owner.published().withdraw(*ref)) << i;
+    if (i == 5) heap = heap_now(), resident = resident_bytes(), files = descriptors();
+  }
+  EXPECT_EQ(heap_now(), heap);
+  EXPECT_EQ(descriptors(), files);
+#if !defined(TENSORPULL_TEST_SANITIZED)  // which keeps freed memory
+  EXPECT_LE(resident_bytes(), resident + resident / 20);
+#endif
 }
 
 /// Remembers something for the largest cohort so far, as a cache that is never emptied does.

@@ -199,7 +199,7 @@ TEST(TcpFaults, T5_AHalfCloseAfterARequestLeaksNothing) {
 TEST(TcpFaults, T2_ConnectionsThatSayNothingAreClosed) {
   good_owner g(impatient());
   std::vector<raw_peer> peers;
-  for (int i = 0; i < 100; ++i) peers.emplace_back(g.owner->port());
+  for (int i = 0; i < 400; ++i) peers.emplace_back(g.owner->port());
   g.expect_download();
   for (auto& p : peers) EXPECT_TRUE(p.hear_end());
   EXPECT_EQ(g.connections_left(), 0u);
@@ -215,22 +215,42 @@ TEST(TcpFaults, MoreConnectionsThanAllowedWaitForOneToEnd) {
   first.reset();
   g.expect_download();
 }
+/// The slow reader is in the middle of its transfer until the others are done, however long that takes: if they waited for it, nobody would ever be.
 TEST(TcpFaults, ASlowReaderDelaysNobody) {
   struct sleepy : tp::land {
     using tp::land::land;
-    tp::result<void> chunk(std::uint64_t, std::uint64_t) noexcept {
-      std::this_thread::sleep_for(30ms);
+    std::atomic<int>* state;  // 1: in the middle, 2: it may go on
+    sleepy(const tp::destination_view& d, std::atomic<int>& s) noexcept : tp::land(d), state(&s) {}
+    tp::result<void> chunk(std::uint64_t offset, std::uint64_t) noexcept {
+      if (offset > 0) return {};
+      *state = 1;
+      state->notify_all();
+      state->wait(1);
       return {};
     }
   };
-  const good_owner g;
+  const auto source = random_model<large>(1);  // of which a socket holds a part
+  using large_net = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<64_KiB>, tp::tcp>;
+  auto owner = large_net::downloader::open({});
+  const auto ref = *owner->add_tensors(*source);
+  serving server(*owner);
+  std::atomic<int> state{0};
   std::jthread slow([&] {
-    const auto mine = blank<mlp>();
-    sleepy to(tp::raw_tensors<mlp>::destination(*mine));
-    EXPECT_TRUE(net::pull(g.where(), g.ref, to));
-    EXPECT_TRUE(same(*mine, *g.source));
+    const auto mine = blank<large>();
+    sleepy to(tp::raw_tensors<large>::destination(*mine), state);
+    EXPECT_TRUE(large_net::pull(local(owner->port()), ref, to));
+    EXPECT_TRUE(same(*mine, *source));
   });
-  for (int i = 0; i < 20; ++i) g.expect_download();
+  state.wait(0);
+  const auto mine = blank<large>();
+  for (int i = 0; i < 5; ++i) {
+    const auto done = large_net::download_tensors(local(owner->port()), ref, *mine, {.per_request_timeout = 20s, .retry = {.retries = 0}});
+    EXPECT_TRUE(done) << to_string(done.error().code);
+  }
+  EXPECT_TRUE(same(*mine, *source));
+  EXPECT_EQ(state, 1) << "the slow one is where it was";
+  state = 2;
+  state.notify_all();
 }
 
 /// A signal every half millisecond that interrupts whatever the process is in: calls are not restarted.

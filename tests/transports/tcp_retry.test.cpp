@@ -14,15 +14,16 @@ class middle {
  public:
   /// `most(n)`: bytes of answers that the n-th connection carries before it is cut; 0: it stays silent.
   template <class Most>
-  middle(std::atomic<std::uint16_t>& owner, Most most) : thread_([this, &owner, most](std::stop_token stop) {
-                                                           while (!stop.stop_requested()) {
-                                                             pollfd p{listener_.native_handle(), POLLIN, 0};
-                                                             if (::poll(&p, 1, 20) <= 0) continue;
-                                                             raw_peer client = listener_.accept();
-                                                             const std::size_t n = connections_++;
-                                                             carry(stop, std::move(client), owner, most(n));
-                                                           }
-                                                         }) {}
+  middle(std::atomic<std::uint16_t>& owner, Most most, bool by_reset = false) : thread_([this, &owner, most, by_reset](std::stop_token stop) {
+                                                                                  while (!stop.stop_requested()) {
+                                                                                    pollfd p{listener_.native_handle(), POLLIN, 0};
+                                                                                    if (::poll(&p, 1, 20) <= 0) continue;
+                                                                                    raw_peer client = listener_.accept();
+                                                                                    const std::size_t n = connections_++;
+                                                                                    carry(stop, client, owner, most(n));
+                                                                                    if (by_reset) client.reset();
+                                                                                  }
+                                                                                }) {}
   std::uint16_t port() const { return listener_.port(); }
   std::size_t connections() const { return connections_; }
   /// The same, once so many have come or nobody comes any more.
@@ -32,7 +33,7 @@ class middle {
   }
 
  private:
-  static void carry(std::stop_token stop, raw_peer client, std::atomic<std::uint16_t>& owner_port, std::size_t most) {
+  static void carry(std::stop_token stop, raw_peer& client, std::atomic<std::uint16_t>& owner_port, std::size_t most) {
     std::vector<std::byte> piece(4096);
     const std::array<std::span<std::byte>, 1> in{piece};
     if (most == 0) {
@@ -70,6 +71,61 @@ struct running {
   std::optional<serving> server;
   explicit running(const tp::publish_options& o = {}) : ref(*owner->add_tensors(*source, o)), port(owner->port()) { server.emplace(*owner); }
 };
+
+TEST(TcpRetry, T4_a_hundred_resets_at_random_moments_are_resumed_and_cost_at_most_a_chunk_each) {
+  running r({.recipients = 1});
+  generator random(4);
+  middle m(r.port, [&](std::size_t n) { return n < 100 ? 1 + static_cast<std::size_t>(random.below(7'000)) : uncut; }, true);
+  const auto mine = blank<mlp>();
+  const auto done = net::download_tensors(local(m.port()), r.ref, *mine, {.per_request_timeout = 60s, .window = 1, .retry = {.retries = 100, .first_delay = 1ms, .longest_delay = 1ms}});
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_EQ(done->outcome, tp::outcome::completed);
+  EXPECT_TRUE(same(*mine, *r.source));
+  EXPECT_EQ(m.connections(), 101u);
+  r.server->stop();
+  EXPECT_LE(r.owner->status_of(r.ref)->bytes_sent, done->bytes + m.connections() * 16_KiB);
+  EXPECT_EQ(r.owner->status_of(r.ref)->acquired, 1u);
+  EXPECT_EQ(r.owner->settlement_of(r.ref)->verdict, tp::verdict::completed);
+}
+
+TEST(TcpRetry, T10_sixty_four_recipients_whose_owner_restarts_all_come_back_and_finish) {
+  constexpr std::uint32_t n = 64;
+  const auto source = random_model<mlp>(1);
+  auto first = net::downloader::open({});
+  ASSERT_TRUE(first);
+  const std::uint16_t port = first->port();
+  const auto ref = *first->add_tensors(*source, {.recipients = n, .id = {5, 6}});
+  std::atomic<int> exact{0};
+  std::atomic<std::uint64_t> bytes{0};
+  {
+    std::vector<std::jthread> recipients;
+    for (std::uint64_t i = 1; i <= n; ++i)
+      recipients.emplace_back([&, i] {
+        const auto mine = blank<mlp>();
+        // eight tries of up to a second: for longer than that nobody finds a closed door
+        const auto done = net::download_tensors(local(port), ref, *mine, {.per_request_timeout = 60s, .retry = {.retries = 8, .first_delay = 50ms, .longest_delay = 1000ms}, .recipient = {i}});
+        EXPECT_TRUE(done) << i << ": " << to_string(done.error().code) << " at " << done.error().at;
+        if (!done) return;
+        bytes = done->bytes;
+        exact += same(*mine, *source);
+      });
+    const auto half = n * sizeof(mlp) / 2;
+    first->run([&](const auto& o) { return o.status_of(ref)->acquired == n && o.status_of(ref)->bytes_sent > half; });
+    EXPECT_EQ(first->status_of(ref)->acquired, n);
+    EXPECT_LT(first->status_of(ref)->completed, n) << "it was over before";
+    first = tp::failure(tp::errc::withdrawn);  // the process is gone, and for a while nobody is there
+    std::this_thread::sleep_for(200ms);
+    auto second = net::downloader::open({.listen = local(port)});
+    ASSERT_TRUE(second) << to_string(second.error().code);
+    ASSERT_TRUE(second->add_tensors(*source, {.id = {5, 6}}));
+    std::jthread serves([&](const std::stop_token& stop) { second->run(stop); });
+    recipients.clear();
+    serves.request_stop();
+    serves.join();
+    EXPECT_LT(second->status_of({{5, 6}, 0, 0})->bytes_sent, n * bytes) << "what had landed was not sent again";
+  }
+  EXPECT_EQ(exact, static_cast<int>(n));
+}
 
 TEST(TcpRetry, T4_a_transfer_survives_many_cuts_and_sends_at_most_one_chunk_again_for_each) {
   running r({.recipients = 1});

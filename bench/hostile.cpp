@@ -1,0 +1,346 @@
+// What peers that mean ill cost the others: honest recipients in a process of their own, paced at half of what they get alone, beside attackers in
+// processes at nice 19. Compared with the same attack on a program that only takes what it is sent, so that what the attackers themselves cost the
+// machine is not counted. usage: bench_hostile [SECONDS [ROUNDS [ATTACK]]]; a line of JSON for each attack.
+#include <tensorpull/framing/word_framing.hpp>
+#include <tensorpull/tensorpull.hpp>
+#include <tensorpull/tensors/tensor_list.hpp>
+#include <tensorpull/transports/host/owner.hpp>
+
+#include "measure.hpp"
+
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace tensorpull;
+using namespace std::chrono_literals;
+using net = pipeline<tensor_list, fixed_bytes<1_MiB>, tcp>;
+
+constexpr ref_id published{0x60075, 1};
+constexpr std::size_t tensors = 256, tensor_bytes = 256 * 1024, recipients = 4;
+constexpr auto tick = 5ms;
+
+[[noreturn]] void give_up(const char* what) {
+  std::fprintf(stderr, "bench_hostile: %s\n", what);
+  std::exit(1);
+}
+std::string tensor_name(std::size_t i) { return "layer." + std::to_string(i) + ".w"; }
+std::string local(std::uint16_t port) { return "127.0.0.1:" + std::to_string(port); }
+
+/// A process that writes one value when it has it, and ends with its parent or with this object.
+class process {
+ public:
+  template <class Run>
+  explicit process(Run run) {
+    int ends[2];
+    if (::pipe(ends) != 0) give_up("no pipe");
+    id_ = ::fork();
+    if (id_ < 0) give_up("no process");
+    if (id_ == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      ::close(ends[0]);
+      run(ends[1]);
+      ::_exit(0);
+    }
+    ::close(ends[1]);
+    from_ = ends[0];
+  }
+  process(const process&) = delete;
+  process(process&& other) noexcept : id_(std::exchange(other.id_, -1)), from_(std::exchange(other.from_, -1)) {}
+  ~process() {
+    if (id_ > 0) ::kill(id_, SIGKILL), ::waitpid(id_, nullptr, 0);
+    if (from_ >= 0) ::close(from_);
+  }
+  template <class T>
+  T value() {
+    T t{};
+    if (::read(from_, &t, sizeof t) != sizeof t) give_up("a process ended too early");
+    return t;
+  }
+
+ private:
+  pid_t id_ = -1;
+  int from_ = -1;
+};
+template <class T>
+void tell(int to, const T& value) {
+  if (::write(to, &value, sizeof value) != sizeof value) ::_exit(1);
+}
+
+void own(int to) {
+  std::vector<float> data(tensors * tensor_bytes / sizeof(float));
+  std::mt19937 random(1);
+  for (float& f : data) f = static_cast<float>(random());
+  const std::uint64_t extent = tensor_bytes / sizeof(float);
+  std::vector<std::string> names;
+  std::vector<tensor_view> views;
+  for (std::size_t i = 0; i < tensors; ++i) names.push_back(tensor_name(i));
+  for (std::size_t i = 0; i < tensors; ++i) views.push_back({names[i], dtype::f32, {&extent, 1}, reinterpret_cast<const std::byte*>(data.data() + i * extent)});
+  const auto image = dynamic_image::make(std::span<const tensor_view>(views));
+  auto owner = net::downloader::open({});
+  if (!image || !owner || !owner->add_tensors(*image, {.id = published})) ::_exit(1);
+  tell(to, owner->port());
+  owner->run(std::stop_token{});
+}
+
+/// Accepts every connection and throws away what comes.
+void sink(int to) {
+  auto listener = tcp_listener::open("127.0.0.1:0");
+  if (!listener) ::_exit(1);
+  tell(to, listener->port());
+  std::vector<posix_stream> streams;
+  std::vector<pollfd> all;
+  std::vector<std::byte> piece(64 * 1024);
+  for (;;) {
+    all.assign(1, {listener->native_handle(), POLLIN, 0});
+    for (const auto& s : streams) all.push_back({s.native_handle(), POLLIN, 0});
+    ::poll(all.data(), all.size(), -1);
+    for (std::size_t i = all.size() - 1; i > 0; --i) {
+      if (all[i].revents == 0) continue;
+      const std::array<std::span<std::byte>, 1> in{piece};
+      if (const auto s = streams[i - 1].read_some(in).status; s == io_status::closed || s == io_status::failed) streams.erase(streams.begin() + static_cast<std::ptrdiff_t>(i - 1));
+    }
+    if (all[0].revents == 0) continue;
+    while (auto s = listener->accept()) streams.push_back(std::move(*s));
+  }
+}
+
+/// Takes any image, no faster than it is told to.
+struct paced {
+  static constexpr bool irrevocable = false;
+  std::atomic<std::uint64_t>* all;
+  double bytes_per_second;  // 0: as fast as it comes
+  bench::clock::time_point start = bench::clock::now();
+  std::uint64_t mine = 0;
+  std::vector<std::byte> room = std::vector<std::byte>(1 << 20);
+
+  std::uint64_t fingerprint() const noexcept { return 0; }
+  const image_schema* schema() const noexcept { return nullptr; }
+  result<void> begin(const description&) noexcept { return {}; }
+  prepared prepare(std::uint64_t, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
+    const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(length, room.size()));
+    out[0] = {room.data(), n};
+    return {1, n};
+  }
+  result<void> commit(std::uint64_t, std::span<const std::byte> bytes) noexcept { return mine += bytes.size(), *all += bytes.size(), result<void>{}; }
+  result<void> chunk(std::uint64_t, std::uint64_t) noexcept {
+    if (bytes_per_second > 0) std::this_thread::sleep_until(start + std::chrono::duration_cast<bench::clock::duration>(std::chrono::duration<double>(static_cast<double>(mine) / bytes_per_second)));
+    return {};
+  }
+  result<void> finish(const receipt&) noexcept { return {}; }
+  void abandon(const error&) noexcept {}
+};
+
+/// Bytes a second that honest recipients get in `seconds`, of at most `pace` together.
+void receive(int to, std::uint16_t port, double pace, double seconds) {
+  std::atomic<std::uint64_t> bytes{0};
+  std::vector<std::jthread> threads;
+  for (std::size_t i = 0; i < recipients; ++i)
+    threads.emplace_back([&, port, pace] {
+      paced to_nowhere{&bytes, pace / recipients};
+      for (;;) (void)net::pull(local(port), {published, 0, 0}, to_nowhere, {.per_request_timeout = 60s});
+    });
+  std::this_thread::sleep_for(300ms);
+  const auto start = bench::clock::now();
+  const std::uint64_t before = bytes;
+  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+  tell(to, static_cast<double>(bytes - before) / bench::seconds_since(start));
+  ::_exit(0);  // the recipients are in the middle of something
+}
+
+/// A connection of an attacker's, who does not wait for anything.
+class hostile_connection {
+ public:
+  explicit hostile_connection(std::uint16_t port) : port_(port) { renew(); }
+  void renew() {
+    auto s = tcp_connect(local(port_), bench::clock::now() + 5s);
+    stream_ = s ? std::move(*s) : posix_stream();
+  }
+  /// A frame is never cut: what did not fit goes before anything else, and until then nothing else is said.
+  void say(std::span<const std::byte> bytes) {
+    if (stream_.native_handle() < 0) renew();
+    if (stream_.native_handle() < 0) return;
+    if (!rest_.empty()) rest_.erase(rest_.begin(), rest_.begin() + static_cast<std::ptrdiff_t>(write(rest_)));
+    if (!rest_.empty()) return;
+    const std::size_t n = write(bytes);
+    rest_.assign(bytes.begin() + static_cast<std::ptrdiff_t>(n), bytes.end());
+  }
+  /// Throws away what has come.
+  void hear() {
+    const std::array<std::span<std::byte>, 1> in{piece_};
+    for (int i = 0; i < 16 && stream_.native_handle() >= 0; ++i) {
+      const auto io = stream_.read_some(in);
+      if (io.status == io_status::closed || io.status == io_status::failed) stream_ = posix_stream(), rest_.clear();
+      if (io.bytes == 0) return;
+    }
+  }
+
+ private:
+  std::size_t write(std::span<const std::byte> bytes) {
+    const std::array<std::span<const std::byte>, 1> out{bytes};
+    const auto io = stream_.write_some(out);
+    if (io.status == io_status::closed || io.status == io_status::failed) stream_ = posix_stream(), rest_.clear();
+    return io.bytes;
+  }
+  static inline std::vector<std::byte> piece_ = std::vector<std::byte>(64 * 1024);
+  std::uint16_t port_;
+  posix_stream stream_;
+  std::vector<std::byte> rest_;
+};
+
+void put(std::vector<std::byte>& to, const frame& m) {
+  alignas(8) std::array<std::byte, 70'000> bytes;
+  const auto n = word_framing::encode(m, bytes);
+  if (!n) ::_exit(1);
+  to.insert(to.end(), bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(*n));
+}
+frame request(frame_kind kind, std::uint32_t id, std::uint64_t offset = 0, std::uint32_t length = 0) {
+  frame m;
+  m.kind = kind, m.id = id, m.ref = published, m.offset = offset, m.length = length;
+  return m;
+}
+
+struct attack {
+  const char* name;
+  std::size_t connections;
+  void (*act)(std::vector<hostile_connection>& all, std::uint64_t number, std::mt19937_64& random);  ///< once in a tick
+};
+
+void flood_of_chunk_digests(std::vector<hostile_connection>& all, std::uint64_t number, std::mt19937_64& random) {
+  hostile_connection& c = all[number % all.size()];  // each lives for a few ticks
+  c.renew();
+  std::vector<std::byte> bytes;
+  put(bytes, request(frame_kind::describe, 1));
+  for (std::uint32_t i = 2; i < 12; ++i) {
+    frame m = request(frame_kind::pull, i, random() % (48u << 20), 16u << 20);
+    m.chunk_digest = digest_kind::xxh3_64;
+    put(bytes, m);
+  }
+  c.say(bytes);
+}
+void storm_of_subsets(std::vector<hostile_connection>& all, std::uint64_t number, std::mt19937_64& random) {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < tensors && names.size() < 100; ++i)
+    if (random() % 2 == 0) names.push_back(tensor_name(i));
+  const std::vector<std::string_view> views(names.begin(), names.end());
+  frame m = request(frame_kind::locate, static_cast<std::uint32_t>(number));
+  m.names = views;
+  std::vector<std::byte> bytes;
+  put(bytes, m);
+  for (auto& c : all) c.hear(), c.say(bytes);
+}
+void storm_of_describes(std::vector<hostile_connection>& all, std::uint64_t number, std::mt19937_64&) {
+  std::vector<std::byte> bytes;
+  for (std::uint32_t i = 0; i < 50; ++i) put(bytes, request(frame_kind::describe, static_cast<std::uint32_t>(number) * 50 + i));
+  for (auto& c : all) c.hear(), c.say(bytes);
+}
+void one_byte_pulls(std::vector<hostile_connection>& all, std::uint64_t number, std::mt19937_64& random) {
+  std::vector<std::byte> bytes;
+  if (number == 0) put(bytes, request(frame_kind::describe, 0));
+  for (std::uint32_t i = 1; i <= 50; ++i) put(bytes, request(frame_kind::pull, static_cast<std::uint32_t>(number) * 50 + i, random() % (32 * 1024), 1));  // of the header, most of it
+  for (auto& c : all) c.hear(), c.say(bytes);
+}
+void dribbled_messages(std::vector<hostile_connection>& all, std::uint64_t number, std::mt19937_64&) {
+  static const std::vector<std::byte> bytes = [] {
+    const std::vector<std::byte> body(60 * 1024);
+    frame m;
+    m.kind = frame_kind::application, m.application = 7, m.body = body;
+    std::vector<std::byte> all_of_it;
+    return put(all_of_it, m), all_of_it;
+  }();
+  // so much at first that a buffer for the message is needed, then a byte at a time
+  for (auto& c : all) c.hear(), c.say(number == 0 ? std::span(bytes).first(8 * 1024) : std::span(bytes).subspan(8 * 1024 + number % (40 * 1024), 1));
+}
+void slow_readers(std::vector<hostile_connection>& all, std::uint64_t number, std::mt19937_64&) {
+  if (number != 0) return;  // they never read
+  std::vector<std::byte> bytes;
+  put(bytes, request(frame_kind::describe, 1));
+  for (std::uint32_t i = 2; i < 9; ++i) put(bytes, request(frame_kind::pull, i, 0, 16u << 20));
+  for (auto& c : all) c.say(bytes);
+}
+void silence(std::vector<hostile_connection>& all, std::uint64_t, std::mt19937_64&) {
+  for (auto& c : all) c.hear();
+}
+
+constexpr attack attacks[]{{"chunk-digest floods", 16, flood_of_chunk_digests}, {"subset storms", 8, storm_of_subsets}, {"describe storms", 8, storm_of_describes}, {"one-byte pulls", 8, one_byte_pulls}, {"message dribblers", 64, dribbled_messages}, {"slow readers", 32, slow_readers}, {"1,000 idle connections", 1000, silence}};
+
+process begin(const attack& a, std::uint16_t port) {
+  process p([&](int to) {
+    if (::nice(19) == -1 && errno != 0) ::_exit(1);
+    std::mt19937_64 random(7);
+    std::vector<hostile_connection> all;
+    for (std::size_t i = 0; i < a.connections; ++i) all.emplace_back(port);
+    tell(to, 'b');
+    auto next = bench::clock::now();
+    for (std::uint64_t number = 0;; ++number) {
+      a.act(all, number, random);
+      std::this_thread::sleep_until(next += tick);
+      next = std::max(next, bench::clock::now() - 10 * tick);  // what the machine had no time for is not made up for
+    }
+  });
+  (void)p.value<char>();
+  return p;
+}
+
+double honest_rate(std::uint16_t port, double pace, double seconds) {
+  process p([&](int to) { receive(to, port, pace, seconds); });
+  return p.value<double>();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const double seconds = argc > 1 ? std::atof(argv[1]) : 1.5;
+  const int rounds = argc > 2 ? std::atoi(argv[2]) : 3;
+  const std::string only = argc > 3 ? argv[3] : "";
+  rlimit files{};
+  ::getrlimit(RLIMIT_NOFILE, &files);
+  files.rlim_cur = files.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &files);
+  ::signal(SIGPIPE, SIG_IGN);
+
+  process harmless([](int to) { sink(to); });
+  const auto other = harmless.value<std::uint16_t>();
+  std::vector<double> alone;
+  for (int i = 0; i < 3; ++i) {
+    process owner([](int to) { own(to); });
+    alone.push_back(honest_rate(owner.value<std::uint16_t>(), 0, seconds / 2));
+  }
+  const double pace = bench::summarise(alone).median / 2;
+  std::printf("{\"alone\": %.0f, \"pace\": %.0f}\n", 2 * pace, pace);
+
+  // an owner of its own each time, which owes nothing to the attackers before
+  const auto beside = [&](std::span<const attack> some, bool attacked) {
+    process owner([](int to) { own(to); });
+    const auto port = owner.value<std::uint16_t>();
+    std::vector<process> attackers;
+    for (const attack& a : some) attackers.push_back(begin(a, attacked ? port : other));
+    return honest_rate(port, pace, seconds);
+  };
+  const auto measure = [&](const char* name, std::span<const attack> some) {
+    if (std::string_view(name).find(only) == std::string_view::npos) return;
+    std::vector<double> with_sink, with_owner;
+    for (int i = 0; i < rounds; ++i) with_sink.push_back(beside(some, false)), with_owner.push_back(beside(some, true));
+    const auto quiet = bench::summarise(with_sink), attacked = bench::summarise(with_owner);
+    std::printf("{\"attack\": \"%s\", \"beside a sink\": %.0f, \"beside the attack\": %.0f, \"least\": %.0f, \"most\": %.0f, \"percent\": %.1f}\n", name, quiet.median, attacked.median, attacked.minimum, attacked.maximum,
+                100 * attacked.median / quiet.median);
+    std::fflush(stdout);
+  };
+  std::fflush(stdout);
+  for (const attack& a : attacks) measure(a.name, {&a, 1});
+  measure("all together", attacks);
+}

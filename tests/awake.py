@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+"""Shows which tests are awake: breaks the library in one place at a time (breakages.py) and runs the test that should notice.
+
+awake.py BUILD [--only TEXT] [--jobs N]. BUILD is a configured build folder (preset dev) whose compiler and libraries are used; nothing in the tree is
+changed. A breakage is a copy of one header that stands before the real one, so only one file of tests is compiled for it, without optimisation.
+Status: 0 all noticed; 1 a breakage that nothing noticed, a text that is not in its header exactly once, or a test that fails without a breakage.
+"""
+import argparse
+import concurrent.futures
+import json
+import os
+import pathlib
+import shlex
+import subprocess
+import sys
+import tempfile
+
+from breakages import BREAKAGES
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+INCLUDE = ROOT / "include" / "tensorpull"
+SECONDS = 120  # a test that never ends has noticed, too
+
+
+def run(command, where, seconds=None):
+    """Status and output; a status of None: it took too long."""
+    # counted in seeds and rounds: a tenth is enough to notice
+    environment = os.environ | {"TENSORPULL_SIM_SEEDS": "2000"}
+    try:
+        done = subprocess.run(command, cwd=where, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=seconds, env=environment, errors="replace")
+    except subprocess.TimeoutExpired as late:
+        return None, (late.stdout or b"").decode(errors="replace")
+    return done.returncode, done.stdout
+
+
+class Builder:
+    def __init__(self, build):
+        self.build = build
+        entries = json.loads((build / "compile_commands.json").read_text())
+        self.commands = {pathlib.Path(e["file"]).resolve(): shlex.split(e["command"]) for e in entries if "/tests/" in e["file"]}
+        self.links = {}
+
+    def compile(self, source, before, out):
+        """Compiles a file of tests with the headers in `before` in front."""
+        words = self.commands[source]
+        kept, skip = [], False
+        for word in words:
+            if skip or word in ("-o", "-c"):
+                skip = word in ("-o", "-c")
+            elif not word.startswith(("-O", "-g")) and word not in ("-Werror",):
+                kept.append(word)
+        compiler = next(i for i, word in enumerate(kept) if not word.endswith("ccache"))
+        return run([*kept[: compiler + 1], "-I", str(before), *kept[compiler + 1 :], "-O0", "-w", "-o", str(out), "-c", str(source)], self.build)
+
+    def rest_of_link(self, group):
+        """What the program of a group is linked with besides its files of tests."""
+        if group not in self.links:
+            target = f"tests/tensorpull_{group}_tests"
+            status, text = run(["ninja", "-t", "commands", target], self.build)
+            words = shlex.split(text.strip().splitlines()[-1]) if status == 0 else sys.exit(f"awake.py: {target}: {text}")
+            others = [w for w in words if w.endswith(".o") and not w.endswith(".test.cpp.o")]
+            if others:
+                status, text = run(["ninja", *others], self.build)
+                if status != 0:
+                    sys.exit(f"awake.py: {text}")
+            self.links[group] = others + [w for w in words if w.endswith((".a", ".so")) or w.startswith(("-l", "-L", "-Wl,"))]
+        return self.links[group]
+
+    def test(self, test, chosen, before, folder):
+        """"passed", "failed", or why it did not come to that."""
+        source = (ROOT / "tests" / f"{test}.test.cpp").resolve()
+        if source not in self.commands:
+            return f"no such file of tests: {test}"
+        program = folder / "program"
+        status, text = self.compile(source, before, folder / "test.o")
+        if status != 0:
+            reasons = [line for line in text.splitlines() if " error: " in line]
+            return f"does not compile: {reasons[0]}" if reasons else f"was not compiled: {text[-300:]}"
+        status, text = run(["c++", str(folder / "test.o"), *self.rest_of_link(test.split("/")[0]), "-o", str(program)], self.build)
+        if status != 0:
+            return "does not link: " + text[-300:]
+        status, text = run([str(program), f"--gtest_filter={chosen}", "--gtest_brief=1"], folder, SECONDS)
+        (folder / "test.o").unlink()
+        program.unlink()
+        if status == 0:
+            return "passed" if "Running 0 tests" not in text and "0 tests ran" not in text.replace("0 tests from 0 test suites ran", "0 tests ran") else "no test of that name"
+        return "failed"
+
+
+def apply(header, old, new, to):
+    text = (INCLUDE / header).read_text()
+    if (n := text.count(old)) != 1:
+        return f"the text stands in the header {n} times"
+    broken = to / "tensorpull" / header
+    broken.parent.mkdir(parents=True)
+    broken.write_text(text.replace(old, new))
+    return None
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("build", type=pathlib.Path)
+    arguments.add_argument("--only", default="", help="breakages whose header or test has this text")
+    arguments.add_argument("--jobs", type=int, default=os.cpu_count())
+    options = arguments.parse_args()
+    builder = Builder(options.build.resolve())
+    chosen = [b for b in BREAKAGES if options.only in b[0] or options.only in b[3]]
+    for group in {test.split("/")[0] for b in chosen for test in b[3].split(":")}:
+        builder.rest_of_link(group)
+
+    def one(breakage):
+        header, old, new, test, names = breakage
+        with tempfile.TemporaryDirectory() as folder:
+            if wrong := apply(header, old, new, pathlib.Path(folder)):
+                return wrong
+            for each in test.split(":"):
+                said = builder.test(each, names, folder, pathlib.Path(folder))
+                if said != "passed":
+                    break
+            return said
+
+    def whole(tests):
+        with tempfile.TemporaryDirectory() as folder:
+            return builder.test(*tests, folder, pathlib.Path(folder))
+
+    unbroken = sorted({(each, names) for _, _, _, test, names in chosen for each in test.split(":")})
+    bad = noticed = 0
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        for breakage, said in zip(chosen, pool.map(one, chosen)):
+            header, old, new, test, names = breakage
+            if said == "failed" or said.startswith("does not compile: "):
+                noticed += 1
+                continue
+            bad += 1
+            print(f"{'UNNOTICED' if said == 'passed' else said}: {header}: {old!r} -> {new!r} ({test}, {names})", flush=True)
+        for (test, names), said in zip(unbroken, pool.map(whole, unbroken)):
+            if said != "passed":
+                bad += 1
+                print(f"without a breakage: {test}, {names}: {said}", flush=True)
+    print(f"{noticed} of {len(chosen)} breakages noticed, in {len({b[0].rpartition('/')[0] for b in chosen})} folders")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,317 @@
+// What a pull does with time. The clocks of this program are the tests' own: waiting passes time without taking any, and the wall clock can jump.
+#include "network.hpp"
+#include "support/pair.hpp"
+#include "support/processor_time.hpp"
+
+#include <tensorpull/transports/stream/pull.hpp>
+
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <unistd.h>
+#include <atomic>
+#include <ctime>
+#include <functional>
+
+namespace {
+
+std::atomic<std::int64_t> time_passed_ns{0};  // what the tests add to the monotonic clock
+std::atomic<bool> wall_clock_jumps{false};
+std::atomic<std::uint64_t> wall_clock_reads{0};
+
+/// An hour forward and back, with each reading.
+std::time_t jump() noexcept {
+  const auto n = wall_clock_reads.fetch_add(1);
+  return !wall_clock_jumps ? 0 : n % 2 == 0 ? 3600
+                                            : -3600;
+}
+
+}  // namespace
+
+// In the place of the C library's, also for the clocks of <chrono>.
+extern "C" int clock_gettime(clockid_t which, timespec* t) noexcept {
+  const long status = ::syscall(SYS_clock_gettime, which, t);
+  if (which == CLOCK_REALTIME) t->tv_sec += jump();
+  if (which != CLOCK_MONOTONIC) return static_cast<int>(status);
+  const std::int64_t now = t->tv_nsec + time_passed_ns.load();
+  t->tv_sec += now / 1'000'000'000;
+  t->tv_nsec = now % 1'000'000'000;
+  return static_cast<int>(status);
+}
+extern "C" std::time_t time(std::time_t* out) noexcept {
+  timespec t{};
+  ::clock_gettime(CLOCK_REALTIME, &t);
+  if (out != nullptr) *out = t.tv_sec;
+  return t.tv_sec;
+}
+extern "C" int gettimeofday(timeval* out, void*) noexcept {
+  timespec t{};
+  ::clock_gettime(CLOCK_REALTIME, &t);
+  *out = {t.tv_sec, t.tv_nsec / 1000};
+  return 0;
+}
+
+namespace {
+
+using namespace test;
+using net = tp::pipeline<tp::tensor_list, tp::fixed_bytes<1024>, tp::tcp>;
+constexpr std::size_t step = 1024 / 64 + 1;  // of what the library calls progress
+
+/// An owner and the connections of one recipient to it, on one thread.
+struct world {
+  const model source = mixed_model().fill(1);
+  model mine = mixed_model();
+  party owner{11};
+  wire requests, answers;
+  pipe_end owner_end{requests, answers, {}, {}};
+  std::chrono::milliseconds waited{0}, waited_after_stop{0};
+  std::uint64_t waits = 0, calls = 0;
+  std::size_t connections = 0;
+  std::stop_source stop;
+
+  // What the test decides.
+  std::uint64_t stop_at_call = ~std::uint64_t{0};
+  bool deaf = false;                                   ///< the owner hears and says nothing
+  std::size_t most_per_wait = ~std::size_t{0};         ///< bytes of answers that arrive while the recipient waits once
+  std::size_t most_per_connection = ~std::size_t{0};   ///< bytes of answers, after which it is lost
+  std::function<void()> on_wait;
+
+  std::size_t allowed = 0, carried = 0;
+
+  world() { owner.publish(source); }
+
+  void call() {
+    if (++calls == stop_at_call) stop.request_stop();
+  }
+  void pass(std::chrono::milliseconds t) {
+    call();
+    ++waits;
+    waited += t;
+    if (stop.stop_requested()) waited_after_stop += t;
+    time_passed_ns += std::chrono::nanoseconds(std::max(t, 0ms)).count();
+    allowed = most_per_wait;
+    if (on_wait) on_wait();
+  }
+  void connect() {
+    call();
+    ++connections;
+    carried = 0;
+    allowed = most_per_wait;
+    owner.renew();
+    for (wire* const w : {&requests, &answers}) w->bytes.clear(), w->begin = 0;
+  }
+  void serve() {
+    tp::no_transfer idle;
+    if (!deaf) (void)tp::pump_once(owner.end, idle, owner_end, {reinterpret_cast<std::byte*>(owner.scratch.get()), 65536});
+  }
+};
+
+/// The recipient's end of a connection.
+class recipient_end {
+ public:
+  explicit recipient_end(world& w) noexcept : w_(&w) {}
+  tp::io_result read_some(std::span<const std::span<std::byte>> spans) noexcept {
+    w_->call();
+    w_->serve();
+    if (w_->carried >= w_->most_per_connection) return {tp::io_status::closed, 0, 0};
+    const std::size_t most = w_->deaf ? 0 : std::min(w_->allowed, w_->most_per_connection - w_->carried);
+    if (most == 0) return {tp::io_status::would_block, 0, 0};
+    pipe_end in{w_->answers, w_->requests, {most}, {}};
+    const auto io = in.read_some(spans);
+    w_->carried += io.bytes;
+    w_->allowed -= io.bytes;
+    return io;
+  }
+  tp::io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept {
+    w_->call();
+    pipe_end out{w_->answers, w_->requests, {}, {}};
+    return out.write_some(spans);
+  }
+  tp::io_ready wait(bool read, bool write, std::chrono::milliseconds t) noexcept {
+    w_->pass(t);
+    return {read, write};
+  }
+
+ private:
+  world* w_;
+};
+static_assert(tp::byte_stream<recipient_end>);
+
+/// Counts how it ended.
+struct counted : tp::land {
+  using tp::land::land;
+  int begun = 0, finished = 0, abandoned = 0;
+  tp::result<void> begin(const tp::description& d) noexcept { return ++begun, tp::land::begin(d); }
+  tp::result<void> finish(const tp::receipt& r) noexcept { return ++finished, tp::land::finish(r); }
+  void abandon(const tp::error& e) noexcept { ++abandoned, tp::land::abandon(e); }
+};
+
+template <class Consumer>
+tp::result<tp::receipt> pull(world& w, Consumer& to, tp::pull_options options) {
+  options.stop = w.stop.get_token();
+  const auto connect = [&]() noexcept -> tp::result<recipient_end> { return w.connect(), recipient_end(w); };
+  return tp::pull_with<net::parts>(connect, [&](std::chrono::milliseconds t) noexcept { w.pass(t); }, {{1, 2}, 0, 0}, to, options);
+}
+tp::result<tp::receipt> pull(world& w, tp::pull_options options) {
+  tp::land to(w.mine.destination());
+  return pull(w, to, options);
+}
+
+TEST(Patience, T8_a_thousand_aborts_at_random_moments_are_each_heard_within_100_ms_and_told_once) {
+  generator random(8);
+  int aborted = 0, tries = 0;
+  for (; aborted < 1000 && tries < 20'000; ++tries) {
+    world w;
+    const int kind = tries % 4;
+    w.deaf = kind == 0;                                                                       // an answer is waited for
+    w.most_per_wait = kind == 1 ? 1 + random.below(500) : w.most_per_wait;                    // bytes move
+    w.most_per_connection = kind >= 2 ? 1 + random.below(kind == 2 ? 4000 : 100) : ~std::size_t{0};  // the next try is waited for
+    w.stop_at_call = 1 + random.below(300);
+    int told = 0;
+    auto watch = [&](const tp::progress_event& e) { told += e.phase == tp::progress_phase::aborted || e.phase == tp::progress_phase::completed || e.phase == tp::progress_phase::failed; };
+    counted to(w.mine.destination());
+    const auto done = pull(w, to, {.per_request_timeout = 24h, .retry = {.retries = 1000, .first_delay = 1h, .longest_delay = 1h}, .progress = watch});
+    ASSERT_EQ(to.finished + to.abandoned, to.begun);
+    ASSERT_LE(to.begun, 1);
+    EXPECT_EQ(told, 1);
+    if (done) continue;  // it was over before
+    ++aborted;
+    ASSERT_EQ(done.error(), tp::errc::cancelled);
+    ASSERT_LE(w.waited_after_stop, 100ms) << kind << ' ' << w.stop_at_call;
+  }
+  EXPECT_EQ(aborted, 1000) << "of " << tries;
+}
+
+TEST(Patience, A_transfer_that_moves_is_not_timed_out_however_long_it_takes_and_one_that_dribbles_is) {
+  world slow;
+  slow.most_per_wait = 3 * step;
+  const auto done = pull(slow, {.per_request_timeout = 300ms, .retry = {.retries = 0}});
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_GT(slow.waited, 10 * 300ms);
+  EXPECT_EQ(slow.connections, 1u);
+  EXPECT_TRUE(slow.mine.same_tensors(slow.source));
+
+  world dribbling;
+  dribbling.on_wait = [&] { dribbling.most_per_wait = dribbling.waited > 2s ? 1 : ~std::size_t{0}; };
+  dribbling.most_per_wait = 200;
+  EXPECT_EQ(pull(dribbling, {.per_request_timeout = 300ms, .retry = {.retries = 0}}).has_value(), true) << "it was done before";
+  world late;
+  late.most_per_wait = 1;
+  EXPECT_EQ(pull(late, {.per_request_timeout = 300ms, .retry = {.retries = 0}}).error(), tp::errc::timed_out);
+}
+
+TEST(Patience, T3_a_partition_shorter_than_the_budget_is_waited_out_and_a_longer_one_resumes_after_it_heals) {
+  for (const bool longer : {false, true}) {
+    world w;
+    constexpr auto budget = 10s;
+    std::chrono::milliseconds healed{0};
+    w.most_per_wait = 700;
+    w.on_wait = [&] {
+      if (w.carried > w.source.schema().image_bytes / 2 && healed == 0ms) w.deaf = true, healed = w.waited + (longer ? 3 * budget : 3s);
+      if (w.deaf && w.waited >= healed) w.deaf = false;
+    };
+    tp::resume_cursor cursor;
+    tp::pull_options options{.per_request_timeout = budget, .retry = {.retries = 0}, .recipient = {5}, .cursor = &cursor};
+    tp::land to(w.mine.destination());
+    const auto first = pull(w, to, options);
+    EXPECT_EQ(w.connections, 1u);
+    ASSERT_GT(healed, 0ms) << "there was no partition";
+    if (!longer) {
+      ASSERT_TRUE(first) << to_string(first.error().code);
+      EXPECT_TRUE(w.mine.same_tensors(w.source));
+      continue;
+    }
+    ASSERT_FALSE(first);
+    EXPECT_EQ(first.error(), tp::errc::timed_out);
+    const auto silent_since = healed - 3 * budget;
+    EXPECT_GE(w.waited, silent_since + budget - 50ms) << "the last bytes came before the step that saw them";
+    EXPECT_LE(w.waited, silent_since + budget + 1s);
+    ASSERT_TRUE(cursor);
+    const auto kept = cursor.offset, before = w.owner.status().bytes_sent;
+    w.pass(3 * budget);
+    ASSERT_FALSE(w.deaf);
+    const auto second = pull(w, options);
+    ASSERT_TRUE(second) << to_string(second.error().code);
+    EXPECT_TRUE(w.mine.same_tensors(w.source));
+    EXPECT_LE(w.owner.status().bytes_sent - before, second->bytes - kept + 1024) << "what had landed came again";
+  }
+}
+
+TEST(Patience, T7_no_budget_overflows_and_none_is_waited_for_in_a_busy_loop) {
+  for (const auto budget : std::initializer_list<std::chrono::milliseconds>{0ms, 1ms, 60s}) {
+    world w;
+    w.deaf = true;
+    EXPECT_EQ(pull(w, {.per_request_timeout = budget, .retry = {.retries = 0}}).error(), tp::errc::timed_out);
+    EXPECT_GE(w.waited, budget);
+    EXPECT_LE(w.waited, budget + 50ms);
+    EXPECT_LE(w.waits, static_cast<std::uint64_t>(budget / 50ms) + 5) << "20 looks a second";
+    EXPECT_LE(w.calls, 3 * w.waits + 10);
+  }
+  constexpr auto most = std::chrono::milliseconds::max();
+  world w;
+  w.deaf = true;
+  w.stop_at_call = 10'000;
+  EXPECT_EQ(pull(w, {.per_request_timeout = most}).error(), tp::errc::cancelled);
+  EXPECT_GE(w.waited, w.waits * 49ms) << "short waits";
+  world patient;
+  EXPECT_TRUE(pull(patient, {.per_request_timeout = most}));
+}
+
+using tcp_net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::tcp>;
+
+TEST(Patience, T7_an_idle_owner_takes_less_than_a_twentieth_of_a_processor) {
+  const auto source = random_model<mlp>(1);
+  auto owner = tcp_net::downloader::open({});
+  ASSERT_TRUE(owner);
+  ASSERT_TRUE(owner->add_tensors(*source));
+  std::vector<raw_peer> silent;
+  for (int i = 0; i < 20; ++i) silent.emplace_back(owner->port());
+  std::atomic<double> spent{-1};
+  std::jthread runs([&](const std::stop_token& stop) {
+    const double before = processor_seconds();
+    owner->run(stop);
+    spent = processor_seconds() - before;
+  });
+  const auto begun = std::chrono::steady_clock::now();
+  std::this_thread::sleep_for(2s);
+  runs.request_stop();
+  runs.join();
+  EXPECT_LT(spent, 0.05 * std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count());
+}
+
+TEST(Patience, T6_a_wall_clock_that_jumps_by_an_hour_changes_no_budget) {
+  const auto source = random_model<mlp>(1), mine = blank<mlp>();
+  tp::owner_options options;
+  options.host.budgets.accept = options.host.budgets.stall = options.host.budgets.idle = 60s;
+  auto owner = tcp_net::downloader::open(options);
+  ASSERT_TRUE(owner);
+  struct jumping {
+    jumping() { wall_clock_jumps = true; }
+    ~jumping() { wall_clock_jumps = false; }
+  } now;
+  const auto ref = *owner->add_tensors(*source, {.recipients = 4, .budgets = {.acquire = 60s, .recipient_idle = 60s, .transaction_idle = 60s}});
+  {
+    serving server(*owner);
+    for (std::uint64_t i = 1; i < 3; ++i) {
+      const auto done = tcp_net::download_tensors(local(owner->port()), ref, *mine, {.per_request_timeout = 60s, .retry = {.retries = 0}, .recipient = {i}});
+      ASSERT_TRUE(done) << to_string(done.error().code);
+      EXPECT_TRUE(same(*mine, *source));
+    }
+    auto session = tcp_net::session::connect(local(owner->port()));
+    ASSERT_TRUE(session) << to_string(session.error().code);
+    const auto done = session->download_tensors(ref, *mine, {.per_request_timeout = 60s, .retry = {.retries = 0}, .recipient = {3}});
+    EXPECT_TRUE(done) << to_string(done.error().code);
+  }
+  EXPECT_FALSE(owner->settled(ref)) << "the fourth has 60 s to come";
+  EXPECT_EQ(owner->status_of(ref)->completed, 3u);
+  // and where nothing comes, the time-out is neither earlier nor later
+  world w;
+  w.deaf = true;
+  EXPECT_EQ(pull(w, {.per_request_timeout = 10s, .retry = {.retries = 0}}).error(), tp::errc::timed_out);
+  EXPECT_GE(w.waited, 10s);
+  EXPECT_LE(w.waited, 11s);
+  // the jumps are seen by who asks for the wall clock
+  const auto first = std::chrono::system_clock::now();
+  EXPECT_GT(std::chrono::abs(std::chrono::system_clock::now() - first), 1h);
+}
+
+}  // namespace
