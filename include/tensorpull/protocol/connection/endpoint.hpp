@@ -84,6 +84,9 @@ class endpoint {
   /// Whether everything has been handed to the transport.
   bool output_idle() const noexcept { return answers_.output.idle(); }
 
+  /// Whether the last message, or other long frame, has been handed to the transport.
+  bool long_frame_sent() const noexcept { return answers_.output.long_free(); }
+
   /// Collects what to write, about `most` bytes; an empty plan: there is nothing to write now. The spans are valid until written(), which has to
   /// follow. connection_lost: a chunk was withdrawn when a part of it had been sent, so the connection has to be closed.
   template <class Transfer>

@@ -163,11 +163,11 @@ class session {
     for (;;) {
       if (s_->broken) return failure(*s_->broken);
       const auto queued = s_->end.send_message(kind, references, body);
-      if (queued) break;
-      if (queued.error().code != errc::busy) return queued;
-      if (const auto ok = run_until([&] { return s_->end.output_idle(); }, timeout, stop); !ok) return ok;
+      if (!queued && queued.error().code != errc::busy) return queued;
+      // not until all output has left: a peer that goes on asking would keep this call for as long as it likes
+      const auto sent = run_until([&] { return s_->end.long_frame_sent(); }, timeout, stop);
+      if (queued || !sent) return sent;
     }
-    return run_until([&] { return s_->end.output_idle(); }, timeout, stop);
   }
 
   /// The next application message, which may have come during an earlier call; valid until the next receive(). Serves while it waits.
