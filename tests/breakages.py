@@ -64,7 +64,7 @@ BREAKAGES = [
     ("protocol/connection/endpoint.hpp", "if (!pulls_) return failure(errc::unexpected_frame", "if (false) return failure(errc::unexpected_frame", "protocol/endpoint", "*R14*"),
     ("protocol/connection/endpoint.hpp", "m.kind != frame_kind::application && bytes.size() > Limits::control_frame_bytes", "false", "protocol/endpoint", "*"),
     ("protocol/relay/relay_machine.hpp", "if (!is_request(m.kind)) return", "if (false) return", "transports/relay", "*"),
-    ("links/pump.hpp", "if (io.status == io_status::closed) return failure(errc::connection_lost, 0, {}, io.system);", "", "transports/patience", "*T8*"),
+    ("links/pump.hpp", "if (io.status == io_status::closed) return failure(errc::connection_lost, 0, {}, io.system);", "", "transports/tcp_faults", "*T4*"),
     # tensors
     ("tensors/numpy/numpy.hpp", "if (!whole || bits(format->type) != width)", "if (!whole)", "tensors/numpy", "*"),
     ("tensors/numpy_files/detail/npy_header.hpp", "if (version == 3 && !is_utf8(text))", "if (false)", "tensors/npy_header", "*"),
