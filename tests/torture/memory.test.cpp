@@ -44,6 +44,8 @@ using ready_stream = ready<void>;
 struct smallest : default_limits {
   static constexpr std::size_t control_frame_bytes = 512, page_bytes = 256, control_frame_segments = 1, application_body_bytes = 64, application_references = 1;
   static constexpr std::size_t references = 1, recipients = 1, transfers_per_connection = 1, pipelined_requests = 1, window = 1;
+  static constexpr std::size_t digest_jobs = 1;
+  static constexpr std::uint64_t chunk_digest_bytes_per_second = 0;
 };
 
 using usual = pipeline<raw_tensors<layers>, fixed_bytes<64_KiB>, ready_stream>;
@@ -54,7 +56,7 @@ using nearest = pipeline<raw_tensors<layers>, fixed_bytes<1_KiB>, loopback, smal
 // The aims of the project, and where they are not reached, what is. Each is a part of one digest of XXH3, 576 bytes, more than the smallest it could be.
 static_assert(usual::memory.recipient <= 4096 && usual::memory.recipient_stack <= 4096);
 static_assert(usual::memory.session <= 16 * 1024);
-static_assert(least::memory.recipient <= 2688 && least::memory.session <= 3584 && least::memory.session_buffers <= 4096);
+static_assert(least::memory.recipient <= 2624 && least::memory.session <= 4224 && least::memory.session_buffers <= 4096);
 static_assert(near::memory.recipient <= 14 * 1024, "both ends, with a buffer of a control frame for each");
 
 #if defined(TENSORPULL_TEST_SANITIZED)

@@ -44,7 +44,7 @@ struct default_limits {
   /// References that one owner publishes at a time.
   static constexpr std::size_t references = 64;
   /// The same of a session, which has one recipient; at most `references`.
-  static constexpr std::size_t session_references = 16;
+  static constexpr std::size_t session_references = 12;
   /// Recipients that an owner of many connections remembers at a time, each once for each reference that it pulls.
   static constexpr std::size_t recipients = 2048;
   /// Transfers that one connection may have open at an owner at a time, so that no table grows with requests.
@@ -58,7 +58,8 @@ struct default_limits {
   /// Bytes that an owner hashes in a second for subsets that nobody has asked for before: a short request can cost a pass over the model.
   static constexpr std::uint64_t subset_bytes_per_second = 256ull << 20;
   /// Bytes that an owner hashes in a second for digests with chunks, for recipients that have not taken half as many bytes: who asks and hangs up
-  /// must not keep it busy. Recipients that take what they ask for are not limited. 0: chunks with digests are refused as `unsupported`.
+  /// must not keep it busy. Recipients that take what they ask for are not limited. 0: chunks with digests are refused as `unsupported`, and take no
+  /// memory.
   static constexpr std::uint64_t chunk_digest_bytes_per_second = 256ull << 20;
   /// Chunks whose digests an owner computes at a time, half of them for recipients that have not taken half as many bytes; four times as many
   /// if several threads use it. Each takes about 640 bytes of the owner with xxHash. It remembers eight times this number of chunks' digests, and as

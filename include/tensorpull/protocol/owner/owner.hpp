@@ -717,12 +717,14 @@ class owner {
 
   std::span<publication> slots_;
   detail::transaction_table book_;
-  detail::digest_jobs<job_type, (std::is_same_v<Lock, no_lock> ? 1 : 4) * Limits::digest_jobs> jobs_{};
+  static constexpr std::size_t chunk_jobs = Limits::chunk_digest_bytes_per_second > 0 ? Limits::digest_jobs : 0;  // none: no chunk has a digest
+  [[no_unique_address]] detail::digest_jobs<job_type, (std::is_same_v<Lock, no_lock> ? 1 : 4) * chunk_jobs> jobs_{};
   job_type subset_job_{};  // one at a time: who asks for another subset comes back
   std::uint32_t subset_[most_names]{};  // indices of its tensors: to find them by name again for each slice would cost more than the slice
   std::size_t subset_count_ = 0;
   std::uint32_t subset_asker_ = nobody, subset_request_ = 0;  // the connection that goes on with it, and its request
-  detail::digest_memory<8 * Limits::digest_jobs> chunks_{}, subsets_{};
+  detail::digest_memory<8 * chunk_jobs> chunks_{};
+  detail::digest_memory<8 * Limits::digest_jobs> subsets_{};
   detail::digest_budget<Limits::chunk_digest_bytes_per_second> chunk_budget_{};
   detail::digest_budget<Limits::subset_bytes_per_second> subset_budget_{};
   splitmix64 nonces_;

@@ -157,8 +157,11 @@ class recipient {
   const tensorpull::description& description() const noexcept { return described_; }
   /// The owner's number for this serve; 0 before the description.
   std::uint64_t nonce() const noexcept { return nonce_; }
-  /// The digest that the wanted bytes have to have, as the owner says.
-  std::uint64_t expected_digest() const noexcept { return expected_digest_; }
+  /// The digest that the wanted bytes have to have, as the owner says: the version, or of a subset a digest of its own.
+  std::uint64_t expected_digest() const noexcept { return request_.subset.empty() ? version_ : expected_subset_; }
+  /// What confirm() was given: the digest of what came, and whether it was compared.
+  std::uint64_t own_digest() const noexcept { return own_digest_; }
+  bool verified() const noexcept { return verified_; }
   /// What was asked for.
   const pull_request& request() const noexcept { return request_; }
   /// The first request id that was not used.
@@ -219,7 +222,6 @@ class recipient {
     if (!again) described_ = {m.ref, m.version, m.fingerprint, m.image_bytes, m.data_start, m.tensors, m.flag};
     version_ = m.version;
     nonce_ = m.nonce;
-    expected_digest_ = m.version;
     context_ = {m.image_bytes, m.data_start, request_.schema};
     chunk_cap_ = owners_cap_ = static_cast<std::uint32_t>(std::min<std::uint64_t>(m.length, max_payload_bytes));
     window_ = std::max<std::uint32_t>(1, std::min(request_.window, std::min<std::uint32_t>(m.window, Limits::window)));
@@ -246,7 +248,7 @@ class recipient {
     described_.fingerprint = m.fingerprint;
     described_.image_bytes = wanted_.total();
     described_.data_start = 0;
-    expected_digest_ = expected_subset_ = m.digest;
+    expected_subset_ = m.digest;
     nonce_ = m.nonce;
     return start_pulling(again);
   }
@@ -327,7 +329,7 @@ class recipient {
   detail::wanted_ranges wanted_{};
   detail::wanted_ranges::position ask_{}, expected_{};  // of the next request and the next answer
   std::uint64_t received_ = 0;
-  std::uint64_t version_ = 0, nonce_ = 0, expected_digest_ = 0, expected_subset_ = 0, own_digest_ = 0;
+  std::uint64_t version_ = 0, nonce_ = 0, expected_subset_ = 0, own_digest_ = 0;
   std::uint32_t chunk_cap_ = max_payload_bytes, owners_cap_ = max_payload_bytes;
   std::uint32_t first_id_, next_id_, expected_id_, in_flight_ = 0, window_ = 1, delay_ms_ = 0;
   detail::schema_comparison comparison_{};

@@ -69,7 +69,7 @@ class transfer {
   }
 
   /// The next request to send. False: there is none now.
-  bool next(frame& out) noexcept { return !ended_ && pause_ == pause_.zero() && machine_.next(out); }
+  bool next(frame& out) noexcept { return !ended_ && !paused_ && machine_.next(out); }
 
   /// Whether the next request, if there is one now, may be longer than 100 bytes.
   bool next_is_long() const noexcept { return !ended_ && machine_.next_is_long(); }
@@ -88,9 +88,9 @@ class transfer {
       if constexpr (can_read_back) readable_ = to_.read_back().schema != nullptr;
       if (machine_.description().image_bytes == 0) received_all();
     } else if (*event == recipient_event::busy) {
-      pause_ = std::max(machine_.delay(), std::chrono::milliseconds(1));
+      paused_ = true;
     } else if (*event == recipient_event::confirmed) {
-      receipt_.confirmed = ended_ = true;
+      confirmed_ = ended_ = true;
       if constexpr (requires { to_.confirmed(); }) to_.confirmed();
     }
   }
@@ -129,14 +129,14 @@ class transfer {
   /// own, it starts from the chunk that was not complete; otherwise nothing that has landed is fetched twice.
   void restart() noexcept {
     if (ended_) return;
-    pause_ = {};
+    paused_ = false;
     if constexpr (Integrity::per_chunk)
       if (chunk_left_ > 0 && !rewind()) return fail({errc::connection_lost, 0, 0, {}});
     chunk_left_ = 0;
     machine_.restart(landed_);
   }
   /// Milliseconds that the owner's `busy` asks us to wait before restart(); 0: it is not busy.
-  std::chrono::milliseconds pause() const noexcept { return pause_; }
+  std::chrono::milliseconds pause() const noexcept { return std::chrono::milliseconds(paused_ ? std::max<std::chrono::milliseconds::rep>(machine_.delay().count(), 1) : 0); }
 
   /// Whether a chunk may come.
   bool awaiting_chunk() const noexcept { return !ended_ && machine_.awaiting_chunk(); }
@@ -151,7 +151,7 @@ class transfer {
   /// What was asked for.
   const pull_request& request() const noexcept { return machine_.request(); }
   /// Chunks that have landed whole.
-  std::uint64_t chunks() const noexcept { return receipt_.chunks; }
+  std::uint64_t chunks() const noexcept { return chunks_; }
   /// Answers other than chunks so far, to what was asked; a driver counts them as progress.
   std::uint32_t answers() const noexcept { return answers_; }
   /// The first request id that was not used.
@@ -161,7 +161,7 @@ class transfer {
   /// says whether the owner has confirmed.
   result<receipt> outcome() const noexcept {
     if (error_) return failure(*error_);
-    return receipt_;
+    return made_receipt();
   }
 
   /// Sets a number, chosen by the application, that farewell() tells the owner.
@@ -172,7 +172,7 @@ class transfer {
     ended_ = true;
     machine_.settle();
     if (finished_) {
-      receipt_.unconfirmed_because = reason.code;
+      unconfirmed_because_ = reason.code;
       return;
     }
     reason.at = landed_;
@@ -206,12 +206,12 @@ class transfer {
     if constexpr (Integrity::per_chunk)
       if (chunk_hash_.digest() != chunk_digest_) {
         // damaged on its way, or by a source that changed: ask for the same range again, a few times
-        if (damaged_++ == most_damaged || !rewind()) return fail({errc::chunk_digest_mismatch, 0, 0, {}});
-        ++receipt_.damaged;
+        if (damaged_in_a_row_++ == most_damaged || !rewind()) return fail({errc::chunk_digest_mismatch, 0, 0, {}});
+        ++damaged_;
         return machine_.restart(landed_);
       }
-    damaged_ = 0;
-    ++receipt_.chunks;
+    damaged_in_a_row_ = 0;
+    ++chunks_;
     const std::uint64_t offset = std::exchange(chunk_offset_, landed_);  // including what had landed of it before a connection was lost
     if (const auto ok = to_.chunk(offset, landed_ - offset); !ok) return fail(ok.error());
     if (landed_ == machine_.description().image_bytes) received_all();
@@ -221,7 +221,6 @@ class transfer {
   bool verifiable() const noexcept { return machine_.description().verifiable || !machine_.request().subset.empty(); }
 
   void received_all() noexcept {
-    const description& d = machine_.description();
     bool verified = false;
     std::uint64_t own = 0;
     if constexpr (Integrity::whole) {
@@ -229,14 +228,24 @@ class transfer {
       verified = verifiable();
       if (verified && own != machine_.expected_digest()) return fail({errc::digest_mismatch, 0, 0, {}});
     }
-    receipt_.outcome = verified ? tensorpull::outcome::completed : tensorpull::outcome::completed_unverified;
-    receipt_.bytes = landed_;
-    receipt_.version = d.version;
-    receipt_.fingerprint = d.fingerprint;
-    receipt_.digest = own;
-    if (const auto ok = to_.finish(receipt_); !ok) return fail(ok.error());
-    finished_ = true;
     machine_.confirm(own, verified);
+    if (const auto ok = to_.finish(made_receipt()); !ok) return fail(ok.error());
+    finished_ = true;
+  }
+  /// Valid once confirm() was called.
+  receipt made_receipt() const noexcept {
+    const description& d = machine_.description();
+    receipt r;
+    r.outcome = machine_.verified() ? tensorpull::outcome::completed : tensorpull::outcome::completed_unverified;
+    r.bytes = landed_;
+    r.chunks = chunks_;
+    r.damaged = damaged_;
+    r.version = d.version;
+    r.fingerprint = d.fingerprint;
+    r.digest = machine_.own_digest();
+    r.confirmed = confirmed_;
+    r.unconfirmed_because = unconfirmed_because_;
+    return r;
   }
 
   /// Forgets what has landed of the current chunk. False: this consumer cannot do that.
@@ -258,20 +267,20 @@ class transfer {
   /// A consumer that can take a chunk a second time has `rewind(offset)`: the bytes from there on come again.
   static constexpr bool can_rewind = Integrity::per_chunk && requires(Consumer& c) { c.rewind(std::uint64_t{}); };
 
-  Consumer& to_;
-  recipient<Chunking, Limits> machine_;
-  [[no_unique_address]] typename Integrity::hash_type whole_hash_{};
+  [[no_unique_address]] typename Integrity::hash_type whole_hash_{};  // first, because a digest may have to lie at a multiple of 64 bytes
   // two different types, so that neither takes memory
   struct nothing {};
   struct unchecked {};
   [[no_unique_address]] std::conditional_t<Integrity::per_chunk, chunk_hash_of<Integrity>, nothing> chunk_hash_{};
   [[no_unique_address]] std::conditional_t<can_rewind && Integrity::whole, typename Integrity::hash_type, unchecked> good_hash_{};  // before the chunk
-  std::uint64_t landed_ = 0, chunk_offset_ = 0, chunk_left_ = 0, chunk_digest_ = 0;
-  receipt receipt_{};
+  Consumer& to_;
+  recipient<Chunking, Limits> machine_;
+  std::uint64_t landed_ = 0, chunk_offset_ = 0, chunk_left_ = 0, chunk_digest_ = 0, chunks_ = 0, damaged_ = 0;
   optional<error> error_;
-  std::chrono::milliseconds pause_{};
-  std::uint32_t answers_ = 0, reason_ = 0, damaged_ = 0;
-  bool begun_ = false, finished_ = false, ended_ = false, readable_ = false;
+  std::uint32_t answers_ = 0, reason_ = 0;
+  std::uint8_t damaged_in_a_row_ = 0;
+  errc unconfirmed_because_{};
+  bool begun_ = false, finished_ = false, confirmed_ = false, ended_ = false, paused_ = false, readable_ = false;
 };
 
 }  // namespace tensorpull

@@ -16,37 +16,35 @@
 #include <array>
 #include <concepts>
 #include <string_view>
+#include <utility>
 
 namespace tensorpull {
 
 namespace detail {
 
-/// A deadline that only progress moves: at least 1/64 of a chunk, or an answer to a request.
+/// A deadline that only progress moves: at least `step` bytes, or an answer to a request.
 class progress_deadline {
  public:
   using clock = std::chrono::steady_clock;
-  progress_deadline(std::chrono::milliseconds budget, std::uint64_t step_bytes) noexcept : budget_(budget), step_(step_bytes), start_(clock::now()) {}
 
   template <class Transfer>
-  void note(const Transfer& t) noexcept {
-    if (t.landed_bytes() < landed_ + step_ && t.answers() == answers_) return;
+  void note(const Transfer& t, std::uint64_t step) noexcept {
+    if (t.landed_bytes() < landed_ + step && t.answers() == answers_) return;
     landed_ = t.landed_bytes();
     answers_ = t.answers();
     start_ = clock::now();
   }
   void restart() noexcept { start_ = clock::now(); }
-  bool over() const noexcept { return left() <= std::chrono::milliseconds::zero(); }
-  /// The time left. Computed by subtraction, so that even the largest budget does not overflow.
-  std::chrono::milliseconds left() const noexcept {
+  /// The time left of `budget`. Computed by subtraction, so that even the largest budget does not overflow.
+  std::chrono::milliseconds left(std::chrono::milliseconds budget) const noexcept {
     const auto spent = std::chrono::duration_cast<std::chrono::milliseconds>(clock::now() - start_);
-    return spent >= budget_ ? std::chrono::milliseconds::zero() : budget_ - spent;
+    return spent >= budget ? std::chrono::milliseconds::zero() : budget - spent;
   }
 
  private:
-  std::chrono::milliseconds budget_;
-  std::uint64_t step_, landed_ = 0;
+  std::uint64_t landed_ = 0;
+  clock::time_point start_ = clock::now();
   std::uint32_t answers_ = 0;
-  clock::time_point start_;
 };
 
 /// The chunk length that progress is measured against.
@@ -71,8 +69,7 @@ class running_pull {
   /// `first_id`: the connection's next_id(), 1 for a new connection. `me`: the recipient, if the options name none.
   running_pull(const reference& ref, Consumer& to, const pull_options& options, const chunking_type& chunking, std::uint32_t first_id, recipient_id me = {}) noexcept
       : t_(to, asked_by(me, make_request(ref, options)), chunking, first_id), options_(options), step_bytes_(chunk_length_of(chunking) / 64 + 1),
-        resumed_(options.cursor != nullptr && t_.resume(*options.cursor)), tries_(options.retry, options.per_request_timeout, t_.landed_bytes()), report_(options),
-        deadline_(options.per_request_timeout, step_bytes_) {}
+        resumed_(options.cursor != nullptr && t_.resume(*options.cursor)), tries_(options.retry, options.per_request_timeout, t_.landed_bytes()) {}
 
   transfer_type& transfer() noexcept { return t_; }
   bool ended() const noexcept { return t_.ended(); }
@@ -80,10 +77,9 @@ class running_pull {
 
   /// Reports progress and updates the cursor; called after every step.
   void note() noexcept {
-    report_.note(t_);
-    if (t_.chunks() == chunks_) return;
-    chunks_ = t_.chunks();
-    keep_cursor();
+    report_.note(t_, options_);
+    const auto chunks = static_cast<std::uint32_t>(t_.chunks());
+    if (std::exchange(chunks_, chunks) != chunks) keep_cursor();
   }
   /// Whether a stop was requested. If so, the transfer has failed with `cancelled`.
   bool stopped() noexcept {
@@ -101,16 +97,16 @@ class running_pull {
   }
   /// Why this try is over, although the transfer has not ended; nothing while it goes on. Called after every step.
   optional<error> judge() noexcept {
-    deadline_.note(t_);
+    deadline_.note(t_, step_bytes_);
     if (t_.ended()) return {};
     if (t_.pause().count() > 0) return error{errc::busy, 0, 0, {}};
-    if (deadline_.over()) return error{errc::timed_out, 0, 0, {}};  // even if bytes came: a peer that sends single bytes makes no progress
+    if (left() <= left().zero()) return error{errc::timed_out, 0, 0, {}};  // even if bytes came: a peer that sends single bytes makes no progress
     return {};
   }
   /// The time since the last step was ours: it does not count against the owner.
   void excuse() noexcept { deadline_.restart(); }
   /// The time that is left for progress.
-  std::chrono::milliseconds left() const noexcept { return deadline_.left(); }
+  std::chrono::milliseconds left() const noexcept { return deadline_.left(options_.per_request_timeout); }
   /// Ends a try, and says goodbye if the transfer has ended and the owner has to know. True: there is something to send.
   template <class Endpoint>
   [[gnu::noinline]] bool finish(Endpoint& end) noexcept {
@@ -153,7 +149,7 @@ class running_pull {
   [[gnu::noinline]] result<receipt> outcome() noexcept {
     keep_cursor();
     const auto how = t_.outcome();
-    report_.ended(t_, how);
+    report_.ended(t_, options_, how);
     return how;
   }
 
@@ -180,12 +176,12 @@ class running_pull {
 
   transfer_type t_;  // first, because a digest may have to lie at a multiple of 64 bytes
   const pull_options& options_;
-  std::uint64_t step_bytes_;
+  std::uint64_t step_bytes_;  // progress that counts: 1/64 of a chunk
+  std::uint32_t chunks_ = 0;  // the count's lower half: it is looked at after every step
   bool resumed_;
   retry_state tries_;
   progress_report report_;
   progress_deadline deadline_;
-  std::uint64_t chunks_ = 0;
 };
 /// memory_bound counts a pull as its transfer, its buffers and this.
 template <class Pull>

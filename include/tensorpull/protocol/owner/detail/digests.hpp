@@ -8,6 +8,7 @@
 #include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/std/chrono.hpp>
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <type_traits>
@@ -37,14 +38,16 @@ class digest_memory {
       if (e.key == key) return &e.digest;
     return nullptr;
   }
-  void add(const digest_key& key, std::uint64_t digest) noexcept { entries_[next_++ % Count] = {key, digest}; }
+  void add(const digest_key& key, std::uint64_t digest) noexcept {
+    if constexpr (Count > 0) entries_[next_++ % Count] = {key, digest};
+  }
 
  private:
   struct entry {
     digest_key key{};
     std::uint64_t digest = 0;
   };
-  entry entries_[Count]{};
+  std::array<entry, Count> entries_{};
   std::uint32_t next_ = 0;
 };
 
@@ -151,7 +154,7 @@ class digest_jobs {
  private:
   std::span<Job> of(bool paid) noexcept { return paid ? std::span<Job>(jobs_).subspan(Count / 2) : std::span<Job>(jobs_).first((Count + 1) / 2); }
 
-  Job jobs_[Count]{};
+  std::array<Job, Count> jobs_{};
 };
 
 }  // namespace tensorpull::detail
