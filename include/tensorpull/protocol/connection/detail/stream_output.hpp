@@ -50,7 +50,7 @@ class stream_output {
     if (control_full()) return false;
     const auto n = Framing::encode(m, {control_ + control_end_, control_bytes - control_end_});
     if (!n) return false;
-    control_end_ += *n;
+    control_end_ += static_cast<std::uint32_t>(*n);
     return true;
   }
 
@@ -126,7 +126,7 @@ class stream_output {
       const std::size_t took = n < it.bytes ? n : it.bytes;
       n -= took;
       if (it.from == source::control) {
-        control_sent_ += took;
+        control_sent_ += static_cast<std::uint32_t>(took);
         if (control_sent_ == control_end_) control_sent_ = control_end_ = 0;
       } else if (it.from == source::long_frame) {
         long_sent_ += took;
@@ -255,7 +255,7 @@ class stream_output {
 
   alignas(8) std::byte control_[control_bytes];
   std::array<pending_reply, Owner::owns ? reply_capacity : 0> replies_;
-  std::size_t control_sent_ = 0, control_end_ = 0;
+  std::uint32_t control_sent_ = 0, control_end_ = 0;
   std::size_t reply_first_ = 0, reply_count_ = 0, reply_sent_ = 0;
   std::byte* long_ = nullptr;
   std::size_t long_bytes_ = 0, long_sent_ = 0;
