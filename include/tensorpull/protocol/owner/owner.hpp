@@ -500,6 +500,7 @@ class owner {
         return old == nullptr || !old->serving || is_final(old->state);
       });
     if (entry == nullptr) return nullptr;
+    if (!goes_on) leave(from, *entry);  // the record that it was for is not this connection's any more, so it may make room
     if (from.number == 0) from.number = ++connections_, from.anonymous = {fresh_nonce()};
     r = book_.acquire(slot, from.who ? from.who : from.anonymous, !from.who);
     if (r == nullptr) return nullptr;
