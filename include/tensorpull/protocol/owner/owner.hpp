@@ -427,7 +427,8 @@ class owner {
     for (bool waited = true; waited;) {  // everything may have changed after a wait
       publication* const old = find(id);
       if (const auto ok = book_.admits(in, old); !ok) return failure(ok.error());
-      slot = old != nullptr && !book_.shares(*old) ? old : vacant();
+      slot = vacant();  // not the old one's, if there is another: its transaction still has to tell how its recipients ended
+      if (slot == nullptr && old != nullptr && !book_.shares(*old)) slot = old;
       if (slot == nullptr) return failure(errc::table_full, slots_.size());
       if (old != nullptr && pinned_here(*old)) return failure(errc::busy);
       if (old != nullptr && old->now == publication::state::published) book_.take(*old);  // nobody pins it anew while we wait
