@@ -404,4 +404,23 @@ TEST(Digests, A_tensor_that_ends_where_the_scratch_memory_begins_is_no_part_of_i
   }
 }
 
+TEST(Digests, Short_chunks_of_strangers_do_not_keep_a_long_one_from_being_hashed) {
+  const model source = large_model();
+  served s(source);
+  typename served<>::connection good(s), bad(s);
+  good.say(pull(1, 0, 4 << 20));
+  int i = 0;
+  std::optional<frame> f;
+  for (std::uint32_t n = 1; i < 5000 && !f; ++i) {
+    s.machine.advance(std::chrono::milliseconds(1000 + i));
+    good.step();
+    f = good.hear();
+    bad.say(describe(n, n + 1)), ++n;
+    bad.say(pull(n, n * 7, 3)), ++n;
+    for (int k = 0; k < 4; ++k) bad.step();
+    while (bad.hear()) {}
+  }
+  ASSERT_TRUE(f) << "not answered while a stranger asks";
+}
+
 }  // namespace

@@ -659,10 +659,17 @@ class owner {
     const std::uint64_t earned = 2 * to.bytes;
     const std::uint64_t spent = std::max(to.hashed, earned - std::min(earned, most));
     const bool paid = to.nonce == r.nonce && to.ref == r.ref && spent + key.length <= earned;
-    job_type* const begun = jobs_.begin(key, paid, [this](const detail::digest_key& of) { return gone(of); });
+    const auto gives_way = [&](const job_type& j) { return gone(j.key) || (!paid && !j.paid && j.left() / 2 > key.length && may_waste(j.done)); };
+    job_type* const begun = jobs_.begin(key, paid, gives_way);
     if (begun == nullptr) return jobs_.soonest(paid);
     if (paid) to.hashed = spent + key.length;
     return begun;
+  }
+  /// Whether so much that was hashed may be thrown away now. Without a limit those who ask for short chunks could keep a long one from ever being hashed.
+  bool may_waste(std::uint64_t bytes) noexcept {
+    if (!waste_budget_.left(book_.now)) return false;
+    waste_budget_.spend(bytes, book_.now);
+    return true;
   }
   /// Whether the digest of another subset may be computed now: none is, and the budget is not used up. Looking up a name costs as much as hashing some
   /// KiB.
@@ -726,6 +733,7 @@ class owner {
   std::uint32_t subset_asker_ = nobody, subset_request_ = 0;  // the connection that goes on with it, and its request
   detail::digest_memory<8 * Limits::digest_jobs> chunks_{}, subsets_{};
   detail::digest_budget<Limits::chunk_digest_bytes_per_second> chunk_budget_{};
+  detail::digest_budget<Limits::chunk_digest_bytes_per_second / 16> waste_budget_{};
   detail::digest_budget<Limits::subset_bytes_per_second> subset_budget_{};
   splitmix64 nonces_;
   std::uint64_t nonce_step_;
