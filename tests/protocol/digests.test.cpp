@@ -404,4 +404,51 @@ TEST(Digests, A_tensor_that_ends_where_the_scratch_memory_begins_is_no_part_of_i
   }
 }
 
+TEST(Digests, Short_chunks_of_strangers_do_not_keep_a_long_one_from_being_hashed) {
+  const model source = large_model();
+  served s(source);
+  typename served<>::connection good(s), bad(s);
+  good.say(pull(1, 0, 4 << 20));
+  int i = 0;
+  std::optional<frame> f;
+  for (std::uint32_t n = 1; i < 5000 && !f; ++i) {
+    s.machine.advance(std::chrono::milliseconds(1000 + i));
+    good.step();
+    f = good.hear();
+    bad.say(describe(n, n + 1)), ++n;
+    bad.say(pull(n, n * 7, 3)), ++n;
+    for (int k = 0; k < 4; ++k) bad.step();
+    while (bad.hear()) {}
+  }
+  ASSERT_TRUE(f) << "not answered while a stranger asks";
+}
+
+TEST(Digests, A_subset_whose_connection_takes_no_answers_keeps_nobody_from_another) {
+  const model source = large_model(8, 4 << 20);
+  served s(source);
+  s.machine.advance(std::chrono::milliseconds(1000));
+  typename served<>::connection good(s), bad(s);
+  const std::vector<std::string_view> all{"t0", "t1", "t2", "t3"}, one{"t7"};
+  bad.say(describe(1));
+  bad.say(locate(2, all));
+  bad.step();
+  bad.step();
+  // this end has something to say to it, which it does not read
+  bad.out.capacity = 0;
+  std::vector<std::byte> body(6000);
+  ASSERT_TRUE(bad.end.send_message(1, {}, body));
+  good.say(describe(1));
+  good.answer();
+  bool located = false;
+  for (int i = 0; i < 3000 && !located; ++i) {
+    for (int k = 0; k < 5; ++k) bad.step();
+    good.say(locate(static_cast<std::uint32_t>(i + 2), one));
+    const frame f = good.answer();
+    located = kind_of(f.bytes()) == kind::located;
+    s.machine.advance(std::chrono::milliseconds(1000 + (i + 1) * 100));
+  }
+  EXPECT_TRUE(located);
+  EXPECT_FALSE(bad.end.works()) << "its driver sleeps";
+}
+
 }  // namespace

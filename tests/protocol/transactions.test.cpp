@@ -715,4 +715,27 @@ TEST(TransactionsInASmallTable, Who_has_completed_is_not_forgotten_and_counted_t
   EXPECT_EQ(o.status_of(id)->completed, 1u);
 }
 
+TEST_F(Transactions, The_records_of_a_connection_that_is_gone_make_room_however_many_references_it_pulled) {
+  tp::owner_storage<8, 12> store;
+  owner big(store, [this] { return random(); });
+  for (std::uint64_t i = 1; i <= 6; ++i) ASSERT_TRUE(big.publish(m.source(), version, true, {i, i}, 0u));
+  const auto size = m.schema().image_bytes;
+  for (std::uint64_t who = 1; who <= 4; ++who) {
+    owner::peer link;
+    for (std::uint64_t i = 1; i <= 6; ++i) {
+      tp::pending_reply r;
+      ASSERT_TRUE(big.handle(link, ask(kind::describe, {who}, {i, i}), r));
+      ASSERT_EQ(r.kind, kind::description);
+      auto q = ask(kind::pull, {}, {i, i});
+      q.length = static_cast<std::uint32_t>(size);
+      ASSERT_TRUE(big.handle(link, q, r));
+      auto c = ask(kind::confirm, {who}, {i, i});
+      c.version = version, c.nonce = r.nonce, c.digest = version, c.flag = true;
+      ASSERT_TRUE(big.handle(link, c, r));
+      ASSERT_EQ(r.kind, kind::confirmed);
+    }
+    big.forget(link);
+  }
+}
+
 }  // namespace

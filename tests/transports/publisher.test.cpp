@@ -205,4 +205,55 @@ TEST(ConnectionBudgets, The_longest_times_never_pass) {
     }
 }
 
+using published = tp::publisher<net::parts, tp::no_lock, 16>;
+
+TEST(Publisher, A_recipient_that_completed_is_told_even_if_the_next_version_is_published_in_the_same_step) {
+  const auto p = std::make_unique<published>();
+  const auto source = random_model<mlp>(1);
+  std::vector<tp::progress_phase> told;
+  int settled = 0;
+  auto tell = [&](const tp::progress_event& e) { told.push_back(e.phase); };
+  auto over = [&](const tp::settlement&) { ++settled; };
+  const auto ref = *p->add_tensors(*source, {.recipients = 1, .settled = over, .progress = tell});
+  published::owner_type::peer link;
+  const auto say = [&](tp::frame m) {
+    m.id = 1; m.ref = ref.id;
+    tp::pending_reply r;
+    p->machine().handle(link, m, r);
+    return r;
+  };
+  tp::frame m;
+  m.kind = tp::frame_kind::describe; m.recipient = {5};
+  say(m);
+  p->tick();
+  m.kind = tp::frame_kind::pull; m.length = tp::all_in_one_chunk;
+  const auto r = say(m);
+  m = {};
+  m.kind = tp::frame_kind::confirm; m.recipient = {5}; m.nonce = r.nonce; m.version = r.version; m.digest = ref.version; m.flag = true;
+  EXPECT_EQ(say(m).kind, tp::frame_kind::confirmed);
+  // the same step hears a message, whose handler publishes the next round
+  ASSERT_TRUE(p->add_tensors(*source, {.recipients = 1, .id = ref.id}));
+  EXPECT_EQ(settled, 1);
+  ASSERT_EQ(told.size(), 2u);
+  EXPECT_EQ(told[1], tp::progress_phase::completed);
+}
+
+TEST(Publisher, A_recipient_that_is_under_way_when_its_version_is_replaced_is_told) {
+  const auto p = std::make_unique<published>();
+  const auto source = random_model<mlp>(1);
+  std::vector<tp::progress_phase> told;
+  auto tell = [&](const tp::progress_event& e) { told.push_back(e.phase); };
+  const auto ref = *p->add_tensors(*source, {.recipients = 1, .progress = tell});
+  published::owner_type::peer link;
+  tp::frame m;
+  m.kind = tp::frame_kind::describe; m.recipient = {5}; m.id = 1; m.ref = ref.id;
+  tp::pending_reply r;
+  p->machine().handle(link, m, r);
+  p->tick();
+  ASSERT_EQ(told.size(), 1u);
+  ASSERT_TRUE(p->add_tensors(*source, {.recipients = 1, .id = ref.id}));
+  ASSERT_EQ(told.size(), 2u);
+  EXPECT_EQ(told[1], tp::progress_phase::failed);
+}
+
 }  // namespace

@@ -7,6 +7,19 @@
 #include <atomic>
 #include <stop_token>
 
+namespace test {
+
+/// Thirty tensors: where they are does not fit a frame of 512 bytes.
+struct wide {
+  std::uint8_t a0[3], a1[3], a2[3], a3[3], a4[3], a5[3], a6[3], a7[3], a8[3], a9[3];
+  std::uint8_t b0[3], b1[3], b2[3], b3[3], b4[3], b5[3], b6[3], b7[3], b8[3], b9[3];
+  std::uint8_t c0[3], c1[3], c2[3], c3[3], c4[3], c5[3], c6[3], c7[3], c8[3], c9[3];
+};
+
+}  // namespace test
+
+BOOST_HANA_ADAPT_STRUCT(test::wide, a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, b0, b1, b2, b3, b4, b5, b6, b7, b8, b9, c0, c1, c2, c3, c4, c5, c6, c7, c8, c9);
+
 namespace {
 
 using namespace test;
@@ -234,6 +247,44 @@ TEST(TcpHostPulls, Threads_may_begin_connections_while_others_end_them) {
   EXPECT_EQ(handler.completed + handler.cancelled, 3 * each);
   EXPECT_EQ(handler.other, 0);
   EXPECT_EQ(host.connections(), 0u);
+}
+
+using wide_net = tp::pipeline<tp::raw_tensors<wide>, tp::fixed_bytes<64_KiB>, tp::tcp>;
+
+/// Pulls what it is told of, over the same connection.
+struct accepting {
+  using host_type = wide_net::host<accepting, tp::land>;
+  wide mine{};
+  tp::pull_options options{};
+  std::optional<tp::result<tp::receipt>> outcome;
+  std::optional<tp::errc> closed_why;
+  template <class C> void connected(C&) {}
+  template <class C> void message(C& c, const tp::message& m) { EXPECT_TRUE(c.pull(m.references[0], options, tp::raw_tensors<wide>::destination(mine))); }
+  template <class C> void pulled(C&, const tp::result<tp::receipt>& r) { outcome = r; }
+  template <class C> void closed(C&, const tp::error& e) { closed_why = e.code; }
+};
+
+TEST(TcpHostPulls, A_host_pulls_a_subset_of_many_tensors_from_one_that_it_accepted) {
+  boost::asio::io_context io(1);
+  accepting handler;
+  const std::array<std::string_view, 30> names{"a0","a1","a2","a3","a4","a5","a6","a7","a8","a9","b0","b1","b2","b3","b4","b5","b6","b7","b8","b9","c0","c1","c2","c3","c4","c5","c6","c7","c8","c9"};
+  handler.options = {.per_request_timeout = 5s, .tensors = names};
+  accepting::host_type host(io, handler);
+  const auto port = *host.listen("127.0.0.1:0");
+  std::jthread client([&] {
+    auto s = *wide_net::session::connect(local(port));
+    const auto source = random_model<wide>(1);
+    const auto ref = *s.add_tensors(*source, {.recipients = 1});
+    const std::array refs{ref};
+    EXPECT_TRUE(s.send(1, refs, {}));
+    const auto done = s.serve(tp::until_settled(ref), 5s);
+    EXPECT_TRUE(done) << to_string(done.error().code);
+  });
+  const auto end = std::chrono::steady_clock::now() + 8s;
+  while (!handler.outcome && !handler.closed_why && std::chrono::steady_clock::now() < end) io.run_one_for(5ms);
+  ASSERT_TRUE(handler.outcome);
+  EXPECT_TRUE(*handler.outcome) << to_string(handler.outcome->error().code);
+  while (!handler.closed_why && std::chrono::steady_clock::now() < end) io.run_one_for(5ms);
 }
 
 }  // namespace

@@ -199,4 +199,28 @@ TEST(TcpStrangers, A_connection_that_a_host_began_may_hear_nothing_for_longer_th
   server.join();
 }
 
+TEST(TcpStrangers, All_that_wait_for_a_buffer_have_it_one_after_the_other_and_not_with_the_next_tick) {
+  const frame message = long_message(), greeting = short_hello();
+  boost::asio::io_context io(1);
+  listening handler;
+  host_type host(io, handler, {.message_buffers = 1});
+  const auto port = *host.listen("127.0.0.1:0");
+  raw_peer first(port);
+  ASSERT_TRUE(first.say(greeting.bytes()));
+  ASSERT_TRUE(turn_until(io, [&] { return handler.hellos == 1; }));
+  ASSERT_TRUE(first.say(message.bytes().first(600)));
+  std::vector<std::byte> both(greeting.bytes().begin(), greeting.bytes().end());
+  both.insert(both.end(), message.bytes().begin(), message.bytes().end());
+  for (int i = 0; i < 20; ++i) io.run_one_for(5ms);
+  std::vector<raw_peer> others;
+  for (int i = 0; i < 150; ++i) {
+    others.emplace_back(port);
+    ASSERT_TRUE(others.back().say(both));
+  }
+  ASSERT_TRUE(turn_until(io, [&] { return handler.hellos == 151; }));
+  EXPECT_EQ(handler.heard, 0);
+  ASSERT_TRUE(first.say(message.bytes().subspan(600)));
+  EXPECT_TRUE(turn_until(io, [&] { return handler.heard == 151; })) << handler.heard << ": five a second";
+}
+
 }  // namespace

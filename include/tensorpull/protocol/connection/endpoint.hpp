@@ -71,8 +71,8 @@ class endpoint {
   bool awaits_time() const noexcept { return answers_.output.digesting() == digest_state::waiting; }
   /// Whether the next plan_write() has something to write; false also while all answers wait for a digest.
   bool output_ready() const noexcept { return answers_.output.ready(); }
-  /// From now on no buffer is taken for what the peer says before it has asked for something that this end has, or trust() is called: a frame that needs
-  /// one ends the connection (too_large).
+  /// From now on no buffer is taken for what the peer says before it has asked for something that this end has, this end has pulled from it, or trust()
+  /// is called: a frame that needs one ends the connection (too_large).
   void doubt() noexcept { trusted_ = false; }
   /// The peer may have buffers for what it says, as at the start.
   void trust() noexcept { trusted_ = true; }
@@ -228,7 +228,7 @@ class endpoint {
       if (!blocked_) input_.consume(**size);
     } else {
       if (**size + 8 <= input_bytes) return false;
-      if (**size > pool_.buffer_bytes() || (!trusted_ && answers_.served == 0)) return failure(errc::too_large, **size);
+      if (**size > pool_.buffer_bytes() || (!trusted_ && !pulls_ && answers_.served == 0)) return failure(errc::too_large, **size);
       blocked_ = !long_.begin(pool_, **size, have);
       if (blocked_) return true;
       input_.consume(have.size());

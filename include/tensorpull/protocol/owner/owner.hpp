@@ -427,7 +427,8 @@ class owner {
     for (bool waited = true; waited;) {  // everything may have changed after a wait
       publication* const old = find(id);
       if (const auto ok = book_.admits(in, old); !ok) return failure(ok.error());
-      slot = old != nullptr && !book_.shares(*old) ? old : vacant();
+      slot = vacant();  // not the old one's, if there is another: its transaction still has to tell how its recipients ended
+      if (slot == nullptr && old != nullptr && !book_.shares(*old)) slot = old;
       if (slot == nullptr) return failure(errc::table_full, slots_.size());
       if (old != nullptr && pinned_here(*old)) return failure(errc::busy);
       if (old != nullptr && old->now == publication::state::published) book_.take(*old);  // nobody pins it anew while we wait
@@ -500,6 +501,7 @@ class owner {
         return old == nullptr || !old->serving || is_final(old->state);
       });
     if (entry == nullptr) return nullptr;
+    if (!goes_on) leave(from, *entry);  // the record that it was for is not this connection's any more, so it may make room
     if (from.number == 0) from.number = ++connections_, from.anonymous = {fresh_nonce()};
     r = book_.acquire(slot, from.who ? from.who : from.anonymous, !from.who);
     if (r == nullptr) return nullptr;
@@ -657,10 +659,17 @@ class owner {
     const std::uint64_t earned = 2 * to.bytes;
     const std::uint64_t spent = std::max(to.hashed, earned - std::min(earned, most));
     const bool paid = to.nonce == r.nonce && to.ref == r.ref && spent + key.length <= earned;
-    job_type* const begun = jobs_.begin(key, paid, [this](const detail::digest_key& of) { return gone(of); });
+    const auto gives_way = [&](const job_type& j) { return gone(j.key) || (!paid && !j.paid && j.left() / 2 > key.length && may_waste(j.done)); };
+    job_type* const begun = jobs_.begin(key, paid, gives_way);
     if (begun == nullptr) return jobs_.soonest(paid);
     if (paid) to.hashed = spent + key.length;
     return begun;
+  }
+  /// Whether so much that was hashed may be thrown away now. Without a limit those who ask for short chunks could keep a long one from ever being hashed.
+  bool may_waste(std::uint64_t bytes) noexcept {
+    if (!waste_budget_.left(book_.now)) return false;
+    waste_budget_.spend(bytes, book_.now);
+    return true;
   }
   /// Whether the digest of another subset may be computed now: none is, and the budget is not used up. Looking up a name costs as much as hashing some
   /// KiB.
@@ -726,6 +735,7 @@ class owner {
   detail::digest_memory<8 * chunk_jobs> chunks_{};
   detail::digest_memory<8 * Limits::digest_jobs> subsets_{};
   detail::digest_budget<Limits::chunk_digest_bytes_per_second> chunk_budget_{};
+  detail::digest_budget<Limits::chunk_digest_bytes_per_second / 16> waste_budget_{};
   detail::digest_budget<Limits::subset_bytes_per_second> subset_budget_{};
   splitmix64 nonces_;
   std::uint64_t nonce_step_;

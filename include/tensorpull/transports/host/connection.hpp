@@ -89,8 +89,8 @@ class connection : public std::enable_shared_from_this<connection<Host>> {
   }
 
   /// The other end is known to the program: it need not ask for something first to have a buffer for a frame above 512 bytes and to outlive the accept
-  /// budget. A connection that this end has begun is trusted; any other is until then only by what it asks for: a request for something published here
-  /// gives it buffers, and a message that is taken lets it outlive the accept budget.
+  /// budget. A connection that this end has begun is trusted; any other is until then only by what it asks for: a request for something published here,
+  /// or a pull from it, gives it buffers, and a message that is taken lets it outlive the accept budget.
   void trust() noexcept {
     end_.trust();
     trusted_.store(true, std::memory_order_relaxed);
@@ -197,9 +197,13 @@ class connection : public std::enable_shared_from_this<connection<Host>> {
       }
     }
     host_.published().deliver();
+    const bool waits = !did.wants_read || end_.stalled();  // no buffer is free for the next frame
+    const bool gave_back = long_frame_.load(std::memory_order_relaxed) != 0 && end_.long_frame() == 0;
+    if (gave_back || (waited_ && !waits)) host_.retry_one();  // there may be one for the next that waits
+    waited_ = waits;
     note(awaits_us(did) || end_.works() || end_.awaits_time());  // nothing can come before we have computed a digest
     if (!done) return again();  // other connections first; not a wait, because what was read last may need an answer and no more bytes may come
-    if (!did.wants_read || end_.stalled()) host_.await_memory(*this);  // no buffer is free for the next frame
+    if (waits) host_.await_memory(*this);
     awaits_time_.store(end_.awaits_time(), std::memory_order_relaxed);
     wait_for({did.wants_read, end_.output_ready()});
   }
@@ -352,7 +356,7 @@ class connection : public std::enable_shared_from_this<connection<Host>> {
   std::atomic<errc> told_to_end_{};
   [[no_unique_address]] detail::event_gate<Host::threads> gate_{};
   std::shared_ptr<connection> self_;  // the host's share
-  bool connecting_, established_ = false, awaits_memory_ = false, read_waits_ = false, write_waits_ = false, closed_ = false, readable_ = true;
+  bool connecting_, established_ = false, awaits_memory_ = false, read_waits_ = false, write_waits_ = false, waited_ = false, closed_ = false, readable_ = true;
 };
 
 }  // namespace tensorpull

@@ -31,11 +31,8 @@ class answering {
     if constexpr (!Owner::owns) {
       return true;  // an end that owns nothing says nothing
     } else {
-      if (output.replies_full() || (m.kind == frame_kind::locate && !output.long_free())) return false;
-      if (m.kind == frame_kind::locate) {
-        if (const auto ok = locate(m); !ok) return failure(ok.error());
-        return !locating_;
-      }
+      if (output.replies_full()) return false;
+      if (m.kind == frame_kind::locate) return locate(m);
       pending_reply r;
       if (owner_->handle(serves_, m, r)) {
         served += r.kind != frame_kind::refused || r.status == status::busy;
@@ -52,23 +49,23 @@ class answering {
   std::uint32_t served = 0;  ///< requests that were not refused, or only because there is no room now
 
  private:
-  result<void> locate(const frame& m) noexcept {
-    if (pool_.available() == 0) {  // waiting for a buffer while holding one could wait for ever
-      output.push({frame_kind::refused, status::busy, m.id, 0, 0, 0, 0, m.ref, m.version, 0, 0, 0, digest_kind::none});
-      locating_ = false;
-      return {};
-    }
+  result<bool> locate(const frame& m) noexcept {
+    // a digest that was begun is computed to its end whatever the peer takes, since others wait for the next one
+    if (!locating_ && !output.long_free()) return false;
     byte_range ranges[Limits::control_frame_bytes / 32];
     frame answer;
     locating_ = owner_->locate(serves_, m, ranges, answer) == digest_state::working;
-    if (locating_) return {};
-    if (answer.kind == frame_kind::refused) {  // which needs no buffer
+    if (locating_ || !output.long_free()) return false;
+    const bool no_buffer = answer.kind != frame_kind::refused && pool_.available() == 0;  // waiting for one while holding one could wait for ever
+    if (no_buffer) answer.status = status::busy;
+    if (no_buffer || answer.kind == frame_kind::refused) {  // which needs no buffer
       served += answer.status == status::busy;
       output.push({frame_kind::refused, answer.status, m.id, 0, 0, answer.delay_ms, 0, m.ref, answer.version, answer.offset, 0, 0, digest_kind::none});
-      return {};
+      return true;
     }
     ++served;
-    return output.push_answer(answer, pool_);
+    if (const auto ok = output.push_answer(answer, pool_); !ok) return failure(ok.error());
+    return true;
   }
 
   Owner* owner_;  // null once close() was called

@@ -135,12 +135,12 @@ class digest_jobs {
       if (j.key == key) return &j;
     return nullptr;
   }
-  /// Begins a job. A short chunk takes the place of one with much left, if nobody has paid for either. `gone(key)`: its publication is not there any
-  /// more. nullptr: there is no room.
-  template <class Gone>
-  Job* begin(const digest_key& key, bool paid, Gone gone) noexcept {
+  /// Begins a job. `gives_way(job)`: another takes its place, because nobody needs it any more or the new one is much shorter. nullptr: there is no
+  /// room.
+  template <class GivesWay>
+  Job* begin(const digest_key& key, bool paid, GivesWay gives_way) noexcept {
     for (Job& j : of(paid))
-      if (!j.in_hand && (j.key.generation == 0 || gone(j.key) || (!paid && !j.paid && j.left() / 2 > key.length))) return j.begin(key, key.length, paid), &j;
+      if (!j.in_hand && (j.key.generation == 0 || gives_way(j))) return j.begin(key, key.length, paid), &j;
     return nullptr;
   }
   /// The job to help with while there is no room: the one that ends soonest. nullptr: others have all in hand.
