@@ -192,6 +192,22 @@ TEST_F(MutatedReplies, Every_control_bit_together_with_a_bit_of_payload) {
   every_control_bit_with_payload<tp::chunk_and_image_digest, into_memory>(8);
   every_control_bit_with_payload<tp::chunk_and_image_digest, into_new_model>(8);
 }
+TEST_F(MutatedReplies, A_damaged_chunk_of_the_header_of_a_new_model_comes_again) {
+  learn<tp::chunk_and_image_digest, into_new_model>();
+  const std::uint64_t bits = source_.schema().header_bytes * 8;
+  for (std::uint64_t bit = 0; bit < bits; ++bit) {
+    bool done = false;
+    pull<tp::chunk_and_image_digest, into_new_model>([&](std::vector<std::byte>& f, std::uint64_t) {
+      if (done || kind_of(f) != tp::frame_kind::chunk) return;
+      const auto m = tp::detail::payload_prefix::read(std::span<const std::byte, 80>(f.data(), 80));
+      done = bit / 8 < m->offset + m->length;
+      if (done) flip(f, (80 - m->offset) * 8 + bit);
+    });
+    ASSERT_FALSE(HasFatalFailure()) << "bit " << bit;
+  }
+  EXPECT_EQ(sum_.completed, bits);
+  EXPECT_EQ(sum_.damaged, bits);
+}
 TEST_F(MutatedReplies, Anything_in_memory) {
   random_damage<tp::image_digest, into_memory>(20'000);
   expect_both<tp::image_digest>();

@@ -48,7 +48,9 @@ result<void> feed(consumer_type& to, const bytes& image, std::uint64_t from, std
 }
 result<void> take(consumer_type& to, const description& d, const bytes& image, std::uint64_t piece) {
   if (const auto ok = to.begin(d); !ok) return ok;
-  if (const auto ok = feed(to, image, 0, image.size(), piece); !ok) return to.abandon(ok.error()), ok;
+  auto ok = feed(to, image, 0, image.size(), piece);
+  if (ok) ok = to.chunk(0, image.size());
+  if (!ok) return to.abandon(ok.error()), ok;
   return to.finish({});
 }
 

@@ -1,4 +1,6 @@
 // Both roles over one connection: a device's round, and two ends that send at each other.
+#include <tensorpull/transports/stream/session.hpp>  // first, so that it shows whether it includes all that it uses
+
 #include "four_answers.hpp"
 
 #include <tensorpull/transports/tcp/tcp_listener.hpp>

@@ -40,7 +40,7 @@ concept tensor_allocator = requires(T make, const tensor_entry& entry) {
 /// The tensors are allocated when the header has arrived and has proved to be the one that the owner described; that is the only allocation
 /// besides what the header itself takes as it arrives, and the limits bound both.
 /// Errors: too_large (above a limit), bad_frame (a header that is none), schema_mismatch (a header that is not the one described),
-/// unsupported_dtype, out_of_memory, those of the allocator. They name the tensor if one is to blame.
+/// unsupported_dtype, out_of_memory, those of the allocator. They name the tensor if one is to blame. Those of the header's text come when its chunk is whole.
 template <tensor_allocator Allocator>
 class new_model {
  public:
@@ -72,23 +72,24 @@ class new_model {
 
   prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
     if (length == 0 || out.empty()) return {};
-    if (offset >= described_.data_start) return landing_ ? landing_->prepare(offset, length, out) : prepared{};
-    const auto n = static_cast<std::size_t>(std::min({length, described_.data_start - offset, std::uint64_t{sizeof text_}}));
+    if (landing_ && offset >= described_.data_start) return landing_->prepare(offset, length, out);
+    const std::uint64_t here = offset < described_.data_start ? described_.data_start - offset : length;  // behind a wrong header: thrown away
+    const auto n = static_cast<std::size_t>(std::min({length, here, std::uint64_t{sizeof text_}}));
     out[0] = {text_, n};
     return {1, n};
   }
-  /// Allocates while the header arrives, and at its end; never after.
+  /// Allocates while the header arrives, and at its end; never after. What is wrong with a header is kept until its chunk is whole: a chunk that was damaged
+  /// on its way comes again, if chunks have digests.
   result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
-    if (offset >= described_.data_start) return {};
-    try {
-      if (const auto ok = header_.take(bytes); !ok) return ok;
-      if (header_.table_bytes() / 2 > limits_.max_header_bytes) return failure(errc::too_large, header_.table_bytes());
-      return offset + bytes.size() == described_.data_start ? make() : result<void>{};
-    } catch (...) {
-      return failure(errc::out_of_memory, offset);
+    if (wrong_ || offset >= described_.data_start) return {};
+    if (const auto ok = take(offset, bytes); !ok) {
+      wrong_ = ok.error();
+      release();
     }
+    return {};
   }
   result<void> chunk(std::uint64_t, std::uint64_t) noexcept {
+    if (wrong_) return failure(*wrong_);
     if (!landing_) checked_ = header_.here();
     return {};
   }
@@ -96,6 +97,7 @@ class new_model {
   void rewind(std::uint64_t offset) noexcept {
     if (offset >= described_.data_start) return;
     header_.back_to(checked_);
+    wrong_.reset();
     release();
   }
   result<void> finish(const receipt&) noexcept { return {}; }
@@ -112,9 +114,19 @@ class new_model {
   }
   void forget(header_type header) noexcept {
     release();
+    wrong_.reset();
     std::swap(header_, header);  // not assigned: a string keeps its memory then
   }
 
+  result<void> take(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
+    try {
+      if (const auto ok = header_.take(bytes); !ok) return ok;
+      if (header_.table_bytes() / 2 > limits_.max_header_bytes) return failure(errc::too_large, header_.table_bytes());
+      return offset + bytes.size() == described_.data_start ? make() : result<void>{};
+    } catch (...) {
+      return failure(errc::out_of_memory, offset);
+    }
+  }
   result<void> make() {
     if (!header_.complete()) return failure(errc::bad_frame, described_.data_start);
     header_.entries(entries_, extents_, metadata_);
@@ -147,6 +159,7 @@ class new_model {
   std::vector<std::uintptr_t> where_;
   image_schema schema_{};
   std::optional<land> landing_;
+  std::optional<error> wrong_;  // with the header, in a chunk that is not whole
   std::byte text_[4096];
 };
 

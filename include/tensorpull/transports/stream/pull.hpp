@@ -9,6 +9,7 @@
 #include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/std/optional.hpp>
 #include <tensorpull/system/entropy.hpp>
+#include <tensorpull/transports/concept.hpp>
 #include <tensorpull/transports/detail/progress_report.hpp>
 #include <tensorpull/transports/pull_options.hpp>
 #include <tensorpull/transports/stream/wait.hpp>

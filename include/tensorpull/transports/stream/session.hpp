@@ -7,6 +7,7 @@
 #include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/std/memory.hpp>
 #include <tensorpull/tensors/concept.hpp>
+#include <tensorpull/transports/concept.hpp>
 #include <tensorpull/transports/publisher.hpp>
 #include <tensorpull/transports/retry.hpp>
 #include <tensorpull/transports/stream/inbox.hpp>
