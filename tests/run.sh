@@ -21,7 +21,7 @@ Installs what is missing (apt-get, as root or with sudo), then runs these legs, 
   tsan-all       the thread sanitizer on every test (with --all)
 
   --quick        dev only
-  --all          every leg, also the long ones, and the Conan recipe, 500,000 seeds of the simulated network instead of 20,000, 200 faults of real
+  --all          every leg, also the long ones, and the Conan recipe, 500,000 seeds of the simulated network instead of 20,000, 1,000 faults of real
                  processes instead of 20, an hour of the Python package's threads instead of a minute, and the check whether the tests notice breakages
                  (tests/awake.py; half an hour on two cores)
   -h, --help     this text

@@ -49,7 +49,7 @@ class double_buffered {
     return landing_ ? landing_->commit(offset, bytes) : result<void>{};
   }
   result<void> chunk(std::uint64_t, std::uint64_t) noexcept { return {}; }
-  /// The owner is told after this: an error from there leaves a complete model at the front.
+  /// The owner is told after this. The model stays at the front even if the owner is not heard any more (receipt::confirmed).
   result<void> finish(const receipt&) noexcept {
     front_ = 1 - front_;
     ++completed_;

@@ -88,6 +88,7 @@ class tee<Destination, Observer> {
     observer_.rewind(offset);
   }
 
+  /// The owner's answer to the confirmation was heard: tells each that wants to know.
   void confirmed() noexcept {
     if constexpr (requires { destination_.confirmed(); }) destination_.confirmed();
     if constexpr (requires { observer_.confirmed(); }) observer_.confirmed();

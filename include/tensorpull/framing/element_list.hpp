@@ -53,8 +53,8 @@ class element_list {
     const element_list* of_ = nullptr;
     std::size_t at_ = 0;
   };
-  iterator begin() const noexcept { return {*this, 0}; }
-  iterator end() const noexcept { return {*this, count_}; }
+  iterator begin() const noexcept { return {*this, 0}; }     ///< At the first element.
+  iterator end() const noexcept { return {*this, count_}; }  ///< Behind the last one.
 
  private:
   static T from_memory(const void* from, std::size_t, std::size_t i) noexcept { return static_cast<const T*>(from)[i]; }

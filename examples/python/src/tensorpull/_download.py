@@ -52,7 +52,7 @@ def download_tensors(
     How long it takes:
       per_request_timeout  seconds without progress (an answer, or 1/64 of a chunk) before it is asked again, on a new connection where it
                            has to be; None: for ever
-      retries              how often in a row without progress
+      retries              how often to try again in a row without progress, also if the owner cannot be reached yet
       abort                a threading.Event, anything with `is_set()` or `triggered`, or a callable that returns true; heard within
                            0.1 s. The error is "cancelled", and the owner is told. Ctrl-C is heard as soon.
       progress             a callable that takes a `Progress`, or a bar: `tqdm(unit="B", unit_scale=True)`. At most once in

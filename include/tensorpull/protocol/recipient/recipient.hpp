@@ -159,8 +159,9 @@ class recipient {
   std::uint64_t nonce() const noexcept { return nonce_; }
   /// The digest that the wanted bytes have to have, as the owner says: the version, or of a subset a digest of its own.
   std::uint64_t expected_digest() const noexcept { return request_.subset.empty() ? version_ : expected_subset_; }
-  /// What confirm() was given: the digest of what came, and whether it was compared.
+  /// The digest of what came, as confirm() was given it.
   std::uint64_t own_digest() const noexcept { return own_digest_; }
+  /// Whether that digest was compared.
   bool verified() const noexcept { return verified_; }
   /// What was asked for.
   const pull_request& request() const noexcept { return request_; }
