@@ -5,6 +5,7 @@
 #include <boost/asio/io_context.hpp>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
@@ -63,23 +64,39 @@ class greeting_listener {
   tp::tcp_listener listener_;
 };
 
-struct greeting : tp::stream_transport<greeting, greeting_stream> {
-  static constexpr std::string_view any_address = "127.0.0.1:0";
-  static tp::result<greeting_stream> connect(std::string_view address, std::chrono::milliseconds, const tp::stop_token&) noexcept {
-    auto s = start_connect(address);
-    while (s) {
-      const auto now = s->establish();
-      if (now.status == tp::io_status::ok) return s;
-      if (now.status != tp::io_status::would_block) return tp::failure(tp::errc::connection_failed, 0, address, now.system);
-      s->wait(now.waits_for.read, now.waits_for.write, 50ms);
-    }
-    return s;
-  }
-  static tp::result<greeting_stream> start_connect(std::string_view address) noexcept {
-    auto s = tp::tcp_start_connect(address);
+/// "host:port", or several with commas in between.
+class greeting_places {
+ public:
+  explicit greeting_places(std::string_view text) : rest_(text) {}
+  bool more() const noexcept { return !rest_.empty(); }
+  tp::result<greeting_stream> start_connect() noexcept {
+    const std::string one = rest_.substr(0, rest_.find(','));
+    rest_.erase(0, one.size() + 1);
+    auto addresses = tp::tcp_addresses::of(one);
+    if (!addresses) return tp::failure(addresses.error());
+    auto s = addresses->start_connect();
     if (!s) return tp::failure(s.error());
     return greeting_stream(std::move(*s));
   }
+
+ private:
+  std::string rest_;
+};
+
+struct greeting : tp::stream_transport<greeting, greeting_stream> {
+  static constexpr std::string_view any_address = "127.0.0.1:0";
+  static tp::result<greeting_stream> connect(std::string_view address, std::chrono::milliseconds, const tp::stop_token&) noexcept {
+    auto connected = tp::tcp_connect(address, std::chrono::steady_clock::now() + 10s);
+    if (!connected) return tp::failure(connected.error());
+    greeting_stream s(std::move(*connected));
+    for (;;) {
+      const auto now = s.establish();
+      if (now.status == tp::io_status::ok) return s;
+      if (now.status != tp::io_status::would_block) return tp::failure(tp::errc::connection_failed, 0, address, now.system);
+      s.wait(now.waits_for.read, now.waits_for.write, 50ms);
+    }
+  }
+  static tp::result<greeting_places> resolve(std::string_view address) noexcept { return greeting_places(address); }
   static tp::result<greeting_listener> listen(std::string_view address) noexcept {
     auto l = tp::tcp_listener::open(address);
     if (!l) return tp::failure(l.error());
@@ -149,6 +166,37 @@ TEST(OwnStream, A_host_connects_and_pulls_over_it_and_hears_that_nobody_listens)
   ASSERT_TRUE(handler.end);
   EXPECT_EQ(*handler.end, tp::errc::connection_failed);
   EXPECT_EQ(handler.connected_calls, 1);
+}
+
+TEST(OwnStream, Who_does_not_shake_hands_in_time_gives_way_to_the_next_place_unless_the_host_stops) {
+  const auto source = random_model<large>(3);
+  auto owner = net::downloader::open();
+  ASSERT_TRUE(owner);
+  const auto ref = *owner->add_tensors(*source);
+  serving thread(*owner);
+  raw_listener silent;
+  const std::uint16_t nobody = raw_listener().port();
+  const std::string places = local(nobody) + ",no address," + local(silent.port()) + "," + local(owner->port());
+  const auto mine = blank<large>();
+  for (const bool stops : {true, false}) {
+    puller handler{ref, mine.get(), 0, {}, {}};
+    boost::asio::io_context io(1);
+    net::host<puller, tp::land> host(io, handler, {.budgets = {.accept = stops ? 60'000ms : 300ms}});
+    ASSERT_TRUE(host.connect(places));
+    if (stops) {
+      pollfd reached{silent.native_handle(), POLLIN, 0};
+      for (int i = 0; i < 3000 && ::poll(&reached, 1, 0) == 0; ++i) io.run_one_for(10ms);
+      host.stop();
+      io.run();
+    } else
+      for (int i = 0; i < 3000 && !handler.end; ++i) io.run_one_for(10ms);
+    ASSERT_TRUE(handler.end);
+    EXPECT_EQ(*handler.end, tp::errc::cancelled) << "closed by the handler, or by stop()";
+    EXPECT_EQ(handler.connected_calls, stops ? 0 : 1);
+    EXPECT_EQ(handler.outcome.has_value(), !stops);
+    EXPECT_EQ(host.connections(), 0u);
+  }
+  EXPECT_TRUE(same(*mine, *source));
 }
 
 TEST(OwnStream, A_host_listens_once_and_takes_nothing_after_its_stop) {

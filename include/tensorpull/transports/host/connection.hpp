@@ -302,6 +302,7 @@ class connection : public std::enable_shared_from_this<connection<Host>> {
       if (now.status != io_status::ok) return shut({errc::connection_failed, now.system, 0, {}}), false;
     }
     established_ = true;
+    others_.reset();
     if (connecting_) trusted_.store(true, std::memory_order_relaxed);
     if constexpr (requires { transport::connected(stream_); })
       if (connecting_) transport::connected(stream_);
@@ -320,9 +321,19 @@ class connection : public std::enable_shared_from_this<connection<Host>> {
     end_.closed();
     close_stream();
     host_.published().deliver();  // the last that was heard may have settled something
-    host_.handler().closed(*this, why);
+    if (!goes_on_elsewhere(why)) host_.handler().closed(*this, why);
     host_.retry_one();
     host_.release(*this);
+  }
+
+  /// Whether this one was not established, and another connection takes its place, to the next of the destinations. If not, `why` is the last one's error.
+  bool goes_on_elsewhere(error& why) noexcept {
+    if constexpr (requires { others_->more(); }) {
+      if (others_ == nullptr || why == errc::cancelled) return false;
+      const auto next = host_.connect_next(others_, tag, why);
+      if (!next) why = next.error();
+      return next.has_value();
+    } else return false;
   }
 
   /// Ends the waits for the descriptor, then lets the stream close it.
@@ -356,6 +367,7 @@ class connection : public std::enable_shared_from_this<connection<Host>> {
   std::atomic<errc> told_to_end_{};
   [[no_unique_address]] detail::event_gate<Host::threads> gate_{};
   std::shared_ptr<connection> self_;  // the host's share
+  std::unique_ptr<typename Host::destinations> others_;  // to be tried if this one is not established
   bool connecting_, established_ = false, awaits_memory_ = false, read_waits_ = false, write_waits_ = false, waited_ = false, closed_ = false, readable_ = true;
 };
 

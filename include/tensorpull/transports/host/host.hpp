@@ -16,6 +16,8 @@
 
 #include <atomic>
 #include <deque>
+#include <memory>
+#include <new>
 #include <optional>
 #include <vector>
 
@@ -40,6 +42,17 @@ struct silent_handler {
   template <class C> void pulled(C&, const result<receipt>&) noexcept {}
   template <class C> void closed(C&, const error&) noexcept {}
 };
+
+/// Where a host of this transport connects to.
+template <class Transport>
+struct destinations_of {
+  struct type {};  // it connects to nothing
+};
+template <class Transport>
+  requires requires(std::string_view address) { Transport::resolve(address); }
+struct destinations_of<Transport> {
+  using type = std::remove_cvref_t<decltype(*Transport::resolve(std::string_view{}))>;
+};
 }  // namespace detail
 
 /// `Handler` has connected(connection&), message(connection&, const message&), pulled(connection&, const result<receipt>&) and
@@ -62,6 +75,7 @@ class host<Parts, Handler, Consumer> {
   using publisher_type = publisher<Parts, lock_type, Parts::limits::recipients>;  ///< what publishes
   using owner_type = typename publisher_type::owner_type;                         ///< the owner's state machine
   using connection = tensorpull::connection<host>;                                ///< what handlers are given
+  using destinations = typename detail::destinations_of<transport>::type;         ///< the places that connect() tries
   static constexpr bool takes_messages = !std::is_same_v<Handler, detail::silent_handler>;  ///< if not, connections refuse long messages
 
   /// Borrows the io_context and the handler; allocates the message buffers. Throws std::bad_alloc, or boost::system::system_error from the event loop.
@@ -111,17 +125,20 @@ class host<Parts, Handler, Consumer> {
   }
 
   /// Starts to connect; the handler's connected() or closed() says how it ended, with a connection of this `tag`, perhaps on another thread before this
-  /// returns. Errors: those of the transport's start_connect(); cancelled: stop() was called; out_of_memory.
+  /// returns. A name's addresses are tried in turn, each within the accept budget; closed() has the error of the last one. Errors: those of the transport's
+  /// resolve() and, if no address can be tried, start_connect(); cancelled: stop() was called; out_of_memory.
   result<void> connect(std::string_view address, std::uint64_t tag = 0) noexcept
-    requires requires { transport::start_connect(address); }
+    requires requires { transport::resolve(address); }
   {
-    auto stream = transport::start_connect(address);
-    if (!stream) return failure(stream.error());
-    return begin(*stream, true, tag);
+    auto found = transport::resolve(address);
+    if (!found) return failure(found.error());
+    std::unique_ptr<destinations> to(new (std::nothrow) destinations(std::move(*found)));
+    if (to == nullptr) return failure(errc::out_of_memory);
+    return connect_next(to, tag, {errc::bad_address, 0, 0, {}});
   }
   /// Takes over a connection that the program has made, and treats it as one that was accepted: the handler's connected() may trust() it. Errors, after
   /// which the stream is still the caller's: cancelled: stop() was called; out_of_memory.
-  result<void> adopt(stream_type&& stream, std::uint64_t tag = 0) noexcept { return begin(stream, false, tag); }
+  result<void> adopt(stream_type&& stream, std::uint64_t tag = 0) noexcept { return begin(stream, tag); }
 
   /// How many connections there are, those that are still connecting included.
   std::size_t connections() const noexcept { return count_; }
@@ -178,19 +195,31 @@ class host<Parts, Handler, Consumer> {
   owner_type& machine() noexcept { return published_.machine(); }
   buffer_pool<lock_type>& pool() noexcept { return pool_; }
 
-  /// Makes a connection and makes the event loop look at it. Another thread may call the handler, and release it, before this returns.
-  result<void> begin(stream_type& stream, bool connecting, std::uint64_t tag) noexcept {
+  /// Begins a connection to the first of these destinations that lets one begin. `why`: the error, if none is left.
+  result<void> connect_next(std::unique_ptr<destinations>& to, std::uint64_t tag, error why) noexcept {
+    while (to->more()) {
+      auto stream = to->start_connect();
+      if (stream) return begin(*stream, tag, &to);
+      why = stream.error();
+    }
+    return failure(why);
+  }
+  /// Makes a connection and makes the event loop look at it. Another thread may call the handler, and release it, before this returns. `to`: this end has
+  /// begun the connection, which takes over the other destinations.
+  result<void> begin(stream_type& stream, std::uint64_t tag, std::unique_ptr<destinations>* to = nullptr) noexcept {
     if (stop_posted_) return failure(errc::cancelled);
-    const auto c = make(stream, connecting, tag);
+    const auto c = make(stream, tag, to);
     if (!c) return failure(errc::out_of_memory);
-    c->again();
+    if (stopping_) c->end_later(errc::cancelled);  // stop() may have gone through the connections before this one was there
+    else c->again();
     return {};
   }
   /// nullptr: out of memory, and the stream is still the caller's.
-  std::shared_ptr<connection> make(stream_type& stream, bool connecting, std::uint64_t tag) noexcept {
+  std::shared_ptr<connection> make(stream_type& stream, std::uint64_t tag, std::unique_ptr<destinations>* to) noexcept {
     try {
-      auto c = std::make_shared<connection>(*this, io_.get_executor(), stream, connecting);
+      auto c = std::make_shared<connection>(*this, io_.get_executor(), stream, to != nullptr);
       c->tag = tag;
+      if (to != nullptr) c->others_ = std::move(*to);
       const lock_guard hold(lock_);
       c->self_ = c;
       c->next_ = first_;
@@ -268,7 +297,7 @@ class host<Parts, Handler, Consumer> {
         if (stream.error().code != errc::out_of_memory) return true;
         return crowded_ = true, false;
       }
-      if (!begin(*stream, false, 0)) return false;
+      if (!begin(*stream, 0)) return false;
     }
     return true;
   }

@@ -47,7 +47,8 @@ concept stream_listener = std::movable<L> && requires(L l) {
 ///  1. `T::stream` is a pollable_stream;
 ///  2. `T::listen(address) -> result<L>` with a stream_listener L;
 ///  3. `T::threads`: whether several threads may run the connections of one owner;
-///  4. optionally, `T::start_connect(address) -> result<stream>`: begins to connect and does not wait for the other end;
+///  4. optionally, `T::resolve(address) -> result<A>`: where the other end may be, for a host's connect(). A is movable. `a.more()`: whether a place is
+///     left; `a.start_connect() -> result<stream>`: begins to connect to the next place and does not wait for the other end;
 ///  5. optionally, `T::connected(stream&)`: called once, when a connection that start_connect() began is established;
 ///  6. optionally, `T::any_address`: what an owner listens on if its options name no address.
 template <class T>

@@ -19,9 +19,9 @@ struct basic_tcp : stream_transport<basic_tcp<Threads>, posix_stream, Threads> {
     const auto most = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::time_point::max() - now);
     return tcp_connect(address, timeout < most ? now + timeout : std::chrono::steady_clock::time_point::max(), stop);
   }
-  /// As tcp_start_connect.
-  static result<posix_stream> start_connect(std::string_view address) noexcept { return tcp_start_connect(address); }
-  /// Sets the options of a socket that start_connect() has connected.
+  /// As tcp_addresses::of.
+  static result<tcp_addresses> resolve(std::string_view address) noexcept { return tcp_addresses::of(address); }
+  /// Sets the options of a socket that was connected without waiting.
   static void connected(posix_stream& s) noexcept { detail::tune_connected(s.native_handle()); }
   /// As tcp_listener::open.
   static result<tcp_listener> listen(std::string_view address) noexcept { return tcp_listener::open(address, 4096); }

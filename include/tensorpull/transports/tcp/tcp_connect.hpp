@@ -88,18 +88,34 @@ inline result<posix_stream> tcp_connect(std::string_view address, std::chrono::s
   return detail::connect_any(list->get(), address, deadline, stop);
 }
 
-/// Begins to connect to the first of the host's addresses, and does not wait for the other end; the stream's establish() says how it ends. Resolving the
-/// host blocks the caller's thread. Errors: bad_address, connection_failed (with errno).
-inline result<posix_stream> tcp_start_connect(std::string_view address) noexcept {
-  const auto parsed = parse_address(address);
-  if (!parsed) return failure(parsed.error());
-  const auto list = detail::resolve(*parsed, address, false);
-  if (!list) return failure(list.error());
-  const addrinfo& a = **list;
-  posix_stream s(::socket(a.ai_family, a.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, a.ai_protocol), true);
-  if (s.native_handle() < 0) return failure(errc::connection_failed, 0, address, errno);
-  if (::connect(s.native_handle(), a.ai_addr, a.ai_addrlen) != 0 && errno != EINPROGRESS) return failure(errc::connection_failed, 0, address, errno);
-  return s;
-}
+/// The addresses of a host, for a program that connects to one after the other without waiting.
+class tcp_addresses {
+ public:
+  /// Resolves "host:port", which blocks the caller's thread. Error: bad_address.
+  static result<tcp_addresses> of(std::string_view address) noexcept {
+    const auto parsed = parse_address(address);
+    if (!parsed) return failure(parsed.error());
+    auto list = detail::resolve(*parsed, address, false);
+    if (!list) return failure(list.error());
+    return tcp_addresses(std::move(*list));
+  }
+
+  /// Whether an address is left.
+  bool more() const noexcept { return next_ != nullptr; }
+  /// Begins to connect to the next address, of which there is one, and does not wait for the other end; the stream's establish() says how it ends. Error:
+  /// connection_failed (with errno).
+  result<posix_stream> start_connect() noexcept {
+    const addrinfo& a = *std::exchange(next_, next_->ai_next);
+    posix_stream s(::socket(a.ai_family, a.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, a.ai_protocol), true);
+    if (s.native_handle() < 0) return failure(errc::connection_failed, 0, {}, errno);
+    if (::connect(s.native_handle(), a.ai_addr, a.ai_addrlen) != 0 && errno != EINPROGRESS) return failure(errc::connection_failed, 0, {}, errno);
+    return s;
+  }
+
+ private:
+  explicit tcp_addresses(detail::address_list list) noexcept : list_(std::move(list)), next_(list_.get()) {}
+  detail::address_list list_;
+  const addrinfo* next_;
+};
 
 }  // namespace tensorpull
