@@ -5,6 +5,7 @@
 
 #include "support/random.hpp"
 
+#include <tensorpull/image/booleans.hpp>
 #include <tensorpull/image/dynamic.hpp>
 #include <tensorpull/integrity/range_digest.hpp>
 #include <tensorpull/integrity/xxhash/xxhash_digest.hpp>
@@ -79,6 +80,7 @@ class small_model {
   void fill(std::uint64_t seed) {
     generator random(seed);
     for (tensor& t : tensors_) random.fill(t.memory.bytes());
+    tp::mend_booleans(destination(), schema().data_bytes());
   }
   void reset() {
     for (tensor& t : tensors_) t.memory.reset();

@@ -22,6 +22,9 @@ enum class phase : std::uint8_t {
   train = 1,
   evaluate = 2,
 };
+struct flags {
+  bool on[8];
+};
 struct schedule {
   double rate;
   std::int16_t offset;
@@ -32,6 +35,7 @@ struct schedule {
 // before a message struct names them
 BOOST_HANA_ADAPT_STRUCT(test::split_model, weight, bias, step);
 BOOST_HANA_ADAPT_STRUCT(test::too_big_inline, a, b, c, d, e);
+BOOST_HANA_ADAPT_STRUCT(test::flags, on);
 BOOST_HANA_ADAPT_STRUCT(test::schedule, rate, offset);
 
 namespace test {
@@ -53,6 +57,9 @@ struct task {
 struct big_task {
   tp::tensors_of<too_big_inline> weights;
 };
+struct flags_task {
+  tp::tensors_of<flags> all;
+};
 struct two_models {
   tp::tensors_of<split_model> first, second;
 };
@@ -63,6 +70,7 @@ struct list_task {
 }  // namespace test
 
 BOOST_HANA_ADAPT_STRUCT(test::task, round, seed, momentum, last, now, site, tag, plan, shape, history, elsewhere, model);
+BOOST_HANA_ADAPT_STRUCT(test::flags_task, all);
 BOOST_HANA_ADAPT_STRUCT(test::big_task, weights);
 BOOST_HANA_ADAPT_STRUCT(test::two_models, first, second);
 BOOST_HANA_ADAPT_STRUCT(test::list_task, tensors);

@@ -82,6 +82,23 @@ TEST(TensorDecomposer, ChunkSizeZeroPutsEverythingInlineOrSaysThatItDoesNotFit) 
   EXPECT_EQ(refused.error().name.view(), "weights");
 }
 
+TEST(TensorDecomposer, AnInlineBoolIsCheckedLikeOneThatIsPulled) {
+  publisher_of<net> owner;
+  flags theirs{}, mine{};
+  std::memset(theirs.on + 3, 2, 1);
+  const auto apart = messages::decompose(owner, flags_task{tp::tensors_of<flags>(theirs)});
+  ASSERT_TRUE(apart);
+  flags_task got;
+  ASSERT_TRUE(messages::recompose(apart->references(), apart->body(), got));
+  no_session nobody;
+  const auto done = got.all.download_tensors(nobody, mine);
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().code, tp::errc::value_out_of_range);
+  EXPECT_EQ(done.error().name.view(), "on");
+  unsigned char byte = 0;
+  std::memcpy(&byte, mine.on + 3, 1);
+  EXPECT_EQ(byte, 1) << "a value of its type nevertheless";
+}
 TEST(TensorDecomposer, OnlyTensorsAboveTheThresholdArePublished) {
   publisher_of<net> owner;
   const auto model = random_model<split_model>(4);
@@ -183,7 +200,7 @@ struct aggregator {
   }
   void pulled(connection&, const tp::result<tp::receipt>& r) {
     ASSERT_TRUE(r);
-    landing->finish();
+    ASSERT_TRUE(landing->finish());
     done = r->outcome == tp::outcome::completed;
   }
   void closed(connection&, const tp::error&) { ++closes; }

@@ -267,7 +267,7 @@ struct accepting {
 TEST(TcpHostPulls, A_host_pulls_a_subset_of_many_tensors_from_one_that_it_accepted) {
   boost::asio::io_context io(1);
   accepting handler;
-  const std::array<std::string_view, 30> names{"a0","a1","a2","a3","a4","a5","a6","a7","a8","a9","b0","b1","b2","b3","b4","b5","b6","b7","b8","b9","c0","c1","c2","c3","c4","c5","c6","c7","c8","c9"};
+  const std::array<std::string_view, 30> names{"a0", "a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8", "a9", "b0", "b1", "b2", "b3", "b4", "b5", "b6", "b7", "b8", "b9", "c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7", "c8", "c9"};
   handler.options = {.per_request_timeout = 5s, .tensors = names};
   accepting::host_type host(io, handler);
   const auto port = *host.listen("127.0.0.1:0");

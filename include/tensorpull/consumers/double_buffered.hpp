@@ -49,14 +49,23 @@ class double_buffered {
     return landing_ ? landing_->commit(offset, bytes) : result<void>{};
   }
   result<void> chunk(std::uint64_t, std::uint64_t) noexcept { return {}; }
+<<<<<<< HEAD
   /// The owner is told after this. The model stays at the front even if the owner is not heard any more (receipt::confirmed).
   result<void> finish(const receipt&) noexcept {
+=======
+  /// Errors: those of land. The owner is told after this: an error from there leaves a complete model at the front.
+  result<void> finish(const receipt& r) noexcept {
+    if (landing_)
+      if (const auto ok = landing_->finish(r); !ok) return ok;
+>>>>>>> memory
     front_ = 1 - front_;
     ++completed_;
     return {};
   }
   void rewind(std::uint64_t) noexcept {}
-  void abandon(const error&) noexcept {}
+  void abandon(const error& why) noexcept {
+    if (landing_) landing_->abandon(why);
+  }
 
  private:
   double_buffered(const destination_view& front, const destination_view& back) noexcept : models_{front, back} {}

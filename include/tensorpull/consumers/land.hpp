@@ -3,13 +3,15 @@
 #pragma once
 
 #include <tensorpull/consumers/concept.hpp>
+#include <tensorpull/image/booleans.hpp>
 #include <tensorpull/image/gather_scatter.hpp>
 #include <tensorpull/image/view.hpp>
 #include <tensorpull/std/algorithm.hpp>
 
 namespace tensorpull {
 
-/// Landing in place. Borrows the destination; its contents are unspecified from the first landed byte until finish().
+/// Landing in place. Borrows the destination; its contents are unspecified from the first landed byte until finish(), but after it and after abandon()
+/// each BOOL element in memory is 0 or 1, so that a member of type `bool` may be read.
 /// The image's header is not kept: its bytes pass through 184 bytes of this object.
 /// A destination with a writer costs a call of it for each range of a tensor that has arrived, at most as long as the staging memory.
 class land {
@@ -40,6 +42,7 @@ class land {
       out = out.subspan(1);
     }
     const auto s = scatter(to_, to_.schema->header_bytes + (offset + text - data_start_), length - text, out);
+    reached_ = std::max(reached_, offset + text + s.bytes - data_start_);
     return {s.pieces + (text > 0 ? 1 : 0), s.bytes + text};
   }
 
@@ -57,12 +60,14 @@ class land {
   void rewind(std::uint64_t) noexcept {}
   /// The destination as an image with its own header, whatever of it has landed. No schema: its writer has no reader.
   source_view read_back() const noexcept { return to_.readable() ? source_view(to_) : source_view{}; }
-  result<void> finish(const receipt&) noexcept { return {}; }
-  void abandon(const error&) noexcept {}
+  /// value_out_of_range: an owner has published a BOOL element that is neither 0 nor 1; the name is its tensor's.
+  result<void> finish(const receipt&) noexcept { return check_booleans(to_); }
+  void abandon(const error&) noexcept { mend_booleans(to_, reached_); }
 
  private:
   destination_view to_;
   std::uint64_t data_start_ = 0;
+  std::uint64_t reached_ = 0;  // bytes of the data section that may have been written to
   std::byte header_[184];
 };
 

@@ -105,7 +105,7 @@ constexpr std::string_view to_string(errc code) noexcept {
     case errc::missing_field: return "the message lacks a field of the struct";
     case errc::unknown_field: return "the message has a field that the struct does not have there";
     case errc::wrong_kind: return "the message's field is of another kind than the struct's member";
-    case errc::value_out_of_range: return "the field's value does not fit the struct's member";
+    case errc::value_out_of_range: return "a value from the other side does not fit the member or the tensor that takes it";
     case errc::bad_file: return "the file is not valid";
     case errc::bad_address: return "the address is not valid";
     case errc::connection_failed: return "the connection could not be made";

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tensorpull/consumers/land.hpp>
+#include <tensorpull/image/booleans.hpp>
 #include <tensorpull/messages/detail/image_part.hpp>
 #include <tensorpull/messages/detail/inline_image.hpp>
 #include <tensorpull/messages/download.hpp>
@@ -65,9 +66,15 @@ class set_landing {
   std::optional<locator> remote() const noexcept { return set_->rest ? std::optional(set_->rest) : std::nullopt; }
   /// Lands the large tensors; valid while this object lives. Only if remote() is something.
   land consumer() const noexcept { return land(rest_.destination(base_)); }
-  /// After the pull went well: copies the inline tensors. The model is complete.
-  void finish() const noexcept {
-    if (!inlined_.empty()) detail::read_image(set_->image(), inlined_.destination(base_));
+  /// After the pull went well: copies the inline tensors. The model is complete, unless one of them has a BOOL element that is neither 0 nor 1:
+  /// value_out_of_range, with its name.
+  result<void> finish() const noexcept {
+    if (inlined_.empty()) return {};
+    const destination_view to = inlined_.destination(base_);
+    detail::read_image(set_->image(), to);
+    const auto good = check_booleans(to);
+    if (!good) mend_booleans(to, to.schema->data_bytes());
+    return good;
   }
 
  private:
@@ -151,7 +158,7 @@ class tensors_of {
       done = pull(to);
     }
     if (done) {
-      landing->finish();
+      if (const auto ok = landing->finish(); !ok) return failure(ok.error());
       detail::after_landing<tensors>(model);
     }
     return done;

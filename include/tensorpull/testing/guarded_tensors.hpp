@@ -1,6 +1,7 @@
 // Models for simulations: tensors of random shapes in one block of memory, between guard bytes that must not change.
 #pragma once
 
+#include <tensorpull/image/booleans.hpp>
 #include <tensorpull/image/dynamic.hpp>
 #include <tensorpull/testing/seeded_random.hpp>
 
@@ -100,6 +101,7 @@ class guarded_tensors {
   /// Gives the tensors values.
   void fill(seeded_random& random) noexcept {
     for (std::size_t i = 0; i < shape_->count_; ++i) random.fill({memory_.data() + shape_->tensors_[i].at, shape_->tensors_[i].bytes});
+    mend_booleans(destination(), image_->schema().data_bytes());
   }
   /// The image to publish; valid as long as the model.
   source_view source() const noexcept { return image_->source(); }
@@ -157,6 +159,7 @@ class guarded_object {
   void fill(seeded_random& random) noexcept {
     const destination_view to = destination();
     for (std::size_t i = 0; i < to.schema->tensor_count; ++i) random.fill({to.address(i), static_cast<std::size_t>(to.schema->tensors[i].size_bytes())});
+    mend_booleans(to, to.schema->data_bytes());
   }
   /// The image to publish; valid as long as the object.
   source_view source() const noexcept { return Tensors::source(*model_); }

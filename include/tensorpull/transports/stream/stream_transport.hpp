@@ -47,7 +47,7 @@ struct stream_transport {
   static constexpr bool threads = Threads;  ///< whether several threads may run an owner's connections
   static constexpr std::uint64_t max_payload_bytes = tensorpull::max_payload_bytes;
   /// The descriptor, the event loop's record of it, and the memory of the pending operations.
-  static constexpr std::size_t connection_bytes = 1024;
+  static constexpr std::size_t connection_bytes = 1088;
 
   template <class Parts>
   using downloader = stream_owner<Parts>;
