@@ -49,15 +49,10 @@ class double_buffered {
     return landing_ ? landing_->commit(offset, bytes) : result<void>{};
   }
   result<void> chunk(std::uint64_t, std::uint64_t) noexcept { return {}; }
-<<<<<<< HEAD
-  /// The owner is told after this. The model stays at the front even if the owner is not heard any more (receipt::confirmed).
-  result<void> finish(const receipt&) noexcept {
-=======
-  /// Errors: those of land. The owner is told after this: an error from there leaves a complete model at the front.
+  /// Errors: those of land. The owner is told after this. The model stays at the front even if the owner is not heard any more (receipt::confirmed).
   result<void> finish(const receipt& r) noexcept {
     if (landing_)
       if (const auto ok = landing_->finish(r); !ok) return ok;
->>>>>>> memory
     front_ = 1 - front_;
     ++completed_;
     return {};
