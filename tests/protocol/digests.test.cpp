@@ -418,7 +418,8 @@ TEST(Digests, Short_chunks_of_strangers_do_not_keep_a_long_one_from_being_hashed
     bad.say(describe(n, n + 1)), ++n;
     bad.say(pull(n, n * 7, 3)), ++n;
     for (int k = 0; k < 4; ++k) bad.step();
-    while (bad.hear()) {}
+    while (bad.hear()) {
+    }
   }
   ASSERT_TRUE(f) << "not answered while a stranger asks";
 }

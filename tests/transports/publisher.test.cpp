@@ -217,19 +217,27 @@ TEST(Publisher, A_recipient_that_completed_is_told_even_if_the_next_version_is_p
   const auto ref = *p->add_tensors(*source, {.recipients = 1, .settled = over, .progress = tell});
   published::owner_type::peer link;
   const auto say = [&](tp::frame m) {
-    m.id = 1; m.ref = ref.id;
+    m.id = 1;
+    m.ref = ref.id;
     tp::pending_reply r;
     p->machine().handle(link, m, r);
     return r;
   };
   tp::frame m;
-  m.kind = tp::frame_kind::describe; m.recipient = {5};
+  m.kind = tp::frame_kind::describe;
+  m.recipient = {5};
   say(m);
   p->tick();
-  m.kind = tp::frame_kind::pull; m.length = tp::all_in_one_chunk;
+  m.kind = tp::frame_kind::pull;
+  m.length = tp::all_in_one_chunk;
   const auto r = say(m);
   m = {};
-  m.kind = tp::frame_kind::confirm; m.recipient = {5}; m.nonce = r.nonce; m.version = r.version; m.digest = ref.version; m.flag = true;
+  m.kind = tp::frame_kind::confirm;
+  m.recipient = {5};
+  m.nonce = r.nonce;
+  m.version = r.version;
+  m.digest = ref.version;
+  m.flag = true;
   EXPECT_EQ(say(m).kind, tp::frame_kind::confirmed);
   // the same step hears a message, whose handler publishes the next round
   ASSERT_TRUE(p->add_tensors(*source, {.recipients = 1, .id = ref.id}));
@@ -246,7 +254,10 @@ TEST(Publisher, A_recipient_that_is_under_way_when_its_version_is_replaced_is_to
   const auto ref = *p->add_tensors(*source, {.recipients = 1, .progress = tell});
   published::owner_type::peer link;
   tp::frame m;
-  m.kind = tp::frame_kind::describe; m.recipient = {5}; m.id = 1; m.ref = ref.id;
+  m.kind = tp::frame_kind::describe;
+  m.recipient = {5};
+  m.id = 1;
+  m.ref = ref.id;
   tp::pending_reply r;
   p->machine().handle(link, m, r);
   p->tick();

@@ -183,7 +183,8 @@ class host<Parts, Handler, Consumer> {
     if (stop_posted_) return failure(errc::cancelled);
     const auto c = make(stream, connecting, tag);
     if (!c) return failure(errc::out_of_memory);
-    c->again();
+    if (stop_posted_) c->end_later(errc::cancelled);  // stop() may have ended the others before this one was among them
+    else c->again();
     return {};
   }
   /// nullptr: out of memory, and the stream is still the caller's.
