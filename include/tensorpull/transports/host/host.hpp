@@ -210,7 +210,7 @@ class host<Parts, Handler, Consumer> {
     if (stop_posted_) return failure(errc::cancelled);
     const auto c = make(stream, tag, to);
     if (!c) return failure(errc::out_of_memory);
-    if (stopping_) c->end_later(errc::cancelled);  // stop() may have gone through the connections before this one was there
+    if (stop_posted_) c->end_later(errc::cancelled);  // stop() may have ended the others before this one was among them
     else c->again();
     return {};
   }
