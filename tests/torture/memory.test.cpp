@@ -250,7 +250,8 @@ std::int64_t heap_of_header(const std::string& text, std::uint64_t limit, errc e
       const std::uint64_t k = at + i;
       out[0][i] = k < 8 ? static_cast<std::byte>((limit - 8) >> (8 * k)) : static_cast<std::byte>(k - 8 < text.size() ? text[static_cast<std::size_t>(k - 8)] : ' ');
     }
-    if (const auto ok = m.commit(at, out[0].first(p.bytes)); !ok) ended = ok.error().code;
+    EXPECT_TRUE(m.commit(at, out[0].first(p.bytes)));
+    if (const auto ok = m.chunk(at, p.bytes); !ok) ended = ok.error().code;
     at += p.bytes;
     most = std::max(most, test::heap_now().bytes - before);
   }
