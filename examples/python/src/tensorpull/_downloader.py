@@ -43,7 +43,7 @@ class Downloader:
         idle_timeout: Optional[float] = 600.0,
     ) -> None:
         """Listens on "host:port"; port 0: one that is free. The time-outs, in seconds, end connections: those that have asked for nothing
-        after `accept_timeout`, that take less than 64 bytes a second for `stall_timeout`, that are silent for `idle_timeout`."""
+        that is published within `accept_timeout`, that take less than 64 bytes a second for `stall_timeout`, that are silent for `idle_timeout`."""
         self._owner = _native.Owner(
             text(listen, "listen", "host:port"),
             whole(max_connections, "max_connections", 2**31 - 1, least=1),
