@@ -71,10 +71,10 @@ class answering {
     return output.push_answer(answer, pool_);
   }
 
-  Owner* owner_;  // null once close() was called
+  bool locating_ = false;  // first, because there is room for it behind `served`
+  Owner* owner_;           // null once close() was called
   pool_type& pool_;
   [[no_unique_address]] typename Owner::peer serves_{};
-  bool locating_ = false;
 };
 
 }  // namespace tensorpull::detail
