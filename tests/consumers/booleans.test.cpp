@@ -100,6 +100,7 @@ TEST(Booleans, OfAPullThatStopsHalfWayAreThoseOfTheirType) {
   for (std::uint64_t at = schema.header_bytes; at < schema.image_bytes - 100;) {
     const auto p = to.prepare(at, schema.image_bytes - 100 - at, out);
     for (std::size_t i = 0; i < p.pieces; ++i) std::memset(out[i].data(), 77, out[i].size());
+    for (std::uint64_t done = 0, i = 0; i < p.pieces; done += out[i++].size()) ASSERT_TRUE(to.commit(at + done, out[i]));
     at += p.bytes;
   }
   to.abandon({errc::connection_lost, 0, 0, {}});

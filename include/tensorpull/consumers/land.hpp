@@ -42,12 +42,12 @@ class land {
       out = out.subspan(1);
     }
     const auto s = scatter(to_, to_.schema->header_bytes + (offset + text - data_start_), length - text, out);
-    reached_ = std::max(reached_, offset + text + s.bytes - data_start_);
     return {s.pieces + (text > 0 ? 1 : 0), s.bytes + text};
   }
 
   /// Errors: the writer's, with the name of the tensor. Nothing can fail without a writer.
   result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
+    reached_ = std::max(reached_, offset + bytes.size());
     if (to_.writer == nullptr) return {};
     if (offset < data_start_) {
       const auto text = static_cast<std::size_t>(std::min<std::uint64_t>(bytes.size(), data_start_ - offset));
@@ -62,12 +62,12 @@ class land {
   source_view read_back() const noexcept { return to_.readable() ? source_view(to_) : source_view{}; }
   /// value_out_of_range: an owner has published a BOOL element that is neither 0 nor 1; the name is its tensor's.
   result<void> finish(const receipt&) noexcept { return check_booleans(to_); }
-  void abandon(const error&) noexcept { mend_booleans(to_, reached_); }
+  void abandon(const error&) noexcept { mend_booleans(to_, reached_ - std::min(reached_, data_start_)); }
 
  private:
   destination_view to_;
   std::uint64_t data_start_ = 0;
-  std::uint64_t reached_ = 0;  // bytes of the data section that may have been written to
+  std::uint64_t reached_ = 0;  // the end of what was ever committed
   std::byte header_[184];
 };
 

@@ -68,10 +68,10 @@ class answering {
     return true;
   }
 
-  Owner* owner_;  // null once close() was called
+  bool locating_ = false;  // first, because there is room for it behind `served`
+  Owner* owner_;           // null once close() was called
   pool_type& pool_;
   [[no_unique_address]] typename Owner::peer serves_{};
-  bool locating_ = false;
 };
 
 }  // namespace tensorpull::detail
