@@ -287,4 +287,45 @@ TEST(TcpHostPulls, A_host_pulls_a_subset_of_many_tensors_from_one_that_it_accept
   while (!handler.closed_why && std::chrono::steady_clock::now() < end) io.run_one_for(5ms);
 }
 
+/// Does nothing, on threads.
+struct quiet {
+  std::atomic<int> closes = 0;
+  template <class C> void connected(C&) {}
+  template <class C> void message(C&, const tp::message&) {}
+  template <class C> void pulled(C&, const tp::result<tp::receipt>&) {}
+  template <class C> void closed(C&, const tp::error&) { ++closes; }
+};
+
+TEST(TcpHostPulls, Stop_ends_also_connections_that_are_taken_over_at_that_moment) {
+  int left = 0;
+  for (int i = 0; i < 300 && left == 0; i += 2) {
+    using quiet_host = net_on_threads::host<quiet, tp::no_consumer>;
+    boost::asio::io_context io;
+    quiet handler;
+    quiet_host host(io, handler);
+    std::atomic<bool> go = false;
+    std::vector<tp::posix_stream> peers;
+    std::jthread adopting([&] {
+      go = true;
+      while (peers.size() < 400) {
+        int two[2];
+        if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, two) != 0) break;
+        peers.emplace_back(two[0]);
+        if (!host.adopt(quiet_host::stream_type(two[1]))) break;
+      }
+    });
+    std::jthread running([&] { io.run_for(500ms); });
+    while (!go) {
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(i));
+    host.stop();
+    adopting.join();
+    running.join();
+    io.restart();  // one that came last may have posted when nobody ran it any more
+    io.run_for(500ms);
+    if (host.connections() != 0) ++left;
+  }
+  EXPECT_EQ(left, 0);
+}
+
 }  // namespace
