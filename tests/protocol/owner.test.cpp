@@ -212,6 +212,11 @@ TEST_F(Owner, R10_confirmations_without_a_fetch_of_anothers_fetch_and_twice_chan
   EXPECT_EQ(refusal(alice, confirmation(described.nonce, version, true)), status::bad_request) << "pulled, but not to the end";
   const auto nonce = pull_all(alice);
   EXPECT_EQ(refusal(bob, confirmation(nonce, version, true)), status::bad_request) << "another connection's";
+  tp::recipient_record hers;
+  ASSERT_EQ(o.recipients_of(id, {&hers, 1}), 1u);
+  auto under_her_number = confirmation(nonce, version, true);
+  under_her_number.recipient = hers.who;
+  EXPECT_EQ(refusal(bob, under_her_number), status::bad_request) << "also under the number that she has at the owner";
   pull_all(bob);
   EXPECT_EQ(refusal(bob, confirmation(nonce, version, true)), status::bad_request);
   EXPECT_EQ(counts().final(), 0u);

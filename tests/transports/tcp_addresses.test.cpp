@@ -3,6 +3,7 @@
 #include "network.hpp"
 
 #include <atomic>
+#include <mutex>
 
 namespace {
 
@@ -16,6 +17,7 @@ struct puller {
   tiny* to = nullptr;
   std::atomic<int> connects{0}, pulls{0}, closes{0};
   std::atomic<std::uint64_t> tags{0};
+  std::mutex guards_end;
   tp::error end{};
   template <class C> void connected(C& c) {
     ++connects;
@@ -27,6 +29,7 @@ struct puller {
   template <class C> void pulled(C& c, const tp::result<tp::receipt>& r) { pulls += r ? 1 : 0, c.close(); }
   template <class C> void closed(C& c, const tp::error& e) {
     tags += c.tag;
+    const std::lock_guard hold(guards_end);
     end = e;
     ++closes;
   }
@@ -43,7 +46,8 @@ TEST(TcpAddresses, A_host_goes_on_to_the_address_where_somebody_listens) {
     const auto ref = *owner->add_tensors(*source);
     serving thread(*owner);
     const auto mine = blank<tiny>();
-    puller handler{.ref = ref, .to = mine.get()};
+    puller handler;
+    handler.ref = ref, handler.to = mine.get();
     boost::asio::io_context io(1);
     net::host<puller, tp::land> host(io, handler);
     ASSERT_TRUE(host.connect(both(owner->port()), 7));
