@@ -186,7 +186,8 @@ struct pipeline {
       if constexpr (requires { transport::template pull_bytes<parts>; }) return pulling + transport::template pull_bytes<parts>;
       else return pulling + sizeof(endpoint<typename parts::framing, limits, no_owner, ignore_messages>) + limits::page_bytes;
     }();
-    /// What the calls of a pull take of that stack beside its state, as g++ 12 compiles them with -O1, -O2 or -O3 for x86-64: 4 KiB for each end that is
+    /// What the calls of a pull take of that stack beside its state, as g++ 12 compiles them with -O1 for x86-64 (-O3 inlines more, and takes up to twice
+    /// as much): 4 KiB for each end that is
     /// in this process, and a hash that is begun anew for each chunk. The system's resolver is not counted (getaddrinfo, for an address in text), nor a
     /// resume, which hashes what is there through a slice of 4 KiB, nor callbacks of yours.
     static constexpr std::size_t recipient_stack = [] {

@@ -1,5 +1,5 @@
 // What a pull, a session and an owner's connection take, against what pipeline<...>::memory says: state, stack, buffers, heap.
-// The figures of the stack hold for the presets dev (-O1) and release of g++; a sanitizer's stack is another one.
+// The figures of the stack hold for the preset dev of g++ (-O1); that of -O3 is larger, and a sanitizer's is another one.
 #include "support/allocation_counter.hpp"
 #include "support/painted_stack.hpp"
 #include "support/random.hpp"
