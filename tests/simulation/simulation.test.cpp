@@ -133,19 +133,27 @@ struct short_of_memory {
   result<void> commit(std::uint64_t o, std::span<const std::byte> b) noexcept {
     const failing_allocation now(headers % 2 == 0 ? 1 + headers / 2 % 7 : 0);
     const auto done = both.commit(o, b);
-    if (now.happened()) {
-      ++failures;
-      EXPECT_EQ(done ? errc{} : done.error().code, errc::out_of_memory);
-    }
+    if (now.happened()) ++failures, owes_error = true;
+    if (!done) expect_out_of_memory(done);
     return done;
   }
-  result<void> chunk(std::uint64_t o, std::uint64_t n) noexcept { return both.chunk(o, n); }
-  void rewind(std::uint64_t o) noexcept { both.rewind(o); }
+  /// What is wrong with a header is told when its chunk is whole, since a damaged chunk comes again.
+  result<void> chunk(std::uint64_t o, std::uint64_t n) noexcept {
+    const auto done = both.chunk(o, n);
+    if (owes_error) expect_out_of_memory(done);
+    return done;
+  }
+  void rewind(std::uint64_t o) noexcept { owes_error = false, both.rewind(o); }
+  void expect_out_of_memory(const result<void>& done) noexcept {
+    EXPECT_EQ(done ? errc{} : done.error().code, errc::out_of_memory);
+    owes_error = false;
+  }
   result<void> finish(const receipt& r) noexcept { return both.finish(r); }
   void abandon(const error& e) noexcept { both.abandon(e); }
   land model;
   new_model<heap_tensors> made;
   tensorpull::tee<land, new_model<heap_tensors>> both;
+  bool owes_error = false;
 };
 TEST(Simulation, Recipients_whose_allocations_fail) {
   using static_net = pipeline<raw_tensors<tests::sensor_model>, simulated, fixed_bytes<64>>;

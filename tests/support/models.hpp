@@ -3,7 +3,6 @@
 
 #include "random.hpp"
 
-#include <tensorpull/image/booleans.hpp>
 #include <tensorpull/image/dynamic.hpp>
 #include <tensorpull/integrity/range_digest.hpp>
 #include <tensorpull/integrity/xxhash/xxhash_digest.hpp>
@@ -47,7 +46,6 @@ class model {
   model& fill(std::uint64_t seed) & {
     generator g(seed);
     for (auto& t : tensors_) g.fill({t.memory.data() + t.at, t.size});
-    tp::mend_booleans(destination(), schema().data_bytes());
     return *this;
   }
 

@@ -264,8 +264,11 @@ TEST(TcpAttack, RequestsThatCostTheOwnerMoreThanTheySendLeaveAGoodRecipientItsRa
     std::vector<std::byte> piece(256 * 1024);
     const double share = a.kept_share([&](bool now) {
       if (now) {
-        if (s.hangs_up || !attacker) attacker.emplace(a.port);
         std::vector<std::byte> all;
+        if (s.hangs_up || !attacker) {
+          attacker.emplace(a.port);
+          put(all, about(tp::frame_kind::describe, ++number));  // who has asked for something that is there has buffers for long frames
+        }
         for (std::size_t i = 0; i < s.requests; ++i) s.ask(all, ++number);
         EXPECT_TRUE(attacker->say(all));
       } else if (attacker && !s.hangs_up) {

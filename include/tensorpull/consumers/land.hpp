@@ -11,7 +11,7 @@
 namespace tensorpull {
 
 /// Landing in place. Borrows the destination; its contents are unspecified from the first landed byte until finish(), but after it and after abandon()
-/// each BOOL element in memory is 0 or 1, so that a member of type `bool` may be read.
+/// each member of type `bool` is 0 or 1, so that it may be read.
 /// The image's header is not kept: its bytes pass through 184 bytes of this object.
 /// A destination with a writer costs a call of it for each range of a tensor that has arrived, at most as long as the staging memory.
 class land {

@@ -1,4 +1,4 @@
-// BOOL elements are 0 or 1. A destination's memory may hold them as C++ `bool`, which has no other values: to read another byte as one is undefined.
+// BOOL elements are 0 or 1. A struct's members hold them as C++ `bool`, which has no other values: to read another byte as one is undefined.
 #pragma once
 
 #include <tensorpull/image/view.hpp>
@@ -19,18 +19,19 @@ inline std::size_t first_no_boolean(std::span<const std::byte> bytes) noexcept {
   while (bytes[at] <= std::byte{1}) ++at;
   return at;
 }
-/// Calls `f(entry, bytes)` with each BOOL tensor's bytes among the first `data_bytes` of the data section, as far as an address leads to them.
+/// Calls `f(entry, bytes)` with each BOOL member's bytes among the first `data_bytes` of the data section. Tensors that are no members have none.
 template <class F>
 void for_booleans(const destination_view& in, std::uint64_t data_bytes, F f) noexcept {
   static_assert(dtype::boolean == dtype{}, "they are the last tensors of an image");
   const image_schema& schema = *in.schema;
+  if (!schema.of_members) return;
   for (std::size_t i = schema.tensor_count; i-- > 0 && schema.tensors[i].type == dtype::boolean;)
     if (const tensor_entry& t = schema.tensors[i]; !t.indirect && t.begin < data_bytes) f(t, std::span(in.address(i), smaller(data_bytes - t.begin, t.size_bytes())));
 }
 }  // namespace detail
 
-/// Whether each BOOL element of a destination is 0 or 1. value_out_of_range: the tensor that `name` says has another byte; `at` is its place in the
-/// tensor. Costs a pass over the BOOL tensors, and nothing for an image that has none. Tensors that are `indirect` are not looked at.
+/// Whether each element of a destination that is a `bool` in memory is 0 or 1. value_out_of_range: the tensor that `name` says has another byte; `at` is its
+/// place in the tensor. Costs a pass over the BOOL members of a struct, and nothing for other destinations: their memory holds bytes.
 [[nodiscard]] inline result<void> check_booleans(const destination_view& in) noexcept {
   result<void> good{};
   detail::for_booleans(in, in.schema->data_bytes(), [&good](const tensor_entry& t, std::span<const std::byte> bytes) noexcept {
@@ -38,7 +39,7 @@ void for_booleans(const destination_view& in, std::uint64_t data_bytes, F f) noe
   });
   return good;
 }
-/// Makes 1 of each BOOL element that is neither 0 nor 1 among the first `data_bytes` of the data section, so that memory of `bool` holds values of its type.
+/// Makes 1 of each such element that is neither 0 nor 1 among the first `data_bytes` of the data section, so that memory of `bool` holds values of its type.
 inline void mend_booleans(const destination_view& in, std::uint64_t data_bytes) noexcept {
   detail::for_booleans(in, data_bytes, [](const tensor_entry&, std::span<std::byte> bytes) noexcept {
     for (std::byte& b : bytes)

@@ -189,7 +189,7 @@ struct static_image {
     constexpr std::size_t pairs = Metadata.count;
     const std::uint64_t header = header_bytes_of(count + (pairs != 0 ? 1 : 0), text<blocks>.bytes + metadata_text_length({Metadata.at, pairs}));
     return image_schema{entries.at, count, pairs != 0 ? Metadata.at : nullptr, pairs, header, header + (count == 0 ? 0 : entries.at[count == 0 ? 0 : count - 1].end),
-                        xxh3_64_of_words(hashed.words, hashed_bytes)};
+                        xxh3_64_of_words(hashed.words, hashed_bytes), true};
   }();
 };
 

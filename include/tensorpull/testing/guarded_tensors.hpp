@@ -101,7 +101,6 @@ class guarded_tensors {
   /// Gives the tensors values.
   void fill(seeded_random& random) noexcept {
     for (std::size_t i = 0; i < shape_->count_; ++i) random.fill({memory_.data() + shape_->tensors_[i].at, shape_->tensors_[i].bytes});
-    mend_booleans(destination(), image_->schema().data_bytes());
   }
   /// The image to publish; valid as long as the model.
   source_view source() const noexcept { return image_->source(); }

@@ -362,10 +362,10 @@ class owner {
   /// `withdrawn`.
   void refuse_gone(pending_reply& r) const noexcept {
     const lock_guard hold(lock_);
-    const publication& p = slots_[r.slot];
-    if (p.now != publication::state::published || p.id != r.ref) return void(gone(r, &p));
+    const publication* const now = find(r.ref);
+    if (now == nullptr || now->now != publication::state::published) return void(gone(r, &slots_[r.slot]));
     refuse(r, status::stale);
-    r.version = p.version;
+    r.version = now->version;
   }
 
   /// The image behind a reply, pinned so that withdraw() waits; nullptr if it is not published any more. Each pin needs one unpin().

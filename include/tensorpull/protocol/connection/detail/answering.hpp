@@ -57,7 +57,7 @@ class answering {
     locating_ = owner_->locate(serves_, m, ranges, answer) == digest_state::working;
     if (locating_ || !output.long_free()) return false;
     const bool no_buffer = answer.kind != frame_kind::refused && pool_.available() == 0;  // waiting for one while holding one could wait for ever
-    if (no_buffer) answer.status = status::busy;
+    if (no_buffer) answer.status = status::busy, answer.version = m.version;
     if (no_buffer || answer.kind == frame_kind::refused) {  // which needs no buffer
       served += answer.status == status::busy;
       output.push({frame_kind::refused, answer.status, m.id, 0, 0, answer.delay_ms, 0, m.ref, answer.version, answer.offset, 0, 0, digest_kind::none});
