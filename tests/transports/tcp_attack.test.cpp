@@ -255,7 +255,9 @@ TEST(TcpAttack, RequestsThatCostTheOwnerMoreThanTheySendLeaveAGoodRecipientItsRa
         },
         28, false}},
   };
-  for (const auto& [name, s] : storms) {
+  for (const auto& storm_of_name : storms) {
+    const auto& name = storm_of_name.first;
+    const auto& s = storm_of_name.second;
     SCOPED_TRACE(name);
     arena a;
     ASSERT_TRUE(a.owner.published().add_image(wide.image->source(), {.id = id}));
