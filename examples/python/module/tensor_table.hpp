@@ -47,15 +47,7 @@ class tensor_table {
       if (r.swap != 0) raise(errc::unsupported_layout, r.name);
       views.push_back({r.name, r.type, r.shape, reinterpret_cast<std::byte*>(r.address), r.strides});
     }
-    auto image = value_or_raise(dynamic_image::make(views));
-    std::sort(views.begin(), views.end(), [](const auto& a, const auto& b) { return a.data < b.data; });
-    const std::byte* end = nullptr;
-    for (const mutable_tensor_view& view : views) {
-      const std::uint64_t size = *size_bytes(view.type, view.shape);
-      if (size != 0 && view.data < end) raise(errc::unsupported_layout, view.name);
-      if (size != 0) end = view.data + size;
-    }
-    return image;
+    return value_or_raise(dynamic_image::make(views));
   }
   std::vector<std::string_view> names() const {
     std::vector<std::string_view> all;

@@ -31,8 +31,8 @@ class dynamic_image {
                                                   const source_reader& reader = {}) noexcept {
     return make_from(tensors, metadata, reader);
   }
-  /// An image for reading and writing. Further errors: unsupported_layout for a tensor that is not contiguous; invalid_argument for a token
-  /// without writer, a writer without staging memory, or a tensor that shares memory with another, whose name it has.
+  /// An image for reading and writing. Further errors: unsupported_layout for a tensor that is not contiguous, or that shares memory with
+  /// another; invalid_argument for a token without writer, or a writer without staging memory.
   /// `writer`, copied, takes the bytes of the tensors that are `indirect`, and its reader reads them; what they point to outlives the image.
   [[nodiscard]] static result<dynamic_image> make(std::span<const mutable_tensor_view> tensors, std::span<const metadata_entry> metadata = {},
                                                   const destination_writer& writer = {}) noexcept {
@@ -154,7 +154,7 @@ class dynamic_image {
     auto schema = arrange(entries, where, pairs);
     if (!schema) return failure(schema.error());
     if constexpr (writable) {
-      if (const tensor_entry* const shared = sort_by_address(entries, where)) return failure(errc::invalid_argument, 0, shared->name);
+      if (const tensor_entry* const shared = sort_by_address(entries, where)) return failure(errc::unsupported_layout, 0, shared->name);
       schema = arrange(entries, where, pairs);
     }
     table& made = *image.table_;

@@ -157,7 +157,6 @@ class torch_model {
     if (writable) {
       auto image = dynamic_image::make(destinations, pairs);
       if (!image) return failure(image.error());
-      if (const auto* both = detail::find_overlap(destinations)) return failure(errc::unsupported_layout, 0, both->name);
       return torch_model(std::move(tensors), std::move(*image));
     }
     auto image = dynamic_image::make(views, pairs, source_reader{&detail::read_torch, nullptr});

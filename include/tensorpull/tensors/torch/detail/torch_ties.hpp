@@ -1,7 +1,5 @@
-// Which torch tensors are one and the same memory. Decides what is sent once, and what cannot be landed in.
+// Which torch tensors are one and the same memory. Decides what is sent once.
 #pragma once
-
-#include <tensorpull/core/tensor_view.hpp>
 
 #include <ATen/core/Tensor.h>
 
@@ -55,19 +53,6 @@ inline std::vector<std::size_t> find_torch_ties(const std::vector<named_torch_te
     first = last;
   }
   return kept;
-}
-
-/// A tensor that shares memory with another, if there is one. They are contiguous. Sorts by address.
-inline const mutable_tensor_view* find_overlap(std::vector<mutable_tensor_view>& views) {
-  std::sort(views.begin(), views.end(), [](const auto& a, const auto& b) { return a.data < b.data; });
-  const std::byte* end = nullptr;
-  for (const mutable_tensor_view& view : views) {
-    const std::uint64_t size = *size_bytes(view.type, view.shape);
-    if (size == 0) continue;
-    if (view.data < end) return &view;
-    end = view.data + size;
-  }
-  return nullptr;
 }
 
 }  // namespace detail
