@@ -1,6 +1,6 @@
 // A consumer without `commit`, which a host is to pull into.
 // EXPECT: tensorpull: a consumer takes bytes that arrived (requirement 5)
-// WITHIN_LINES: 12
+// WITHIN_LINES: 6
 // MAX_ERRORS: 1
 // MAX_LINES: 40
 #include <tensorpull/tensorpull.hpp>

@@ -17,8 +17,9 @@ class element_list {
 
   /// No elements.
   constexpr element_list() noexcept = default;
-  /// Elements in memory: a span, or anything that converts to one.
-  template <std::convertible_to<std::span<const T>> Elements>
+  /// Elements in memory: a span, or anything that converts to one. Whether a list itself does is not asked: for each copy a compiler would try it as a range.
+  template <class Elements>
+    requires(!std::same_as<Elements, element_list>) && std::convertible_to<const Elements&, std::span<const T>>
   constexpr element_list(const Elements& elements) noexcept {
     const std::span<const T> in_memory = elements;
     from_ = in_memory.data(), count_ = in_memory.size(), step_ = sizeof(T), read_ = &from_memory;

@@ -13,7 +13,7 @@ namespace detail {
 /// The place of the first byte that is no BOOL element; the length if all are.
 inline std::size_t first_no_boolean(std::span<const std::byte> bytes) noexcept {
   auto all = std::byte{};
-  for (const std::byte b : bytes) all |= b;  // a loop without a branch, which compilers make into vector code
+  for (std::size_t i = 0; i < bytes.size(); ++i) all |= bytes[i];  // a loop without a branch, which compilers make into vector code
   if (all <= std::byte{1}) return bytes.size();
   std::size_t at = 0;
   while (bytes[at] <= std::byte{1}) ++at;
@@ -42,8 +42,8 @@ void for_booleans(const destination_view& in, std::uint64_t data_bytes, F f) noe
 /// Makes 1 of each such element that is neither 0 nor 1 among the first `data_bytes` of the data section, so that memory of `bool` holds values of its type.
 inline void mend_booleans(const destination_view& in, std::uint64_t data_bytes) noexcept {
   detail::for_booleans(in, data_bytes, [](const tensor_entry&, std::span<std::byte> bytes) noexcept {
-    for (std::byte& b : bytes)
-      if (b > std::byte{1}) b = std::byte{1};
+    for (std::size_t i = 0; i < bytes.size(); ++i)
+      if (bytes[i] > std::byte{1}) bytes[i] = std::byte{1};
   });
 }
 

@@ -62,6 +62,7 @@ struct destinations_of<Transport> {
 template <class Parts, class Handler, class Consumer>
   requires listening_transport<typename Parts::transport>
 class host<Parts, Handler, Consumer> {
+  static_assert(sizeof(detail::consumer_checks < Consumer, std::is_same_v<Consumer, no_consumer> || consumer < Consumer >>) != 0);  // next to the user's line
   using transport = typename Parts::transport;
   using listener_type = std::remove_cvref_t<decltype(*transport::listen(std::string_view{}))>;
 

@@ -139,20 +139,21 @@ class digest_jobs {
   /// room.
   template <class GivesWay>
   Job* begin(const digest_key& key, bool paid, GivesWay gives_way) noexcept {
-    for (Job& j : of(paid))
-      if (!j.in_hand && (j.key.generation == 0 || gives_way(j))) return j.begin(key, key.length, paid), &j;
+    for (Job *j = first_of(paid), *const end = j + half; j != end; ++j)
+      if (!j->in_hand && (j->key.generation == 0 || gives_way(*j))) return j->begin(key, key.length, paid), j;
     return nullptr;
   }
   /// The job to help with while there is no room: the one that ends soonest. nullptr: others have all in hand.
   Job* soonest(bool paid) noexcept {
     Job* best = nullptr;
-    for (Job& j : of(paid))
-      if (!j.in_hand && (best == nullptr || j.left() < best->left())) best = &j;
+    for (Job *j = first_of(paid), *const end = j + half; j != end; ++j)
+      if (!j->in_hand && (best == nullptr || j->left() < best->left())) best = j;
     return best;
   }
 
  private:
-  std::span<Job> of(bool paid) noexcept { return paid ? std::span<Job>(jobs_).subspan(Count / 2) : std::span<Job>(jobs_).first((Count + 1) / 2); }
+  static constexpr std::size_t half = (Count + 1) / 2;  // walked by pointers: a loop over a span instantiates two hundred templates
+  Job* first_of(bool paid) noexcept { return jobs_.data() + (paid ? Count / 2 : 0); }
 
   std::array<Job, Count> jobs_{};
 };

@@ -58,6 +58,7 @@ class simulated_owner {
   /// Publishes the model as it is now, for the first time or after a restart; gives the version. If the table has no room for the recipients
   /// that are expected, it is published for an unknown number.
   std::uint64_t publish(const expectation& asked, settlement_oracle& settlements) {
+    mend_booleans(models_[current_]->destination(), models_[current_]->source().schema->data_bytes());  // mutate() may have left other bytes
     const source_view image = models_[current_]->source();
     std::uint64_t version = 0;
     if constexpr (Parts::integrity::whole) version = *image_version<typename Parts::owner_hash>(image);
