@@ -1,5 +1,6 @@
 // A message handler that takes messages by another name.
 // EXPECT: tensorpull: a message handler needs `void on_message(const frame&)`
+// MAX_LINES: 44
 #include <tensorpull/framing/word_framing.hpp>
 #include <tensorpull/protocol/connection/endpoint.hpp>
 

@@ -240,8 +240,9 @@ TEST(Patience, T7_no_budget_overflows_and_none_is_waited_for_in_a_busy_loop) {
   for (const auto budget : std::initializer_list<std::chrono::milliseconds>{0ms, 1ms, 60s}) {
     world w;
     w.deaf = true;
+    const auto began = std::chrono::steady_clock::now();
     EXPECT_EQ(pull(w, {.per_request_timeout = budget, .retry = {.retries = 0}}).error(), tp::errc::timed_out);
-    EXPECT_GE(w.waited, budget);
+    EXPECT_GE(std::chrono::steady_clock::now() - began, budget) << "what it computed counts, too";
     EXPECT_LE(w.waited, budget + 50ms);
     EXPECT_LE(w.waits, static_cast<std::uint64_t>(budget / 50ms) + 5) << "20 looks a second";
     EXPECT_LE(w.calls, 3 * w.waits + 10);
@@ -306,8 +307,9 @@ TEST(Patience, T6_a_wall_clock_that_jumps_by_an_hour_changes_no_budget) {
   // and where nothing comes, the time-out is neither earlier nor later
   world w;
   w.deaf = true;
+  const auto began = std::chrono::steady_clock::now();
   EXPECT_EQ(pull(w, {.per_request_timeout = 10s, .retry = {.retries = 0}}).error(), tp::errc::timed_out);
-  EXPECT_GE(w.waited, 10s);
+  EXPECT_GE(std::chrono::steady_clock::now() - began, 10s);
   EXPECT_LE(w.waited, 11s);
   // the jumps are seen by who asks for the wall clock
   const auto first = std::chrono::system_clock::now();
