@@ -223,7 +223,7 @@ TEST(Patience, T3_a_partition_shorter_than_the_budget_is_waited_out_and_a_longer
     ASSERT_FALSE(first);
     EXPECT_EQ(first.error(), tp::errc::timed_out);
     const auto silent_since = healed - 3 * budget;
-    EXPECT_GE(w.waited, silent_since + budget - 50ms) << "the last bytes came before the step that saw them";
+    EXPECT_GE(w.waited, silent_since + budget - 1s) << "the last bytes came before the step that saw them, and a slow machine computes meanwhile";
     EXPECT_LE(w.waited, silent_since + budget + 1s);
     ASSERT_TRUE(cursor);
     const auto kept = cursor.offset, before = w.owner.status().bytes_sent;
