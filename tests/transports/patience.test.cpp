@@ -311,7 +311,7 @@ TEST(Patience, T6_a_wall_clock_that_jumps_by_an_hour_changes_no_budget) {
   EXPECT_EQ(pull(w, {.per_request_timeout = 10s, .retry = {.retries = 0}}).error(), tp::errc::timed_out);
   EXPECT_GE(std::chrono::steady_clock::now() - began, 10s);
   EXPECT_LE(w.waited, 11s);
-  // the jumps are seen by who asks for the wall clock
+  // a program that asks for the wall clock sees the jumps
   const auto first = std::chrono::system_clock::now();
   EXPECT_GT(std::chrono::abs(std::chrono::system_clock::now() - first), 1h);
 }

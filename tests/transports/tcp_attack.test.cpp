@@ -269,7 +269,7 @@ TEST(TcpAttack, RequestsThatCostTheOwnerMoreThanTheySendLeaveAGoodRecipientItsRa
         std::vector<std::byte> all;
         if (s.hangs_up || !attacker) {
           attacker.emplace(a.port);
-          put(all, about(tp::frame_kind::describe, ++number));  // who has asked for something that is there has buffers for long frames
+          put(all, about(tp::frame_kind::describe, ++number));  // a peer that has asked for something that is there has buffers for long frames
         }
         for (std::size_t i = 0; i < s.requests; ++i) s.ask(all, ++number);
         EXPECT_TRUE(attacker->say(all));

@@ -58,7 +58,7 @@ TEST(TcpDescriptors, Q2_AHostWithoutDescriptorsNeitherSpinsNorForgetsWhoWaits) {
     host_type host(io, handler);
     const auto port = *host.listen("127.0.0.1:0");
     std::vector<raw_peer> peers;
-    tp::frame hello;  // who says nothing would make room for the others
+    tp::frame hello;  // a peer that says nothing would make room for the others
     hello.kind = tp::frame_kind::application;
     for (int i = 0; i < 12; ++i) {
       peers.emplace_back(connected_aside(port));

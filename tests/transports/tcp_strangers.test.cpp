@@ -1,4 +1,4 @@
-// Who has shown nothing to a host gets nothing that others need: no buffer, no time, and no place among its connections.
+// A peer that has shown nothing to a host gets nothing that others need: no buffer, no time, and no place among its connections.
 #include "network.hpp"
 #include "support/frames.hpp"
 

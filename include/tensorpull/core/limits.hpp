@@ -57,7 +57,7 @@ struct default_limits {
   static constexpr std::size_t pipelined_requests = 8;
   /// Bytes that an owner hashes in a second for subsets that nobody has asked for before: a short request can cost a pass over the model.
   static constexpr std::uint64_t subset_bytes_per_second = 256ull << 20;
-  /// Bytes that an owner hashes in a second for digests with chunks, for recipients that have not taken half as many bytes: who asks and hangs up
+  /// Bytes that an owner hashes in a second for digests with chunks, for recipients that have not taken half as many bytes: a peer that asks and hangs up
   /// must not keep it busy. Recipients that take what they ask for are not limited. 0: chunks with digests are refused as `unsupported`, and take no
   /// memory.
   static constexpr std::uint64_t chunk_digest_bytes_per_second = 256ull << 20;

@@ -372,15 +372,14 @@ class owner {
   const source_view* pin(const pending_reply& r) noexcept {
     const lock_guard hold(lock_);
     publication& p = slots_[r.slot];
-    if (p.generation != r.generation || p.now != publication::state::published) return nullptr;
+    if (gone(r)) return nullptr;
     ++p.pins;
     return &p.image;
   }
   /// An image could not be read: ends it as withdraw() does, but does not wait until nothing reads it. Recipients are told `unreadable`.
   void unreadable(const pending_reply& r) noexcept {
     const lock_guard hold(lock_);
-    publication& p = slots_[r.slot];
-    if (p.generation == r.generation && p.now == publication::state::published) book_.give_up(p);
+    if (!gone(r)) book_.give_up(slots_[r.slot]);
   }
   /// Ends a pin(), and counts the bytes of payload that were sent.
   void unpin(const pending_reply& r, std::uint64_t payload_bytes_sent) noexcept {
@@ -645,10 +644,11 @@ class owner {
   static constexpr bool computes(digest_kind kind) noexcept {
     return Limits::chunk_digest_bytes_per_second > 0 && (kind == digest_kind_of<Hash> || kind == digest_kind_of<ChunkHash>);
   }
-  /// The publication that a digest is of is not there any more.
-  bool gone(const detail::digest_key& key) const noexcept {
-    const publication& p = slots_[key.slot];
-    return p.generation != key.generation || p.now != publication::state::published;
+  /// The publication that a reply or a digest is of is not there any more.
+  template <class Of>
+  bool gone(const Of& of) const noexcept {
+    const publication& p = slots_[of.slot];
+    return p.generation != of.generation || p.now != publication::state::published;
   }
   /// The job of a chunk's digest, or if there is no room for it, one to help with. nullptr: other threads have them all in hand.
   job_type* chunk_job(const detail::digest_key& key, const pending_reply& r) noexcept {
@@ -728,7 +728,7 @@ class owner {
   detail::transaction_table book_;
   static constexpr std::size_t chunk_jobs = Limits::chunk_digest_bytes_per_second > 0 ? Limits::digest_jobs : 0;  // none: no chunk has a digest
   [[no_unique_address]] detail::digest_jobs<job_type, (std::is_same_v<Lock, no_lock> ? 1 : 4) * chunk_jobs> jobs_{};
-  job_type subset_job_{};  // one at a time: who asks for another subset comes back
+  job_type subset_job_{};  // one at a time: a recipient that asks for another subset comes back
   std::uint32_t subset_[most_names]{};  // indices of its tensors: to find them by name again for each slice would cost more than the slice
   std::size_t subset_count_ = 0;
   std::uint32_t subset_asker_ = nobody, subset_request_ = 0;  // the connection that goes on with it, and its request

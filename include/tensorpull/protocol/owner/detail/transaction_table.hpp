@@ -113,7 +113,7 @@ class transaction_table {
       if (r == nullptr) return failure(errc::table_full, records.all().size());
       r->expected = true;
     }
-    if (++t->outcome.references > 1) count_again(*t);  // who had everything has not
+    if (++t->outcome.references > 1) count_again(*t);  // a recipient that had everything has not
     return {};
   }
 
@@ -124,7 +124,7 @@ class transaction_table {
     return p.generation == r.generation && p.now == publication::state::published ? &p : nullptr;
   }
 
-  /// The record of a recipient that asks for `p`, made if there is none. Who was absent or has vanished is awaited again in all references. nullptr: no
+  /// The record of a recipient that asks for `p`, made if there is none. One that was absent or has vanished is awaited again in all. nullptr: no
   /// room.
   recipient_record* acquire(publication& p, recipient_id who, bool anonymous) noexcept {
     transaction* const t = find(p.transaction);
