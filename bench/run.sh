@@ -12,7 +12,7 @@ plots (SVG), report.json, log.txt.
 
   --quick          smaller models and fewer rounds; under three minutes once it is built
   --all            also NVIDIA FLARE's memory and threads over 45 rounds (suite flatness); some minutes more
-  --only NAME      one of: transfers chunks recipients tensors latency local hostile flatness guide micro profile compile; may be given again
+  --only NAME      one of: transfers chunks recipients tensors latency local hostile serial shared_memory flatness guide micro profile compile; may be given again
   --rounds N       at most N rounds of each suite, for a machine with little time
   --json           print report.json instead of tables
   --guide-bytes N  size of the model in the suite guide (2147483648)
@@ -51,7 +51,7 @@ done
 mkdir -p -- "$build"
 source "$root/cmake/packages.sh"
 items=(g++:g++ cmake:cmake ninja:ninja-build capnp:capnproto python3:python3 pkg-config:pkg-config ca-certificates libboost-dev libcapnp-dev libxxhash-dev
-  libzmq3-dev cppzmq-dev libgrpc++-dev protoc:protobuf-compiler libprotobuf-dev grpc_cpp_plugin:protobuf-compiler-grpc libbenchmark-dev)
+  libzmq3-dev cppzmq-dev libnats-dev nats-server libssl-dev libgrpc++-dev protoc:protobuf-compiler libprotobuf-dev grpc_cpp_plugin:protobuf-compiler-grpc libbenchmark-dev)
 python=/usr/bin/python3 # another Python may come first, and it needs no venv
 [[ -x $python ]] || python=python3
 ((!with_python)) || "$python" -c 'import venv, ensurepip' 2>/dev/null || items+=(python3-venv)
@@ -71,6 +71,7 @@ launcher=()
 ! command -v ccache >/dev/null || launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
 {
   cmake -S "$root" -B "$build" "${generator[@]}" "${launcher[@]}" -DCMAKE_BUILD_TYPE=Release -DTENSORPULL_BUILD_BENCH=ON -DTENSORPULL_BUILD_TESTS=OFF \
+    "-DTENSORPULL_COMPONENTS=freestanding;tensorpull;asio;capnp;messages;testing;tls;nats" \
     -DTENSORPULL_BUILD_EXAMPLES=OFF && cmake --build "$build" --parallel "$(nproc)"
 } >"$build/build.log" 2>&1 || { grep -E -A 3 'error: |^FAILED|CMake Error' "$build/build.log" >&2 || tail -n 30 "$build/build.log" >&2; fail "the build failed"; }
 

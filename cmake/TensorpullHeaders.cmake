@@ -2,11 +2,15 @@
 # of its folders, and no others. "." is the folder itself: the umbrella and the pipeline.
 
 set(tensorpull_folders_freestanding
-  std core image chunking integrity framing consumers protocol protocol/owner protocol/recipient protocol/connection protocol/relay links)
+  std core image chunking integrity framing consumers protocol protocol/owner protocol/recipient protocol/connection protocol/datagrams protocol/relay links
+  drivers embedded transports/lwip)
 set(tensorpull_folders_tensorpull
   . system integrity/xxhash consumers/any_schema consumers/average tensors tensors/structs tensors/numpy
-  transports transports/stream transports/tcp transports/loopback)
-set(tensorpull_folders_asio transports/host)
+  transports transports/stream transports/datagrams transports/loopback transports/unix_socket transports/pipe transports/tcp transports/proxy
+  transports/udp transports/serial transports/shared_memory transports/replica)
+set(tensorpull_folders_asio transports/host transports/http)
+set(tensorpull_folders_tls transports/tls transports/https)
+set(tensorpull_folders_nats transports/nats)
 set(tensorpull_folders_capnp framing/capnp)
 set(tensorpull_folders_messages messages)
 set(tensorpull_folders_crc32c integrity/crc32c)

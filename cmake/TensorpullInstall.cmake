@@ -25,6 +25,7 @@ install(FILES
   "${PROJECT_BINARY_DIR}/tensorpullConfigVersion.cmake"
   cmake/FindTensorpullCapnProto.cmake
   cmake/FindTensorpullIsal.cmake
+  cmake/FindTensorpullNats.cmake
   cmake/FindTensorpullXxhash.cmake
   cmake/TensorpullDependencies.cmake
   cmake/TensorpullSchemas.cmake
@@ -37,6 +38,8 @@ set(tensorpull_pc_capnp capnp)
 set(tensorpull_pc_crc32c libisal)
 set(tensorpull_pc_safetensors nlohmann_json)
 set(tensorpull_pc_numpy zlib)
+set(tensorpull_pc_tls openssl)
+set(tensorpull_pc_nats libnats)
 set(pc_folder "${CMAKE_INSTALL_DATADIR}/pkgconfig")
 file(RELATIVE_PATH pc_prefix "${CMAKE_INSTALL_FULL_DATADIR}/pkgconfig" "${CMAKE_INSTALL_PREFIX}")
 string(REGEX REPLACE "/$" "" pc_prefix "\${pcfiledir}/${pc_prefix}")

@@ -22,14 +22,16 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 LIBRARY = ROOT / "include" / "tensorpull"
 # Folders in which models of a concept are, and the names that it requires or allows them.
 REQUIRED = (
-    ("chunking", r"chunking/", "is_chunking_policy max_chunk_bytes needs_layout next"),
+    ("chunking", r"chunking/", "is_chunking_policy max_chunk_bytes needs_layout next measured"),
     ("integrity_policy", r"integrity/", "is_integrity_policy hash_type chunk_hash_type whole per_chunk"),
     ("hash", r"integrity/|core/xxh3", "kind reset update digest"),
     ("framing", r"framing/", "is_framing_policy decode_storage encode decode"),
-    ("consumer", r"consumers/|testing/|pipeline.hpp", "irrevocable fingerprint schema begin prepare commit chunk rewind finish abandon"),
+    ("consumer", r"consumers/|testing/|pipeline.hpp|transports/shared_memory/shared_view", "irrevocable fingerprint schema begin prepare commit chunk rewind finish abandon any_order"),
     ("tensor_policy", r"tensors/|testing/", "is_tensor_policy is_static model_type source destination landed"),
-    ("byte_stream", r"transports/|testing/", "read_some write_some wait"),
-    ("transport", r"transports/|testing/", "is_transport_policy max_payload_bytes connection_bytes downloader session"),
+    ("byte_stream", r"transports/|testing/", "read_some write_some wait read_or_wait"),
+    ("byte_device", r"transports/serial/", "read write"),
+    ("datagram_link", r"links/|transports/|testing/", "address max_datagram_bytes datagram_bytes receive send wait checked addresses_are_proved"),
+    ("transport", r"transports/|testing/", "is_transport_policy max_payload_bytes connection_bytes downloader session reliable ordered shares_memory encrypted identifies"),
 )
 WARNING = re.compile(r"^(.+?):(\d+): (?:error|warning): (.*)$")
 MEMBER = re.compile(r"Member (.*?)(?:\(.*)? \((\w+)\) of .* is not documented")
@@ -69,6 +71,8 @@ def filtered(path):
                 break
             lines[i] = "/// " + lines[i][3:]
     for i, line in enumerate(lines):
+        if line.strip().startswith("protected:"):  # the library derives, users do not
+            lines[i] = line = line.replace("protected:", "private:", 1)
         before, slashes, after = line.partition("//")
         if slashes and after.startswith("/"):
             lines[i] = before + slashes + re.sub(r"<(?=[A-Za-z])", r"\\<", after)  # no markup of HTML in here

@@ -33,14 +33,18 @@ STANDARD = set("""algorithm any array atomic barrier bit bitset cassert cctype c
 LIBRARIES = {
     "Hana": ("boost/hana",),
     "Boost.Asio": ("boost/asio", "boost/system"),
+    "Boost.Beast": ("boost/beast",),
     "Cap'n Proto": ("capnp/", "kj/"),
     "xxHash": ("xxhash.h",),
+    "compiler's vectors": ("immintrin.h",),
     "ISA-L": ("isa-l/", "isa-l.h"),
     "nlohmann's JSON": ("nlohmann/",),
     "zlib": ("zlib.h",),
+    "OpenSSL": ("openssl/",),
+    "libnats": ("nats/nats.h",),
     "libtorch": ("ATen/", "c10/", "torch/"),
     "POSIX": ("sys/", "netinet/", "arpa/", "net/", "fcntl.h", "unistd.h", "poll.h", "netdb.h", "termios.h", "dirent.h", "pthread.h", "signal.h", "dlfcn.h",
-              "linux/", "ifaddrs.h", "sched.h", "semaphore.h"),
+              "spawn.h", "linux/", "ifaddrs.h", "sched.h", "semaphore.h"),
     "libstdc++": ("bits/",),
 }
 

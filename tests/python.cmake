@@ -13,7 +13,7 @@ set(package "${PROJECT_BINARY_DIR}/python-package")
 add_test(NAME python.install
   COMMAND "${TENSORPULL_PACKAGE_PYTHON}" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --upgrade
           --target "${package}" "--config-settings=build-dir=${package}-build" "${PROJECT_SOURCE_DIR}/examples/python")
-set_tests_properties(python.install PROPERTIES LABELS python TIMEOUT 600 FIXTURES_SETUP python_package)
+set_tests_properties(python.install PROPERTIES LABELS python TIMEOUT 1200 FIXTURES_SETUP python_package)
 add_test(NAME python.package
   COMMAND "${CMAKE_COMMAND}" -E env "PYTHONPATH=${package}" "TENSORPULL_CPP_END=$<TARGET_FILE:tensorpull_cpp_end>" TENSORPULL_NOTHING_IS_SKIPPED=1
           "${TENSORPULL_PACKAGE_PYTHON}" -m pytest -p no:cacheprovider "${PROJECT_SOURCE_DIR}/examples/python/tests")
@@ -23,3 +23,13 @@ set_tests_properties(python.package PROPERTIES LABELS python TIMEOUT 300 FIXTURE
 add_test(NAME python.threads
   COMMAND "${CMAKE_COMMAND}" -E env "PYTHONPATH=${package}" "${TENSORPULL_PACKAGE_PYTHON}" "${CMAKE_CURRENT_SOURCE_DIR}/python/threads.py")
 set_tests_properties(python.threads PROPERTIES LABELS python TIMEOUT 4000 FIXTURES_REQUIRED python_package)
+
+# The package as it travels: a source distribution, a wheel from it for other machines, both without what they do not need (python/wheel.py).
+add_test(NAME python.wheel
+  COMMAND "${TENSORPULL_PACKAGE_PYTHON}" "${CMAKE_CURRENT_SOURCE_DIR}/python/wheel.py" "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}/python-wheel")
+set_tests_properties(python.wheel PROPERTIES LABELS python TIMEOUT 1800)
+
+# Jobs of NVIDIA FLARE with its own processes: three cases, or all of them if TENSORPULL_NVFLARE_ALL is 1 when the tests run. It ends with 77 where there is no nvflare.
+add_test(NAME nvflare.jobs
+  COMMAND "${CMAKE_COMMAND}" -E env "PYTHONPATH=${package}" "${TENSORPULL_PACKAGE_PYTHON}" "${CMAKE_CURRENT_SOURCE_DIR}/nvflare/jobs.py")
+set_tests_properties(nvflare.jobs PROPERTIES LABELS python TIMEOUT 4000 SKIP_RETURN_CODE 77 FIXTURES_REQUIRED python_package)

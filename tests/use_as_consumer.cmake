@@ -26,7 +26,7 @@ endif()
 
 # The three commands of the README, without what only tests, examples and opt-in components need, and without Cap'n Proto.
 if(HOW STREQUAL "by_default")
-  forbid(GTest nlohmann_json Eigen3 OpenSSL TensorpullIsal ZLIB Torch TensorpullCapnProto Python3)
+  forbid(GTest nlohmann_json Eigen3 OpenSSL TensorpullIsal TensorpullNats ZLIB Torch TensorpullCapnProto Python3)
   execute_process(COMMAND "${CMAKE_COMMAND}" -S "${SOURCE}" -B "${folder}/library" -G "${GENERATOR}" ${options} COMMAND_ERROR_IS_FATAL ANY)
   execute_process(COMMAND "${CMAKE_COMMAND}" --build "${folder}/library" COMMAND_ERROR_IS_FATAL ANY)
   execute_process(COMMAND "${CMAKE_COMMAND}" --install "${folder}/library" --prefix "${folder}/installed" OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
@@ -69,7 +69,7 @@ elseif(HOW STREQUAL "alone_messages")
   forbid(TensorpullIsal nlohmann_json ZLIB Torch)
 endif()
 if(HOW MATCHES "^(add_subdirectory|fetch_content)$")
-  forbid(GTest nlohmann_json Eigen3 OpenSSL TensorpullIsal ZLIB Torch TensorpullCapnProto Python3)
+  forbid(GTest nlohmann_json Eigen3 OpenSSL TensorpullIsal TensorpullNats ZLIB Torch TensorpullCapnProto Python3)
 endif()
 
 # A component that is not installed: find_package fails, and says what to do.

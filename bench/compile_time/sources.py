@@ -67,13 +67,28 @@ def roles(role):
     """The programs that people write around a pipeline of 400 tensors."""
     if role == "empty":
         return EMPTY
-    owner = "#include <tensorpull/transports/host/owner.hpp>\n" if role == "tcp, owner" else ""
+    owner = {"tcp, owner": "#include <tensorpull/transports/host/owner.hpp>\n", "http, owner": "#include <tensorpull/transports/http/http_owner.hpp>\n"}.get(role, "")
     text = HEADERS + owner + repeated_model(400)
     if role == "loopback":
         return text + pipeline() + USE.format(k=0, model="model")
     if role == "tcp":
         return text + pipeline(transport="tcp") + ("bool f(const tensorpull::reference& ref, model& to) "
                                                    "{ return net0::download_tensors(\"server:8002\", ref, to).has_value(); }\n")
+    if role == "tls":
+        return ("#include <tensorpull/transports/tls/tls.hpp>\n" + text + pipeline(transport="tls") + "bool f(const tensorpull::reference& ref, model& to) "
+                "{ return net0::download_tensors(tensorpull::tls_address{\"server:8002\"}, ref, to).has_value(); }\n")
+    if role == "udp":
+        return ("#include <tensorpull/transports/udp/udp.hpp>\n" + text + pipeline(transport="udp").replace("fixed_bytes<4096>", "fit_datagram") + "bool f(const tensorpull::reference& ref, model& to) "
+                "{ return net0::download_tensors(\"server:8002\", ref, to).has_value(); }\n")
+    if role == "nats":
+        return ("#include <tensorpull/transports/nats/nats.hpp>\n" + text + pipeline(transport="nats") + "bool f(const tensorpull::reference& ref, model& to) "
+                "{ return net0::download_tensors(\"nats://server:4222\", ref, to).has_value(); }\n")
+    if role == "serial":
+        return ("#include <tensorpull/transports/serial/serial.hpp>\n" + HEADERS + repeated_model(400) +
+                "using net0 = tensorpull::pipeline<tensorpull::raw_tensors<model>, tensorpull::fixed_bytes<512>, tensorpull::serial>;\n"
+                "bool f(const tensorpull::reference& ref, model& to) { return net0::download_tensors(\"/dev/ttyUSB0\", ref, to).has_value(); }\n")
+    if role == "http, owner":
+        return text + pipeline(transport="with_http<tensorpull::tcp>") + "bool f(const model& m) { auto o = net0::downloader::open(); return o && o->add_tensors(m).has_value(); }\n"
     if role == "tcp, owner":
         return text + pipeline(transport="tcp") + "bool f(const model& m) { auto o = net0::downloader::open(); return o && o->add_tensors(m).has_value(); }\n"
     return text

@@ -12,7 +12,7 @@ import time
 import svg
 from jobs import GIB, MIB, Case, Model
 from processes import Program, status
-from report import Section, Table, spread, three
+from report import Section, Table, short, spread, three
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 
@@ -260,6 +260,98 @@ def one_process(run, quick, folder, say):
     return section
 
 
+def unix_socket(run, quick, folder, say):
+    section = Section("unix_socket", "Unix sockets, one recipient, chunks of 2 MiB")
+    say("unix_socket")
+    mib, rounds = ("256", "2") if quick else ("1024", str(run.most_rounds or 9))
+    section.raw = rows = [json.loads(line) for line in output_of([os.path.join(run.build, "bench_unix_socket"), mib, rounds], run.log).splitlines()]
+    section.tables.append(
+        Table("unix_socket", f"{mib} MiB", ["", "GiB/s", "least", "most", "of the bare loop"], [[r["case"]] + [short(r[k]) for k in ("rate", "least", "most")] + [short(r["rate"] / rows[0]["rate"])] for r in rows])
+    )
+    ratio = rows[1]["rate"] / rows[0]["rate"]
+    section.targets.append(("Unix socket without digest, of the bare loop", "at least 0.95", short(ratio), ratio >= 0.95))
+    return section
+
+
+def udp(run, quick, folder, say):
+    section = Section("udp", "UDP, datagrams of 1,200 bytes, one recipient, digest of the whole")
+    say("udp")
+    printed = output_of([os.path.join(run.build, "bench_udp"), "64" if quick else "256", "16" if quick else "64", "2" if quick else str(min(5, run.most_rounds or 5))], run.log)
+    section.raw = rows = [json.loads(line) for line in printed.splitlines()]
+    for group, of, caption in (
+        ("without loss", "a bare loop of sendmsg and recvmsg", "with the same datagrams"),
+        ("with faults", "no faults", "all through testing::faulty_datagrams, which adds copies and calls of its own; the owner's payload bytes, of the image"),
+    ):
+        here = [row for row in rows if row["group"] == group]
+        section.tables.append(
+            Table(
+                f"udp_{group.replace(' ', '_')}",
+                f"{here[0]['mib']:g} MiB {group}: {caption}",
+                ["", "MiB/s", "least", "most", f"of {of}", "sent"],
+                [[r["case"]] + [short(r[k]) for k in ("rate", "least", "most")] + [short(r["rate"] / here[0]["rate"]), short(r["sent"]) if r["sent"] else ""] for r in here],
+            )
+        )
+    rate = {row["case"]: row for row in rows}
+    bare, ours, clean = (row["rate"] for row in (rows[0], rows[1], rate["no faults"]))
+    lossy = rate["5 % loss each way"]
+    section.targets.append(("UDP without loss, of the bare loop", "at least 0.5", short(ours / bare), ours / bare >= 0.5))
+    section.targets.append(("UDP with 5 % loss each way: time, of that without", "under 3", short(clean / lossy["rate"]), clean / lossy["rate"] < 3))
+    section.targets.append(("UDP with 5 % loss each way: payload bytes, of the image", "at most 1.15", short(lossy["sent"]), lossy["sent"] <= 1.15))
+    return section
+
+
+def shared_memory(run, quick, folder, say):
+    section = Section("shared_memory", "Shared memory between two processes")
+    say("shared_memory")
+    printed = output_of([os.path.join(run.build, "bench_shared_memory"), "3" if quick else "9"], run.log)
+    section.raw = rows = [json.loads(line) for line in printed.splitlines()]
+    landing = [row for row in rows if "GiB/s" in row]
+    section.tables.append(
+        Table(
+            "shared_memory",
+            "Landing 1 GiB in memory that was written before: a program that maps what it is passed, and copies it",
+            ["", "GiB/s", "least", "most", "of it", "CPU s", "of its CPU time"],
+            [[row["what"]] + [f"{row[k]:.2f}" for k in ("GiB/s", "least", "most", "of map, memcpy", "CPU s", "of its CPU")] for row in landing],
+        )
+    )
+    ours = next(row["of map, memcpy"] for row in landing if row["what"].endswith(": no digest"))
+    small, large = (row["us"] for row in rows if "us" in row)
+    most = next(row["most"] for row in rows if "KiB" in row)
+    section.targets.append(("shared memory: landing, of mapping and memcpy", "at least 0.9", f"{ours:.2f}", ours >= 0.9))
+    section.targets.append(("shared memory: a view of 1 GiB opens, of one of 1 MiB", "at most 1.5 times", f"{large / small:.2f} ({large} us)", large <= 1.5 * small))
+    section.targets.append(("shared memory: 64 views of 256 MiB, each besides the model", "under 1,024 KiB", f"{most} KiB", most < 1024))
+    return section
+
+
+def tls(run, quick, folder, say):
+    section = Section("tls", "TLS in both directions, beside a bare loop over OpenSSL")
+    program = os.path.join(run.build, "bench_tls")
+    if not os.path.exists(program):
+        section.text.append("bench_tls was not built: TENSORPULL_COMPONENTS does not name tls")
+        return section
+    say("tls")
+    printed = output_of([program, *(("128", "3") if quick else ("512", "7"))], run.log)
+    section.text.append("```\n" + printed.rstrip() + "\n```")
+    for direction, table in zip(("an owner is pulled from", "who has dialled out is pulled from"), printed.split("\n\n")[1:]):
+        ratio = float(table.rstrip().splitlines()[-1].split()[-1])
+        section.targets.append((f"tls with digest, of the bare loop: {direction}", "at least 0.85", f"{ratio:.2f}", ratio >= 0.85))
+    return section
+
+
+def nats(run, quick, folder, say):
+    section = Section("nats", "NATS, beside a bare request-reply loop through the same server")
+    program = os.path.join(run.build, "bench_nats")
+    if not os.path.exists(program):
+        section.text.append("bench_nats was not built: TENSORPULL_COMPONENTS does not name nats")
+        return section
+    say("nats")
+    printed = output_of([program, *(("128", "3") if quick else ("1024", "5"))], run.log)
+    section.text.append("```\n" + printed.rstrip() + "\n```")
+    ratio = float(printed.rstrip().splitlines()[-1].split()[-2])
+    section.targets.append(("nats with digest, of the bare loop", "at least 0.9", f"{ratio:.2f}", ratio >= 0.9))
+    return section
+
+
 def hostile(run, quick, folder, say):
     section = Section("hostile", "Honest recipients, paced at half of what they get alone, beside attackers")
     say("hostile")
@@ -279,6 +371,32 @@ def hostile(run, quick, folder, say):
     )
     for row in rows:
         section.targets.append((f"honest recipients beside {row['attack']}", "at least 80 %", f"{row['percent']:.0f} %", row["percent"] >= 80))
+    return section
+
+
+def serial(run, quick, folder, say):
+    section = Section("serial", "A serial line: the share of its bytes that are the model's, and the time in which it carries nothing")
+    say("serial")
+    printed = output_of([os.path.join(run.build, "bench_serial"), "2" if quick else str(min(5, run.most_rounds or 5)), "1" if quick else "0"], run.log)
+    rows = [json.loads(line) for line in printed.splitlines()]
+    section.raw = rows
+    section.tables.append(
+        Table(
+            "serial",
+            "KB/s of the model, and as a share of what a loop moves that sends bytes alone over the same line",
+            ["case", "KiB", "median", "least", "most", "share", "idle"],
+            [
+                [row["case"], str(row["bytes"] // 1024)] + [f"{row[k] / 1e3:.0f}" for k in ("rate", "least", "most")]
+                + [f"{row['goodput']:.2f}", "" if "alone" in row["case"] else f"{max(0, row['idle']):.1%}"]
+                for row in rows
+            ],
+        )
+    )
+    for row in rows:
+        if row["least_goodput"]:
+            section.targets.append((f"serial, {row['case']}: share", f"at least {row['least_goodput']:g}", f"{row['goodput']:.2f}", row["goodput"] >= row["least_goodput"]))
+        if row["most_idle"] < 1:
+            section.targets.append((f"serial, {row['case']}: idle", f"at most {row['most_idle']:.0%}", f"{max(0, row['idle']):.1%}", row["idle"] <= row["most_idle"]))
     return section
 
 

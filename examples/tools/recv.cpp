@@ -2,10 +2,10 @@
 #include "command_line.hpp"
 #include "error_text.hpp"
 #include "interruption.hpp"
-#include "transfer_line.hpp"
+#include "pulls.hpp"
 
-#include <tensorpull/consumers/any_schema/safetensors_file.hpp>
-#include <tensorpull/tensorpull.hpp>
+#include <tensorpull/core/describe.hpp>
+#include <tensorpull/integrity/xxhash/xxhash_digest.hpp>
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <fstream>
 #include <span>
 #include <string>
 #include <utility>
@@ -21,14 +22,25 @@
 namespace {
 
 using namespace tools;
-namespace tp = tensorpull;
 
-constexpr const char* help = R"(usage: recv ADDRESS REF -o FILE [options]
+constexpr const char* help = R"(usage: recv LINK REF -o FILE [options]
+       recv http[s]://HOST[:PORT]/PATH -o FILE [options]
 
-Pulls the model that 'send' publishes under REF at ADDRESS (HOST:PORT, [V6]:PORT) and writes it as a safetensors file. FILE
-appears when it is complete and its digest is that of what was published; until then the bytes are in .FILE.part beside it.
-A connection that is lost, or cannot be made yet, is tried again. After Ctrl-C or a crash the same command with --resume fetches only
-what is missing.
+Pulls the model that 'send' publishes under REF at LINK and writes it as a safetensors file. FILE appears when it is complete and
+its digest is that of what was published; until then the bytes are in .FILE.part beside it. A connection that is lost, or cannot be
+made yet, is tried again. After Ctrl-C or a crash the same command with --resume fetches only what is missing.
+
+LINK is
+  HOST:PORT, [V6]:PORT   TCP
+  unix:PATH, unix:@NAME  a Unix socket of this user
+  tls://HOST:PORT        TCP with TLS; the sender has a certificate for HOST of an authority that this system trusts, or of --tls-ca
+  shm:PATH               shared memory of a sender on this machine
+  udp://HOST:PORT, serial:DEVICE?speed=115200&flow=rtscts, nats://SERVER:4222
+  pipe:COMMAND           standard input and output of a command, which no shell reads; it is run again if it ends. 'pipe:-': those of this
+                         program, which another one has started; it prints everything on standard error then
+
+A URL is that of a safetensors file on any web server or object store (a signed URL is sent as it is). It is complete if its digest
+agrees: that of --digest, or the one that the server states (Repr-Digest).
 
   -o, --output FILE    where to write it
       --resume         go on with what an earlier recv left in .FILE.part, as far as its bytes are right; from the start if there is none.
@@ -40,8 +52,14 @@ what is missing.
       --timeout SECS   how long a request may take without progress, and a connection to be made (60)
       --retries N      tries to connect again without progress in between, with growing pauses (8, about a minute)
       --name NAME      who pulls, as in 'send --expect NAME'
+      --digest TEXT    of a URL: sha256:HEX or xxh3:HEX that the file has to have, whatever the server states
+      --bearer-file FILE  of a URL: its first line is sent as the authorisation (Bearer), to the host of the URL alone
       --unverified     take a model that is published without a digest, too: nobody can say whether its bytes are right
       --no-digest      do not check the digest of the whole: less work for both ends, no proof, and no --resume
+      --proxy [USER:PASSWORD@]HOST:PORT  an HTTP proxy on the way, for TCP and TLS
+      --tls-ca FILE    authorities that the sender's certificate may be of (PEM); --tls-crl FILE: and that do not list it as revoked
+      --tls-name NAME  what the sender's certificate has to have, if it is not HOST
+      --tls-cert FILE, --tls-key FILE    the certificate of this end and its key, if the sender wants one
       --json           the outcome as a JSON object on standard output:
                          {"file", "outcome": "completed" or "completed_unverified", "digest", "confirmed", "bytes", "total_bytes",
                           "resumed_bytes", "received_bytes", "chunks", "resumable", "seconds"}
@@ -53,27 +71,63 @@ what is missing.
 Example:
   send model.safetensors                  # prints ADDRESS REF
   recv 127.0.0.1:40123 5d1f0c...e2 -o copy.safetensors
+  recv 'pipe:ssh host send model.safetensors --stdio --ref 5d1f0c...e2' 5d1f0c...e2 -o copy.safetensors
 
 Status: 0 FILE is complete, 1 the transfer failed, 2 a wrong option, 3 FILE cannot be written, 130 Ctrl-C, 143 SIGTERM.
 )";
 
-constexpr std::uint64_t longest_chunk = tp::max_payload_bytes;
-using checked = tp::pipeline<tp::tensor_list, tp::bytes_up_to<longest_chunk>, tp::tcp>;
-using unchecked = tp::pipeline<tp::tensor_list, tp::bytes_up_to<longest_chunk>, tp::tcp, tp::unverified>;
-
 constexpr int complete = 0, failed = 1, unwritable = 3;
 
 struct choices {
-  std::string address, output, name, ref_text;
+  link_choice link;
+  std::string output, name, ref_text;
   tp::ref_id ref{};
   std::uint64_t chunk = tp::default_chunk_bytes, timeout_ms = 60'000, most_bytes = ~std::uint64_t{0};
   std::uint32_t retries = 8;
   bool resume = false, restart = false, force = false, unverified = false, no_digest = false, json = false;
 };
 
+/// [USER:PASSWORD@]HOST:PORT
+void set_proxy(std::string_view value, link_choice& to) {
+  const std::size_t at = value.rfind('@');
+  const std::string_view who = value.substr(0, at == value.npos ? 0 : at), where = value.substr(at == value.npos ? 0 : at + 1);
+  const std::size_t colon = std::min(who.find(':'), who.size());
+  to.proxy = where, to.proxy_user = who.substr(0, colon), to.proxy_password = who.substr(std::min(colon + 1, who.size()));
+  if (!tp::parse_address(where)) throw option_error("--proxy wants HOST:PORT, or USER:PASSWORD@HOST:PORT");  // it may have a password, so it is not printed
+}
+
+bool is_url(std::string_view text) { return text.starts_with("http://") || text.starts_with("https://"); }
+/// The first line of a small file that has a secret.
+std::string first_line_of(const std::string& path) {
+  std::ifstream in(path);
+  std::string line;
+  if (!std::getline(in, line) || line.empty() || line.size() > 4096) throw option_error("--bearer-file: " + printable(path) + " has no line of 1 to 4,096 characters");
+  return line;
+}
+/// The one word of a pull from a URL, and the options that have a meaning there.
+void check_url(const std::vector<std::string>& words, choices& c) {
+  if (words.size() > 1) throw option_error("'" + printable(words[1]) + "' is one word too many: a URL names the file, and has no reference");
+  c.link.http.used = true;
+  c.link.http.secure = words[0].starts_with("https");
+  c.link.address = words[0];
+  c.link.text = without_query(words[0]);
+  c.ref = http_reference(words[0]);
+  if (!c.ref) throw option_error("that is no URL: http[s]://HOST[:PORT]/PATH is wanted, without a user before the host and with %20 for a space");
+  if (c.link.http.secure && !TENSORPULL_TOOLS_TLS) throw option_error("this program was built without OpenSSL, which https needs");
+  check_link_options(c.link);
+  if (c.name.size() > 128) throw option_error("--name: over HTTP it has at most 128 characters, and this has " + std::to_string(c.name.size()));
+  for (const char letter : c.name)
+    if (letter <= 0x20 || letter >= 0x7f) throw option_error("--name: over HTTP it has visible ASCII characters alone");
+  c.link.http.recipient = c.name;
+  if (c.output.empty()) throw option_error("where to? -o FILE says it");
+  if (c.no_digest && !c.link.http.digest.empty()) throw option_error("--digest and --no-digest exclude each other");
+  if (c.resume && c.restart) throw option_error("--resume and --restart exclude each other");
+  if (c.resume && c.no_digest) throw option_error("--resume needs the digest: without it nobody knows whether the first part is right");
+}
+
 choices read_choices(int count, char** arguments) {
   choices c;
-  const option_form forms[]{{"output", true, 'o'}, {"resume", false}, {"restart", false}, {"force", false}, {"max-bytes", true}, {"chunk", true}, {"timeout", true}, {"retries", true}, {"name", true}, {"unverified", false}, {"no-digest", false}, {"json", false}};
+  const option_form forms[]{{"output", true, 'o'}, {"resume", false}, {"restart", false}, {"force", false}, {"max-bytes", true}, {"chunk", true}, {"timeout", true}, {"retries", true}, {"name", true}, {"unverified", false}, {"no-digest", false}, {"json", false}, {"tls-name", true}, {"proxy", true}, {"digest", true}, {"bearer-file", true}, link_forms[0], link_forms[1], link_forms[2], link_forms[3]};
   const auto set = [&](std::string_view name, std::string_view value) {
     if (name == "output") c.output = parse_path("--output", value);
     else if (name == "resume") c.resume = true;
@@ -86,19 +140,28 @@ choices read_choices(int count, char** arguments) {
     else if (name == "name") c.name = value;
     else if (name == "unverified") c.unverified = true;
     else if (name == "no-digest") c.no_digest = true;
+    else if (name == "tls-name") c.link.tls.name = value;
+    else if (name == "digest") c.link.http.digest = value;
+    else if (name == "bearer-file") c.link.http.bearer = first_line_of(parse_path("--bearer-file", value));
+    else if (name == "proxy") set_proxy(value, c.link);
+    else if (set_link_option(name, value, c.link)) return;
     else c.json = true;
   };
   const auto check = [&](const std::vector<std::string>& words) {
+    if (!words.empty() && is_url(words[0])) return check_url(words, c);
+    if (!c.link.http.digest.empty() || !c.link.http.bearer.empty()) throw option_error("--digest and --bearer-file are for a URL, http:// or https://");
     if (words.size() < 2) throw option_error("an address and a reference are wanted, as send prints them");
     if (words.size() > 2) throw option_error("'" + printable(words[2]) + "' is one word too many: after the address and the reference comes -o FILE");
-    c.address = words[0];
-    if (const auto parsed = tp::parse_address(c.address); !parsed || parsed->host[0] == '\0' || parsed->number == 0)
-      throw option_error("'" + printable(c.address) + "' is no address: HOST:PORT is wanted, as in 127.0.0.1:8002");
+    parse_link(words[0], "HOST:PORT is wanted, as in 127.0.0.1:8002, or a link such as unix:/run/model", c.link);
+    check_link_options(c.link);
+    if (const auto parsed = tp::parse_address(c.link.address); c.link.has_port() && (parsed->host[0] == '\0' || parsed->number == 0))
+      throw option_error("'" + printable(words[0]) + "' is no address of an owner: HOST:PORT is wanted, as in 127.0.0.1:8002");
     c.ref_text = words[1];
     const auto ref = tp::parse_ref_id(c.ref_text);
     if (!ref || !*ref) throw option_error("'" + printable(c.ref_text) + "' is no reference: 32 hexadecimal digits are wanted, as send prints them");
     c.ref = *ref;
     if (c.output.empty()) throw option_error("where to? -o FILE says it");
+    if (c.no_digest && !c.link.is_stream()) throw option_error("--no-digest is for links that lose nothing, and '" + printable(c.link.text) + "' may");
     if (c.resume && c.restart) throw option_error("--resume and --restart exclude each other");
     if (c.resume && c.no_digest) throw option_error("--resume needs the digest: without it nobody knows whether the first part is right");
   };
@@ -129,7 +192,8 @@ bool is_foreign(const std::string& part) {
 
 /// The command that resumes, quoted for a shell.
 std::string again(const choices& c, const char* how) {
-  std::string text = "recv " + shell_word(c.address) + " " + c.ref_text + " -o " + shell_word(c.output);
+  if (c.link.http.used) return "the same command with" + std::string(how);  // its query and its files of keys are not repeated
+  std::string text = "recv " + shell_word(c.link.text) + " " + c.ref_text + " -o " + shell_word(c.output);
   if (c.force) text += " --force";
   if (c.unverified) text += " --unverified";
   if (c.most_bytes != ~std::uint64_t{0}) text += " --max-bytes " + std::to_string(c.most_bytes);
@@ -137,7 +201,7 @@ std::string again(const choices& c, const char* how) {
   if (c.timeout_ms != 60'000) text += formatted(" --timeout %g", static_cast<double>(c.timeout_ms) / 1000);
   if (c.retries != 8) text += " --retries " + std::to_string(c.retries);
   if (!c.name.empty()) text += " --name " + shell_word(c.name);
-  return text + how;
+  return text + link_options(c.link) + how;
 }
 
 bool is_about_output(const error& e) { return e.code == errc::disk_full || ((e.code == errc::io || e.code == errc::invalid_argument) && !e.name.empty()); }
@@ -163,15 +227,44 @@ std::string output_error(const choices& c, const error& e, std::uint64_t needed)
   return name + " cannot be written: " + reason_text(e);
 }
 
+/// What a web server did.
+std::string http_error(const choices& c, const error& e, std::uint64_t total) {
+  const std::string at = printable(c.link.text), why = e.name.empty() ? "" : " (" + printable(e.name.view()) + ")";
+  switch (e.code) {
+    case errc::connection_failed: return "nobody can be reached at " + at + why + ": " + reason_text(e);
+    case errc::not_authenticated: return at + " and this end do not accept each other's certificates" + why;
+    case errc::timed_out: return at + " has not answered for " + seconds_text(static_cast<double>(c.timeout_ms) / 1000);
+    case errc::not_verifiable: return at + " states no digest, so nobody could say whether the bytes are right: --digest says which one they have, --unverified takes them nevertheless";
+    case errc::digest_mismatch: return "what came from " + at + " has another digest than " + (c.link.http.digest.empty() ? "the server states" : "--digest says") + "; nothing of it was kept";
+    case errc::stale_version: return at + " has another file now" + why;
+    case errc::unknown_reference:
+    case errc::withdrawn: return "there is nothing at " + at + why;
+    case errc::not_permitted: return at + " does not let us have it" + why;
+    case errc::invalid_argument: return "--digest, --proxy or the authorisation is not valid" + why;
+    case errc::bad_file: return "what is at " + at + " is no safetensors file" + why;
+    case errc::too_large:
+      if (total != 0) return "the model has " + bytes_text(total) + ", which is more than --max-bytes allows";
+      [[fallthrough]];
+    default: return "the transfer from " + at + " failed: " + reason_text(e) + why;
+  }
+}
+
 std::string transfer_error(const choices& c, const error& e, std::uint64_t total) {
-  const std::string at = printable(c.address);
+  const std::string at = printable(c.link.text);
+  if (c.link.http.used) return http_error(c, e, total);
   switch (e.code) {
     case errc::connection_failed: return "nobody can be reached at " + at + ": " + reason_text(e);
-    case errc::bad_address: return "the host of " + at + " is not known";
+    case errc::bad_address:
+      if (c.link.scheme == link_scheme::pipe_url) return at + " cannot be run: " + std::string(describe(e).view());
+      return c.link.has_port() ? "the host of " + at + " is not known" : std::string(describe(e).view());
+    case errc::not_authenticated: return at + " and this end do not accept each other's certificates" + (e.name.empty() ? "" : ": " + printable(e.name.view()));
     case errc::timed_out: return at + " has not answered for " + seconds_text(static_cast<double>(c.timeout_ms) / 1000);
     case errc::not_verifiable: return at + " has no digest of " + c.ref_text + ", so nobody could say whether the bytes are right: --unverified takes them nevertheless";
     case errc::does_not_fit: return "the model is too long for one chunk: without --chunk 0 it comes in several";
-    case errc::connection_lost: return "the connection to " + at + " was lost, and could not be made again (tried " + count_text(c.retries, "time") + ")";
+    case errc::connection_lost: {
+      const std::string status = e.system < 0 ? "; the command ended with status " + std::to_string(-e.system) : "";
+      return "the connection to " + at + " was lost, and could not be made again (tried " + count_text(c.retries, "time") + ")" + status;
+    }
     case errc::unknown_reference: return at + " has nothing under " + c.ref_text + " (mistyped, or published anew under another reference)";
     case errc::withdrawn: return at + " has withdrawn " + c.ref_text;
     case errc::unreadable: return at + " cannot read " + c.ref_text + " any more: its file changed or is gone";
@@ -185,84 +278,6 @@ std::string transfer_error(const choices& c, const error& e, std::uint64_t total
     default: return "the transfer from " + at + " failed: " + reason_text(e);
   }
 }
-
-/// The file, and a look at what goes into it.
-class observed_file : public tp::safetensors_file {
- public:
-  observed_file(tp::safetensors_file file, transfer_line& line, bool at_once) noexcept : safetensors_file(std::move(file)), line_(&line), at_once_(at_once) {}
-
-  tp::result<void> begin(const tp::description& d) noexcept {
-    line_->expect(d.image_bytes);
-    if (at_once_ && d.image_bytes > longest_chunk) return tp::failure(errc::does_not_fit, d.image_bytes);
-    return safetensors_file::begin(d);
-  }
-  tp::prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
-    line_->begin(offset);
-    return safetensors_file::prepare(offset, length, out);
-  }
-  tp::result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
-    line_->arrived(bytes.size());
-    return safetensors_file::commit(offset, bytes);
-  }
-
- private:
-  transfer_line* line_;
-  bool at_once_;
-};
-static_assert(tp::consumer<observed_file>);
-
-/// A file that may be what is published, as a transfer of which only the last byte is missing: the owner is asked for that, and is told that we have it all.
-class finished_file {
- public:
-  static constexpr bool irrevocable = false;
-  /// What the file itself says of how far it is. Cost: a pass over its bytes. Errors: those of positioned_file.
-  static tp::result<tp::resume_cursor> look(const finished_file& at, const tp::ref_id& ref) {
-    const auto version = tp::image_version<tp::xxh3_64>(at.read_back());
-    if (!version) return tp::failure(version.error());
-    return tp::resume_cursor{ref, 0, *version, at.file_.size(), *version};
-  }
-  explicit finished_file(tp::positioned_file file) noexcept : file_(std::move(file)) {
-    bytes_.end = file_.size();
-    bytes_.indirect = true;
-    schema_.tensors = &bytes_;
-    schema_.tensor_count = 1;
-    schema_.image_bytes = file_.size();
-  }
-  finished_file(const finished_file&) = delete;
-  finished_file& operator=(const finished_file&) = delete;
-
-  static std::uint64_t fingerprint() noexcept { return 0; }
-  static const tp::image_schema* schema() noexcept { return nullptr; }
-  tp::result<void> begin(const tp::description& d) const noexcept {
-    return d.image_bytes == file_.size() ? tp::result<void>{} : tp::result<void>(tp::failure(errc::stale_version));
-  }
-  tp::prepared prepare(std::uint64_t, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
-    if (length == 0 || out.empty()) return {};
-    out[0] = {&last_, 1};
-    return {1, 1};
-  }
-  /// Other bytes than the last one come only if the file has changed since its digest was computed.
-  tp::result<void> commit(std::uint64_t offset, std::span<const std::byte>) const noexcept {
-    return offset + 1 == file_.size() ? tp::result<void>{} : tp::result<void>(tp::failure(errc::stale_version));
-  }
-  static tp::result<void> chunk(std::uint64_t, std::uint64_t) noexcept { return {}; }
-  static tp::result<void> finish(const tp::receipt&) noexcept { return {}; }
-  static void abandon(const error&) noexcept {}
-  tp::source_view read_back() const noexcept { return {&schema_, nullptr, &where_, &reader_}; }
-
- private:
-  static tp::result<void> read(const void* file, std::uintptr_t, std::uint64_t offset, std::span<std::byte> out) noexcept {
-    return static_cast<const tp::positioned_file*>(file)->read_at(offset, out);
-  }
-
-  tp::positioned_file file_;
-  tp::tensor_entry bytes_{};
-  tp::image_schema schema_{};
-  std::uintptr_t where_ = 0;
-  tp::source_reader reader_{&read, &file_};
-  std::byte last_{};
-};
-static_assert(tp::consumer<finished_file>);
 
 struct outcome {
   tp::result<tp::receipt> how = tp::failure(errc::cancelled);
@@ -288,14 +303,15 @@ tp::result<tp::receipt> check(const choices& c, transfer_line& line) {
   finished_file file(std::move(*opened));
   auto where = finished_file::look(file, c.ref);
   if (!where) return tp::failure(where.error());
-  const auto how = checked::pull(c.address, {c.ref, 0, 0}, file, options_of(c, line, &*where));
+  const tp::pull_options options = options_of(c, line, &*where);
+  const auto how = pull({.link = c.link, .ref = {c.ref, 0, 0}, .options = options}, &file);
   line.clear();
   return how;
 }
 
 outcome pull(const choices& c, transfer_line& line) {
   outcome done;
-  if (c.resume && length_of(c.output) != 0 && !(c.force && is_there(part_of(c.output)))) {
+  if (c.resume && !c.link.http.used && length_of(c.output) != 0 && !(c.force && is_there(part_of(c.output)))) {
     done.how = check(c, line);
     done.was_there = done.how || done.how.error().code != errc::stale_version || !c.force;
     if (done.was_there) return done;
@@ -306,14 +322,18 @@ outcome pull(const choices& c, transfer_line& line) {
     if (!made) return done.how = tp::failure(made.error()), done;
     observed_file file(std::move(*made), line, c.chunk == 0);
     if (c.restart) where = {};
+    if (c.link.http.used && where && where.ref != c.ref) {  // another URL may name another file
+      done.how = tp::failure(errc::stale_version);
+      done.foreign_part = true;
+      return done;
+    }
     where.ref = where ? c.ref : tp::ref_id{};  // a sender that was restarted may have another reference, but the version must be the same
     const tp::resume_cursor found = where;
     if (where && !c.json) say("recv", "going on with " + bytes_text(where.offset) + " of " + printable(part_of(c.output)) + ", once they are checked");
 
     const tp::pull_options options = options_of(c, line, c.no_digest ? nullptr : &where);
     const tp::reference ref{c.ref, 0, 0};
-    const tp::bytes_up_to<longest_chunk> cut{c.chunk == 0 ? longest_chunk : c.chunk};
-    done.how = c.no_digest ? unchecked::pull(c.address, ref, file, options, cut) : checked::pull(c.address, ref, file, options, cut);
+    done.how = pull({.link = c.link, .ref = ref, .options = options, .chunk = c.chunk, .digest = !c.no_digest}, &file);
     line.clear();
     done.foreign_part = !done.how && done.how.error().code == errc::stale_version && found;
     if (done.foreign_part) where = found;  // not ours to delete
@@ -361,14 +381,14 @@ int report(const choices& c, const outcome& done, const transfer_line& line) {
     if (seconds >= 0.5) std::printf(", %s/s", bytes_text(static_cast<double>(line.received()) / seconds).c_str());
     if (done.how->outcome == tp::outcome::completed) std::printf("; digest %016llx agrees\n", wide(done.how->digest));
     else std::printf("; not checked\n");
-    if (!done.how->confirmed)
-      say("recv", "the file is complete, but " + printable(c.address) + " is not known to have recorded that: " + std::string(to_string(done.how->unconfirmed_because)));
+    if (!done.how->confirmed && !(c.link.http.used && done.how->unconfirmed_because == errc::unsupported_request))  // a web server records nothing
+      say("recv", "the file is complete, but " + printable(c.link.text) + " is not known to have recorded that: " + std::string(to_string(done.how->unconfirmed_because)));
     return flushed("recv") ? status : unwritable;
   }
   say("recv", message);
   const std::string part = printable(part_of(c.output));
   if (done.foreign_part) {
-    say("recv", part + " is of another version than what is there now. To fetch that from the start:\n  " + again(c, " --restart"));
+    say("recv", part + " is of another version than what is there now" + (c.link.http.used ? ", or of another URL" : "") + ". To fetch that from the start:\n  " + again(c, " --restart"));
   } else if (done.kept != 0) {
     const std::string of = line.total() != 0 ? " of " + bytes_text(line.total()) : "";
     say("recv", bytes_text(done.kept) + of + " are in " + part + ". To go on:\n  " + again(c, is_there(c.output) && !c.force ? " --force --resume" : " --resume"));

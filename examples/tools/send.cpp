@@ -2,17 +2,20 @@
 #include "command_line.hpp"
 #include "error_text.hpp"
 #include "interruption.hpp"
+#include "puts.hpp"
+#include "serving.hpp"
 #include "tensor_file.hpp"
 
-#include <tensorpull/tensorpull.hpp>
-#include <tensorpull/transports/host/owner.hpp>
+#include <tensorpull/core/describe.hpp>
 
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <netdb.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <map>
 #include <new>
 #include <set>
@@ -25,18 +28,37 @@ namespace {
 using namespace tools;
 
 constexpr const char* help = R"(usage: send FILE... [options]
+       send FILE --put http[s]://HOST[:PORT]/PATH [--timeout SECS] [--tls-ca FILE] [--json]
 
 Publishes safetensors, npy and npz files, each under a reference of its own, and prints a line for each on standard output: the
 address and the reference, as 'recv' takes them. Serves until Ctrl-C, or until everybody has them. Files are read while they are sent,
 so they may be larger than memory; they must not change meanwhile. Whoever can connect and knows the reference can pull.
 
-      --listen HOST:PORT  where to listen; port 0: any that is free (127.0.0.1:0: this machine only; 0.0.0.0:8002: every network)
+      --listen LINK       where to listen (127.0.0.1:0)
+                            HOST:PORT     TCP; port 0: any that is free; 127.0.0.1:0: this machine only; 0.0.0.0:8002: every network
+                            unix:PATH     a Unix socket, for programs of this user; unix:@NAME: one that is no file
+                            tls://HOST:PORT  TCP with TLS
+                            shm:PATH      shared memory for programs of this user: files are copied into it once, and recipients from it
+                            udp://HOST:PORT, serial:DEVICE?speed=115200&flow=rtscts
+                            nats://SERVER:4222  a NATS server
+                            pipe:COMMAND  standard input and output of a command that pulls, as in 'pipe:ssh host recv --stdio ...'
+      --stdio             serve the program that has started this one, over standard input and output; everything is printed on standard
+                          error. As in 'recv "pipe:ssh host send model.safetensors --stdio --ref REF" REF -o copy.safetensors'
+      --http [HOST:]PORT  answer HTTP on a port beside TCP, TLS or a Unix socket, for curl and caches; HTTPS beside tls://. Without
+                          a host: that of --listen, or 127.0.0.1. Each file's URL is printed; the key goes into the Authorization field
+      --metrics           answer GET /metrics there, for Prometheus: anybody who can connect reads it
+      --tls-cert FILE, --tls-key FILE   the certificate of this end, with those up to an authority, and its key (PEM)
+      --tls-clients, --tls-ca FILE      only recipients with a certificate of these authorities; --tls-crl FILE: that is not revoked there
       --recipients N      end when N recipients have each file
       --expect NAME       end when the recipient that says so ('recv --name NAME') has each file; may be repeated
       --ref REF           the reference of the first file, the second ...; may be repeated. Recipients of a sender that was ended go on
                           where they are when it is started again with the same --listen and --ref
+      --replica-of LINK   help the sender at LINK, which has the same files under the same --ref: a balancer may give recipients to either.
+                          That sender counts who has them. HOST:PORT, or unix:PATH if --listen is one
       --timeout SECS      a recipient that takes nothing for so long is given up (600)
       --idle SECS         end when nobody has taken anything for so long (never)
+      --put URL           serve nobody, but send the one file to an object store or a web server (PUT), in the canonical layout; a signed
+                          URL is sent as it is. It is tried again from the start if the connection is lost
       --json              what happens as JSON objects, one on a line, on standard output
   -h, --help              this text
 
@@ -44,35 +66,50 @@ Example:
   send model.safetensors --recipients 1
   send encoder.safetensors head.npz --listen 0.0.0.0:8002
 
-Status: 0 it ended as asked (without a number of recipients: by Ctrl-C), 1 a file cannot be published, or not any more, or standard
-output cannot be written, 2 a wrong option, 3 --idle came first, 130 Ctrl-C and 143 SIGTERM before everybody had the files.
+Status: 0 it ended as asked (without a number of recipients: by Ctrl-C, or the end of --stdio), 1 a file cannot be published, or not any
+more, or standard output cannot be written, or the recipient behind --stdio has gone before it had the files,
+2 a wrong option, 3 --idle came first, 130 Ctrl-C and 143 SIGTERM before everybody had the files.
 )";
 
-struct room_for_files : tp::default_limits {
-  static constexpr std::uint64_t chunk_cap_bytes = tp::max_payload_bytes;  // for 'recv --chunk 0'; a chunk is read while it is sent, so it takes no memory
-  static constexpr std::size_t references = 256;
-};
-using net = tp::pipeline<tp::tensor_list, tp::bytes_up_to<room_for_files::chunk_cap_bytes>, tp::tcp, room_for_files>;
 using clock = std::chrono::steady_clock;
 
 constexpr int well = 0, failed = 1, idle = 3;
 
 struct choices {
   std::vector<std::string> files, expected;
+  std::string put;  ///< a URL to send the file to
   std::vector<tp::ref_id> refs;
-  std::string listen = "127.0.0.1:0";
+  link_choice listen, coordinator;
+  bool replica = false;
   std::uint32_t recipients = 0;
   std::uint64_t timeout_ms = 600'000, idle_ms = 0;
-  bool json = false;
+  bool json = false, serves = false;  ///< serves: an option that only a sender with recipients has
 };
 
 choices read_choices(int count, char** arguments) {
   choices c;
-  const option_form forms[]{{"listen", true}, {"recipients", true}, {"expect", true}, {"ref", true}, {"timeout", true}, {"idle", true}, {"json", false}};
+  const option_form forms[]{{"listen", true}, {"stdio", false}, {"recipients", true}, {"expect", true}, {"ref", true}, {"replica-of", true}, {"timeout", true}, {"idle", true}, {"json", false}, {"http", true}, {"metrics", false}, {"put", true}, {"tls-clients", false}, link_forms[0], link_forms[1], link_forms[2], link_forms[3]};
   const auto set = [&](std::string_view name, std::string_view value) {
-    if (name == "listen") {
-      c.listen = value;
-      if (!tp::parse_address(c.listen)) throw option_error("--listen wants HOST:PORT, as in 0.0.0.0:8002, not '" + printable(value) + "'");
+    for (const std::string_view only : {"listen", "stdio", "recipients", "expect", "ref", "idle", "tls-clients", "http", "metrics", "replica-of"}) c.serves = c.serves || name == only;
+    if (name == "put") {
+      if (!value.starts_with("http://") && !value.starts_with("https://")) throw option_error("--put wants http[s]://HOST[:PORT]/PATH");
+      c.listen.http.used = true;
+      c.listen.http.secure = value.starts_with("https");
+      if (c.listen.http.secure && !TENSORPULL_TOOLS_TLS) throw option_error("this program was built without OpenSSL, which https needs");
+      c.put = value;
+    } else if (name == "listen") {
+      parse_link(value, "--listen wants HOST:PORT, as in 0.0.0.0:8002, or a link such as unix:/run/model", c.listen);
+    } else if (name == "stdio") {
+      parse_link("pipe:-", {}, c.listen);
+    } else if (name == "http") {
+      const bool port_alone = !value.empty() && value.find_first_not_of("0123456789") == value.npos;
+      c.listen.door.address = port_alone ? ":" + std::string(value) : std::string(value);
+      if (!tp::parse_address(c.listen.door.address)) throw option_error("--http wants a port, or HOST:PORT, not '" + printable(value) + "'");
+    } else if (name == "metrics") {
+      c.listen.door.metrics = true;
+    } else if (name == "tls-clients") {
+      c.listen.tls.clients = true;
+    } else if (set_link_option(name, value, c.listen)) {
     } else if (name == "recipients") {
       c.recipients = parse_number<std::uint32_t>("--recipients", value, 1, 1'000'000);
     } else if (name == "expect") {
@@ -82,6 +119,9 @@ choices read_choices(int count, char** arguments) {
       if (!ref || !*ref) throw option_error("--ref wants 32 hexadecimal digits, not '" + printable(value) + "'");
       if (std::find(c.refs.begin(), c.refs.end(), *ref) != c.refs.end()) throw option_error("--ref: two files cannot have the same reference");
       c.refs.push_back(*ref);
+    } else if (name == "replica-of") {
+      parse_link(value, "--replica-of wants HOST:PORT, as in server:8002, or unix:PATH", c.coordinator);
+      c.replica = true;
     } else if (name == "timeout") {
       c.timeout_ms = parse_seconds("--timeout", value);
     } else if (name == "idle") {
@@ -92,8 +132,29 @@ choices read_choices(int count, char** arguments) {
   };
   const auto check = [&](const std::vector<std::string>& words) {
     if (words.empty()) throw option_error("which file? 'send model.safetensors' publishes it");
-    if (words.size() > room_for_files::references) throw option_error("at most " + std::to_string(room_for_files::references) + " files at a time");
+    if (words.size() > most_files) throw option_error("at most " + std::to_string(most_files) + " files at a time");
     if (c.refs.size() > words.size()) throw option_error("there are more references than files");
+    if (!c.put.empty()) {
+      if (c.serves) throw option_error("--put sends the file away, and nobody is served: the options for recipients have no meaning beside it");
+      if (words.size() > 1) throw option_error("--put takes one file: each has a URL of its own");
+      c.listen.address = c.put, c.listen.text = without_query(c.put);
+    }
+    check_link_options(c.listen);
+    if (!c.put.empty()) return;
+    if (c.listen.door.metrics && c.listen.door.address.empty()) throw option_error("--metrics is answered on the port of --http");
+    if (!c.listen.door.address.empty()) {
+      const tp::link_scheme s = c.listen.scheme;
+      if (s != link_scheme::tcp_url && s != link_scheme::tls_url && s != link_scheme::unix_url) throw option_error("--http is beside TCP, tls://HOST:PORT or unix:PATH");
+      if (c.listen.door.address.front() == ':') c.listen.door.address = (c.listen.has_port() ? c.listen.address.substr(0, c.listen.address.rfind(':')) : "127.0.0.1") + c.listen.door.address;
+    }
+    if (c.listen.scheme == link_scheme::tls_url && c.listen.tls.certificate.empty()) throw option_error("tls://HOST:PORT needs a certificate: --tls-cert FILE, and --tls-key FILE if its key is in another file");
+    if (!c.listen.tls.clients && !(c.listen.tls.authorities + c.listen.tls.revocations).empty()) throw option_error("--tls-ca and --tls-crl are about recipients' certificates, and only --tls-clients asks for them");
+    const bool replicates = c.listen.scheme == link_scheme::tcp_url || c.listen.scheme == link_scheme::unix_url;
+    if (c.replica && (!replicates || c.coordinator.scheme != c.listen.scheme)) throw option_error("--replica-of and --listen are both HOST:PORT, or both unix:PATH");
+    if (c.replica && c.refs.size() != words.size()) throw option_error("--replica-of needs the reference of each file, as the other sender has it: --ref");
+    if (c.replica && (c.recipients != 0 || !c.expected.empty())) throw option_error("--recipients and --expect are for the sender that --replica-of names");
+    if (c.replica && !c.listen.door.address.empty()) throw option_error("--http is for the sender that --replica-of names");
+    if (c.replica) c.listen.coordinator = c.coordinator.address;
     if (c.recipients != 0 && !c.expected.empty()) throw option_error("--recipients and --expect exclude each other");
   };
   c.files = read_command_line(count, arguments, "send", help, forms, set, check);
@@ -115,10 +176,20 @@ std::string an_own_address(bool v6) {
 }
 
 /// The address that recipients connect to.
-std::string reachable_address(const std::string& listen, std::uint16_t port) {
-  std::string host = listen.substr(0, listen.rfind(':'));
+std::string reachable_address(const link_choice& listen, std::uint16_t port) {
+  if (listen.is_path()) return listen.with(std::filesystem::absolute(listen.address).string());
+  if (!listen.has_port()) return listen.text;
+  std::string host = listen.address.substr(0, listen.address.rfind(':'));
   if (host.empty() || host == "0.0.0.0" || host == "*" || host == "[::]") host = an_own_address(host == "[::]");
-  return host + ":" + std::to_string(port);
+  return listen.with(host + ":" + std::to_string(port));
+}
+
+/// A file's name as a part of a URL.
+std::string url_name(const std::string& path) {
+  std::string name = std::filesystem::path(path).filename().string().substr(0, 64);
+  for (char& c : name)
+    if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '-' || c == '_')) c = '-';
+  return name.find_first_not_of('.') == name.npos ? "file" : name;
 }
 
 std::string digits_of(const tp::ref_id& id) {
@@ -143,13 +214,20 @@ class sender {
       files_.push_back(std::move(*file));
     }
     auto hear = [this](const tp::progress_event& e) { heard_.push_back(e); };  // until the owner is gone
-    auto opened = net::downloader::open({.listen = choices_.listen});
+    auto opened = serve(choices_.listen);
     if (!opened) {
       const error& why = opened.error();
-      return complain("cannot listen on " + printable(choices_.listen) + ": " + (why.code == errc::bad_address ? "the host is not known" : reason_text(why)), why.code);
+      const std::string reason = why.code != errc::bad_address || why.system != 0 ? reason_text(why) : choices_.listen.has_port() ? "the host is not known"
+                                                                                                                                  : std::string(describe(why).view());
+      return complain("cannot listen on " + printable(choices_.listen.text) + ": " + reason, why.code);
     }
-    net::downloader& owner = *opened;
+    served& owner = **opened;
     address_ = reachable_address(choices_.listen, owner.port());
+    if (const std::uint16_t port = owner.http_port(); port != 0) {
+      link_choice http;
+      http.address = choices_.listen.door.address;
+      http_ = (choices_.listen.scheme == link_scheme::tls_url ? "https://" : "http://") + reachable_address(http, port);
+    }
 
     for (std::size_t i = 0; i < files_.size(); ++i) {
       if (files_[i].file_bytes() > std::uint64_t{1} << 30 && !choices_.json)
@@ -170,7 +248,7 @@ class sender {
     auto moved = clock::now();
     std::uint64_t seen = activity(owner);
     int status = well;
-    owner.run([&](const auto&) {
+    const bool somebody = owner.run([&] {
       tell(owner);
       if (const std::uint64_t now = activity(owner); now != seen) seen = now, moved = clock::now();
       look_for_lost_files(owner);
@@ -180,10 +258,11 @@ class sender {
       else return all_have_them();
       return true;
     });
+    if (!somebody && wanted()) status = failed;  // the one recipient has gone, and there can be no other
     // serves a little longer: the last answers, and the last messages of recipients, are still on their way
     const auto end = clock::now() + (status == failed ? std::chrono::seconds(10) : std::chrono::seconds(1));
     const auto least = clock::now() + std::chrono::milliseconds(250);
-    owner.run([&](const auto& o) { return clock::now() > end || (clock::now() > least && (o.connections() == 0 || interrupted_by != 0)); });
+    owner.run([&] { return clock::now() > end || (clock::now() > least && (owner.connections() == 0 || interrupted_by != 0)); });
     tell(owner);
     finish(owner, status);
     return status;
@@ -207,16 +286,19 @@ class sender {
     return true;
   }
   /// Reports files that were withdrawn because they can no longer be read; the others are served on.
-  void look_for_lost_files(net::downloader& owner) {
+  void look_for_lost_files(served& owner) {
     for (std::size_t i = 0; i < refs_.size(); ++i) {
       if (lost_.contains(i) || !owner.settled(refs_[i])) continue;
       lost_.insert(i);
-      if (choices_.json) print({{"event", "withdrawn"}, {"file", choices_.files[i]}, {"ref", digits_of(refs_[i].id)}});
+      if (choices_.replica) {
+        if (choices_.json) print({{"event", "owner_lost"}, {"file", choices_.files[i]}, {"ref", digits_of(refs_[i].id)}});
+        else say("send", "the sender at " + printable(choices_.coordinator.text) + " is gone, or " + printable(choices_.files[i]) + " cannot be read any more");
+      } else if (choices_.json) print({{"event", "withdrawn"}, {"file", choices_.files[i]}, {"ref", digits_of(refs_[i].id)}});
       else say("send", printable(choices_.files[i]) + " can no longer be read, or not all of it, so it was withdrawn");
     }
   }
   /// A number that changes whenever something happens.
-  std::uint64_t activity(net::downloader& owner) const {
+  std::uint64_t activity(served& owner) const {
     std::uint64_t sum = 0;
     for (const tp::reference& ref : refs_)
       if (const auto status = owner.status_of(ref)) sum += status->bytes_sent + status->acquired + status->lost + status->final();
@@ -228,7 +310,10 @@ class sender {
     else say("send", what);
     return failed;
   }
-  static void print(const json& line) {
+  /// The URL of a file, which has no key in it.
+  std::string url_of(std::size_t i) const { return http_ + "/v1/" + url_name(choices_.files[i]) + "/" + formatted("%016llx", wide(refs_[i].version)); }
+  static void print(json line, const json& more = {}) {
+    if (!more.is_null()) line.update(more);
     std::printf("%s\n", json_text(line).c_str());
     std::fflush(stdout);
   }
@@ -238,13 +323,14 @@ class sender {
       const tp::image_schema& schema = files_[i].schema();
       const std::string ref = digits_of(refs_[i].id);
       if (choices_.json) {
-        print({{"event", "published"}, {"file", choices_.files[i]}, {"address", address_}, {"ref", ref}, {"bytes", schema.image_bytes}, {"tensors", schema.tensor_count}, {"digest", formatted("%016llx", wide(refs_[i].version))}});
+        print({{"event", "published"}, {"file", choices_.files[i]}, {"address", address_}, {"ref", ref}, {"bytes", schema.image_bytes}, {"tensors", schema.tensor_count}, {"digest", formatted("%016llx", wide(refs_[i].version))}}, http_.empty() ? json() : json{{"url", url_of(i)}});
         continue;
       }
       say("send", printable(choices_.files[i]) + " (" + count_text(schema.tensor_count, "tensor") + ", " + bytes_text(schema.image_bytes) +
                       "); recv takes it with this line and -o FILE:");
       std::printf("%s %s\n", address_.c_str(), ref.c_str());
       std::fflush(stdout);
+      if (!http_.empty()) say("send", "or: curl -H 'Authorization: Bearer " + ref + "' -o FILE " + url_of(i));
     }
     if (!choices_.json) say("send", "serving, Ctrl-C ends it");
   }
@@ -258,7 +344,7 @@ class sender {
   }
 
   /// Prints what recipients have done since the last call.
-  void tell(net::downloader& owner) {
+  void tell(served& owner) {
     for (const tp::progress_event& e : std::exchange(heard_, {})) {
       const std::size_t i = file_of(e.ref);
       if (i == files_.size() || e.phase == tp::progress_phase::active) continue;
@@ -294,7 +380,7 @@ class sender {
     }
   }
 
-  void finish(net::downloader& owner, int status) {
+  void finish(served& owner, int status) {
     std::uint64_t sent = 0;
     std::string refs;
     for (std::size_t i = 0; i < refs_.size(); ++i) {
@@ -302,24 +388,26 @@ class sender {
       refs += " --ref " + digits_of(refs_[i].id);
     }
     const char* const how = status == well ? "done" : status == idle ? "idle"
-                                                  : status == failed ? "withdrawn"
+                                                  : status == failed ? (lost_.empty() ? "left" : "withdrawn")
                                                                      : "interrupted";
     if (choices_.json) return print({{"event", "ended"}, {"outcome", how}, {"completed", completed_}, {"sent_bytes", sent}});
     if (status == idle) say("send", "nobody has taken anything for " + seconds_text(static_cast<double>(choices_.idle_ms) / 1000));
     const std::string pulls = completed_ == 0 ? "nobody has pulled a file to its end" : count_text(completed_, "pull") + " completed";
     say("send", pulls + "; " + bytes_text(sent) + " sent");
+    if (status == failed && lost_.empty()) say("send", "the recipient has gone without all that was expected");
     const bool more_to_come = !began_.empty() || (wanted() && status != well);
     if (!more_to_come || status == failed) return;
     std::string command = "send";
     for (const std::string& path : choices_.files) command += " " + shell_word(path);
-    command += " --listen " + shell_word(choices_.listen.substr(0, choices_.listen.rfind(':')) + ":" + std::to_string(owner.port())) + refs;
+    const link_choice& listen = choices_.listen;
+    command += " --listen " + shell_word(listen.has_port() ? listen.with(listen.address.substr(0, listen.address.rfind(':')) + ":" + std::to_string(owner.port())) : listen.text) + link_options(listen) + refs;
     say("send", "recipients go on where they are when it is started again with\n  " + command);
   }
 
   const choices& choices_;
   std::vector<tensor_file> files_;
   std::vector<tp::reference> refs_;
-  std::string address_;
+  std::string address_, http_;
   std::vector<tp::progress_event> heard_;
   std::map<std::uint64_t, std::string> names_;
   std::map<std::pair<std::size_t, std::uint64_t>, clock::time_point> began_;
@@ -328,13 +416,40 @@ class sender {
   std::set<std::size_t> lost_;
 };
 
+/// Sends the file to a store.
+int put(const choices& c) {
+  const auto complain = [&](const std::string& what, errc code) {
+    if (c.json) std::printf("%s\n", json_text(nlohmann::ordered_json{{"event", "failed"}, {"code", code_name(code)}, {"message", what}}).c_str()), (void)flushed("send");
+    else say("send", what);
+    return code == errc::cancelled && interrupted_by != 0 ? interrupted_status() : failed;
+  };
+  const auto file = tensor_file::open(c.files[0]);
+  if (!file) return complain(file_error_text(c.files[0], file.error()), file.error().code);
+  struct signal_heard {
+    static bool stop_requested() noexcept { return interrupted_by != 0; }
+  };
+  const auto began = clock::now();
+  const auto how = put_over_http(c.listen, file->source(), std::chrono::milliseconds(c.timeout_ms), signal_heard{});
+  const std::string at = printable(c.listen.text);
+  if (!how) {
+    const error& e = how.error();
+    const std::string why = e.name.empty() ? "" : " (" + printable(e.name.view()) + ")";
+    if (e.code == errc::cancelled) return complain("interrupted", e.code);
+    return complain((e.code == errc::not_permitted ? at + " does not let us put it there" : at + " has not taken it: " + reason_text(e)) + why, e.code);
+  }
+  const std::uint64_t bytes = file->schema().image_bytes;
+  if (c.json) std::printf("%s\n", json_text(nlohmann::ordered_json{{"event", "put"}, {"file", c.files[0]}, {"bytes", bytes}}).c_str());
+  else std::printf("%s: %s put at %s in %s\n", printable(c.files[0]).c_str(), bytes_text(bytes).c_str(), at.c_str(), seconds_text(std::chrono::duration<double>(clock::now() - began).count()).c_str());
+  return flushed("send") ? well : failed;
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
   const choices c = read_choices(count, arguments);
   hear_signals();
   try {
-    return sender(c).run();
+    return c.put.empty() ? sender(c).run() : put(c);
   } catch (const std::bad_alloc&) {
     say("send", "there is not enough memory");
     return failed;

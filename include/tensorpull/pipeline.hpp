@@ -43,7 +43,7 @@ struct pipeline {
   static_assert(first != fault::fault_two_slots, "tensorpull: one of the types given to pipeline<...> names two slots (is_..._policy): a policy is for one");
   static_assert(first != fault::fault_no_tensors, "tensorpull: a pipeline needs a tensor policy: add raw_tensors<Model> or tensor_list");
   static_assert(first != fault::fault_two_tensors, "tensorpull: a pipeline has two tensor policies: keep one");
-  static_assert(first != fault::fault_no_chunking, "tensorpull: a pipeline needs a chunking policy: add fixed_bytes<N>, bytes_up_to<Max>, per_tensor<Max> or whole");
+  static_assert(first != fault::fault_no_chunking, "tensorpull: a pipeline needs a chunking policy: add fixed_bytes<N>, bytes_up_to<Max>, adaptive_bytes<Min, Max>, fit_datagram, per_tensor<Max> or whole");
   static_assert(first != fault::fault_two_chunking, "tensorpull: a pipeline has two chunking policies: keep one");
   static_assert(first != fault::fault_no_transport, "tensorpull: a pipeline needs a transport policy: add tcp or loopback");
   static_assert(first != fault::fault_two_transport, "tensorpull: a pipeline has two transport policies: keep one");
@@ -67,8 +67,11 @@ struct pipeline {
 
   static_assert(first != fault::fault_of_transport + 2, "tensorpull: a transport says how much one frame carries (requirement 2): static constexpr std::uint64_t max_payload_bytes");
   static_assert(first != fault::fault_of_transport + 3, "tensorpull: a transport says what it keeps for a connection (requirement 3): static constexpr std::size_t connection_bytes");
-  static_assert(first != fault::fault_of_transport + 4, "tensorpull: a transport names its owner (requirement 4): template <class Parts> using downloader = ...;");
-  static_assert(first != fault::fault_of_transport + 5, "tensorpull: a transport names its connection for both sides (requirement 5): template <class Parts> using session = ...;");
+  static_assert(first != fault::fault_of_transport + 4,
+                "tensorpull: a transport says what it is (requirement 4): static constexpr bool reliable, ordered, shares_memory, encrypted; "
+                "static constexpr identity_kind identifies");
+  static_assert(first != fault::fault_of_transport + 5, "tensorpull: a transport names its owner (requirement 5): template <class Parts> using downloader = ...;");
+  static_assert(first != fault::fault_of_transport + 6, "tensorpull: a transport names its connection for both sides (requirement 6): template <class Parts> using session = ...;");
 
   static_assert(first != fault::fault_of_framing + 2, "tensorpull: a framing has memory for one decoded frame's lists (requirement 2): struct decode_storage, default constructible");
   static_assert(first != fault::fault_of_framing + 3, "tensorpull: a framing writes frames (requirement 3): static result<std::size_t> encode(const frame&, std::span<std::byte>)");
@@ -88,7 +91,14 @@ struct pipeline {
                 "tensorpull: a limits policy has each constant of default_limits (requirement 2): derive from default_limits, and hide those that you change; "
                 "they are whole numbers above 0, except that application_body_bytes, application_references, subset_bytes_per_second, chunk_digest_bytes_per_second and busy_delay may be 0");
 
-  static_assert(first != fault::fault_chunk_too_long, "tensorpull: the chunk does not fit one message of this transport: choose a smaller chunk");
+  static_assert(first != fault::fault_loss_unchecked,
+                "tensorpull: this transport loses, doubles and changes bytes, and nothing in this pipeline would notice: leave `unverified` out, or check each chunk (chunk_digest)");
+  static_assert(first != fault::fault_frames_too_long,
+                "tensorpull: a message of this transport is too short for the frames of this framing: each has to fit one message, and the longest that cannot be cut has "
+                "`short_frame_bytes` of the framing");
+  static_assert(first != fault::fault_whole_in_pieces,
+                "tensorpull: `whole` sends the image as one chunk, and a transport that is not reliable and ordered carries it in many messages: use fit_datagram");
+  static_assert(first != fault::fault_chunk_too_long, "tensorpull: the chunk does not fit one message of this transport: choose a smaller chunk, or fit_datagram");
 
  public:
   using limits = typename parts::limits;                   ///< bounds of frames and tables
@@ -120,7 +130,7 @@ struct pipeline {
   static result<receipt> download_tensors(Where&& where, const reference& ref, model_type& model, const pull_options& options = {}, chunking cut = {}) noexcept {
     static_assert(detail::lands<typename parts::tensors>, "tensorpull: models of this tensor policy are only read: it has no destination(model) (requirement 5)");
     static_assert(pulls_from<typename parts::transport, parts, Where, consumer>,
-                  "tensorpull: a transport pulls (requirement 6): template <class Parts> static result<receipt> pull(where, ref, consumer, options, "
+                  "tensorpull: a transport pulls (requirement 7): template <class Parts> static result<receipt> pull(where, ref, consumer, options, "
                   "chunking) noexcept; this one has none for this type of `where`: tcp takes an address as text, loopback a downloader");
     if constexpr (detail::lands<typename parts::tensors> && pulls_from<typename parts::transport, parts, Where, consumer>) {
       consumer to(model);
@@ -139,7 +149,7 @@ struct pipeline {
   static result<receipt> pull(Where&& where, const reference& ref, Consumer& to, const pull_options& options = {}, chunking cut = {},
                               detail::consumer_checks<Consumer> = {}) noexcept {
     static_assert(!tensorpull::consumer<Consumer> || pulls_from<typename parts::transport, parts, Where, Consumer>,
-                  "tensorpull: a transport pulls (requirement 6): template <class Parts> static result<receipt> pull(where, ref, consumer, options, "
+                  "tensorpull: a transport pulls (requirement 7): template <class Parts> static result<receipt> pull(where, ref, consumer, options, "
                   "chunking) noexcept; this one has none for this type of `where`: tcp takes an address as text, loopback a downloader");
     static_assert(can_undo<Consumer>,
                   "tensorpull: this consumer cannot undo what it has taken, so the pipeline needs an integrity policy that checks each chunk "
@@ -147,6 +157,16 @@ struct pipeline {
     if constexpr (tensorpull::consumer<Consumer> && pulls_from<typename parts::transport, parts, Where, Consumer> && can_undo<Consumer>)
       return parts::transport::template pull<parts>(std::forward<Where>(where), ref, to, options, cut);
     else return failure(errc::bad_address);  // refused above
+  }
+
+  /// Opens what is published under `ref` as a read-only view of the memory in which it lies, if the transport shares memory (transports/shared_memory).
+  /// Nothing is copied. Errors: as the transport's view().
+  template <class Where, class Transport = typename parts::transport>
+  static auto view(Where&& where, const reference& ref, const pull_options& options = {}) noexcept {
+    constexpr bool opens = requires { Transport::template open_view<parts>(where, ref, options); };
+    static_assert(opens, "tensorpull: this transport has no views, since it shares no memory between programs: use download_tensors, or the transport shared_memory");
+    if constexpr (opens) return Transport::template open_view<parts>(std::forward<Where>(where), ref, options);
+    else return result<receipt>(failure(errc::invalid_argument));
   }
 
   /// Refuses a temporary model, which would be gone when the pull has ended.

@@ -3,6 +3,10 @@
 
 #include <tensorpull/chunking/policies.hpp>
 
+#include <set>
+#include <type_traits>
+#include <utility>
+
 namespace {
 
 using namespace test;
@@ -76,6 +80,64 @@ TEST(Chunking, Laws_of_per_tensor) {
   check_laws(tp::per_tensor<1>{});
   check_laws(tp::per_tensor<100>{});
   check_laws(tp::per_tensor<1'000'000>{});
+}
+TEST(Chunking, Laws_of_fit_datagram) {
+  check_laws(tp::fit_datagram{});
+  check_laws(tp::fit_datagram::within<1100>{});
+  static_assert(std::is_same_v<tp::fit_datagram::within<1100>, tp::fixed_bytes<1096>> && std::is_same_v<tp::fit_datagram::within<tp::max_payload_bytes>, tp::fixed_bytes<tp::default_chunk_bytes>>);
+}
+TEST(Chunking, Laws_of_adaptive_bytes) {
+  check_laws(tp::adaptive_bytes<8, 8>{});
+  for (const std::uint64_t rate : {std::uint64_t{1}, std::uint64_t{100'000}, std::uint64_t{1} << 40}) {
+    tp::adaptive_bytes<24, 5000> c;
+    for (std::uint64_t landed = 0, i = 1; i < 20; ++i) c.measured({0, 0, landed += rate, std::chrono::milliseconds(10 * i)});
+    check_laws(c);
+  }
+}
+TEST(Chunking, Adaptive_chunks_take_a_tenth_of_a_second) {
+  const tp::chunk_context image{1'000'000'000, 0, nullptr};
+  tp::adaptive_bytes<1024, 1'000'000> c;
+  std::uint64_t landed = 0;
+  const auto at_rate = [&](std::uint64_t bytes_a_second, int steps = 100) {
+    for (int i = 0; i < steps; ++i) c.measured({landed, landed, landed, std::chrono::milliseconds(1)}), landed += bytes_a_second / 1000;
+    return c.next(landed, image);
+  };
+  EXPECT_EQ(c.next(0, image), 1024u) << "it begins with the shortest";
+  EXPECT_EQ(at_rate(1'000'000), 65'536u) << "the power of two below 100,000";
+  EXPECT_EQ(at_rate(4'000'000'000), 1'000'000u);
+  EXPECT_EQ(at_rate(4'000), 1024u);
+  EXPECT_EQ(at_rate(40'000'000, 24), 1024u) << "too short to be a measurement";
+  c = {};
+  landed = 0;
+  EXPECT_EQ(at_rate(0, 10'000), 1024u) << "nothing came: nothing was measured, and the time counts";
+  c = {};
+  c.measured({0, 0, ~std::uint64_t{0}, std::chrono::nanoseconds(25'000'000)});
+  EXPECT_EQ(c.next(0, image), 1'000'000u) << "no overflow";
+}
+TEST(Chunking, Adaptive_chunks_on_their_way_keep_their_length) {
+  const tp::chunk_context image{100'000'000, 0, nullptr};
+  tp::adaptive_bytes<1024, 1'048'576> c;
+  generator random(5);
+  // a window of requests in flight, of which each is measured again when it comes
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> flying;
+  std::uint64_t asked = 0, received = 0;
+  std::set<std::uint64_t> lengths;
+  while (received < image.image_bytes) {
+    while (asked < image.image_bytes && flying.size() < 1 + random.below(8)) {
+      const std::uint64_t n = c.next(asked, image);
+      lengths.insert(n);
+      flying.push_back({asked, n});
+      asked += n;
+    }
+    if (!flying.empty() && random.below(3) != 0) {
+      ASSERT_EQ(c.next(flying.front().first, image), flying.front().second) << "an answer is compared with this";
+      received += flying.front().second;
+      flying.erase(flying.begin());
+    }
+    if (random.below(500) == 0) asked = received, flying.clear();  // a time-out: all is asked for again
+    c.measured({asked, received, received, std::chrono::microseconds(1 + random.below(random.below(4) == 0 ? 200'000 : 20'000))});
+  }
+  EXPECT_GT(lengths.size(), 3u) << "it has adapted";
 }
 TEST(Chunking, Laws_of_whole) { check_laws(tp::whole{}); }
 

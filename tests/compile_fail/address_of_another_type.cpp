@@ -1,5 +1,5 @@
 // A number where the transport takes an address.
-// EXPECT: tensorpull: a transport pulls (requirement 6)
+// EXPECT: tensorpull: a transport pulls (requirement 7)
 // EXPECT: tcp takes an address as text, loopback a downloader
 // WITHIN_LINES: 5
 // MAX_ERRORS: 1

@@ -1,5 +1,5 @@
 // Loopback, given an address where its downloader belongs.
-// EXPECT: tensorpull: a transport pulls (requirement 6)
+// EXPECT: tensorpull: a transport pulls (requirement 7)
 // WITHIN_LINES: 5
 // MAX_ERRORS: 1
 // MAX_LINES: 24

@@ -7,8 +7,8 @@ struct mine : tensorpull::no_owner {
   struct peer {
     explicit peer(int) {}
   };
-  static bool handle(peer&, const tensorpull::frame&, tensorpull::pending_reply&) noexcept { return false; }
-  static tensorpull::digest_state locate(peer&, const tensorpull::frame&, std::span<tensorpull::byte_range>, tensorpull::frame&) noexcept { return {}; }
+  static bool handle(peer&, const tensorpull::frame&, tensorpull::pending_reply&, const tensorpull::identity_source&) noexcept { return false; }
+  static tensorpull::digest_state locate(peer&, const tensorpull::frame&, std::span<tensorpull::byte_range>, tensorpull::frame&, const tensorpull::identity_source&) noexcept { return {}; }
   static void forget(peer&) noexcept {}
 };
 

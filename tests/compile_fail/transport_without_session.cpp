@@ -1,5 +1,5 @@
 // A transport without a session.
-// EXPECT: tensorpull: a transport names its connection for both sides (requirement 5)
+// EXPECT: tensorpull: a transport names its connection for both sides (requirement 6)
 // WITHIN_LINES: 5
 // MAX_ERRORS: 1
 // MAX_LINES: 24
@@ -16,6 +16,8 @@ struct mine {
   using is_transport_policy = void;
   static constexpr std::uint64_t max_payload_bytes = tensorpull::max_payload_bytes;
   static constexpr std::size_t connection_bytes = 0;
+  static constexpr bool reliable = true, ordered = true, shares_memory = false, encrypted = false;
+  static constexpr identity_kind identifies = identity_kind::none;
   template <class Parts>
   using downloader = loopback::downloader<Parts>;
   template <class Parts, class Where, class Consumer>

@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <sstream>
 #include <string>
 
@@ -20,6 +21,8 @@ TEST(Describe, AddsTheNameThePlaceAndWhatTheSystemSays) {
   EXPECT_EQ(describe({errc::bad_file, 0, 4096, {}}).view(), "the file is not valid, at 4096");
   EXPECT_EQ(describe({errc::withdrawn, -1, 4096, {}}).view(), "the owner has withdrawn the reference, at 4096 (reason 4294967295)");
   EXPECT_EQ(describe({errc::bad_file, 0, ~std::uint64_t{0}, error_name("a")}).view(), "the file is not valid: a, at 18446744073709551615");
+  EXPECT_EQ(describe({errc::connection_lost, -255, 0, {}}).view(), "the connection was lost (exit status 255)");
+  EXPECT_EQ(describe({errc::connection_lost, std::numeric_limits<std::int32_t>::min(), 0, {}}).view(), "the connection was lost (exit status 2147483648)");
   const std::string says = std::strerror(ENOENT);
   EXPECT_EQ(describe({errc::io, ENOENT, 10, error_name("m.npy")}).view(), "the operating system reported an error: m.npy, at 10 (" + says + ")");
 }

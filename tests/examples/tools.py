@@ -102,7 +102,8 @@ class Sender:
         for _ in range(files):
             self.published.append(json.loads(self.process.stdout.readline()))
         self.address, self.ref = self.published[0]["address"], self.published[0]["ref"]
-        self.port = int(self.address.rpartition(":")[2])
+        port = self.address.rpartition(":")[2]
+        self.port = int(port) if port.isdigit() else 0
 
     def __enter__(self):
         return self
@@ -204,7 +205,7 @@ def names():
 # Cases.
 
 def help_is_complete():
-    for tool, options in {"send": "listen recipients expect ref timeout idle json", "recv": "output resume restart force max-bytes chunk timeout retries name unverified no-digest json", "inspect": "json"}.items():
+    for tool, options in {"send": "listen stdio http metrics replica-of put tls-cert tls-key tls-ca tls-crl tls-clients recipients expect ref timeout idle json", "recv": "output proxy tls-ca tls-name tls-cert tls-key tls-crl resume restart force max-bytes chunk timeout retries name unverified no-digest digest bearer-file json", "inspect": "json"}.items():
         for word in ("--help", "-h"):
             out, err = run(tool, word)
             assert err == "" and out.startswith("usage: " + tool) and "Example:" in out and "Status:" in out
@@ -876,12 +877,170 @@ def inspect_of_a_file_larger_than_its_memory():
     assert json.loads(out)["tensors"][0]["sha256"] == expected.hexdigest()
 
 
+def delivered(send_words, recv_words=()):
+    """A model goes from a sender that listens as told to a recipient, and both say so."""
+    with Sender("model.safetensors", "--recipients", 1, *send_words) as sender:
+        done = json.loads(run("recv", sender.address, sender.ref, "-o", "copy.safetensors", "--force", "--json", *recv_words)[0])
+        assert done["outcome"] == "completed" and done["confirmed"], done
+        assert Path("copy.safetensors").read_bytes() == CANONICAL
+        assert sender.end()[-1]["outcome"] == "done"
+        return sender.address
+
+
+def links_that_are_none_are_refused():
+    write("model.safetensors", CANONICAL)
+    assert "one word too many" in run("recv", "http://h:1", NO_REF, "-o", "x", status=2)[1]
+    assert "no address" in run("send", "model.safetensors", "--listen", "http://h:1", status=2)[1]
+    for word in ("tcp://h", "tcp:80", "unix:", "unix://h/x", "nats:", "UDP://h:1"):
+        assert "no address" in run("recv", word, NO_REF, "-o", "x", status=2)[1], word
+        assert "no address" in run("send", "model.safetensors", "--listen", word, status=2)[1], word
+    assert "not encrypted" in run("recv", "h:1", NO_REF, "-o", "x", "--tls-ca", "ca.pem", status=2)[1]
+    assert "not encrypted" in run("send", "model.safetensors", "--tls-cert", "c.pem", status=2)[1]
+    assert "certificate" in run("send", "model.safetensors", "--listen", "tls://127.0.0.1:0", status=2)[1]
+    assert "--proxy" in run("recv", "unix:x", NO_REF, "-o", "x", "--proxy", "h:1", status=2)[1]
+    refusal = run("recv", "h:1", NO_REF, "-o", "x", "--proxy", "me:secret@h", status=2)[1]
+    assert "--proxy" in refusal and "secret" not in refusal, refusal
+    assert "--no-digest" in run("recv", "udp://h:1", NO_REF, "-o", "x", "--no-digest", status=2)[1]
+    assert "No such file" in run("recv", "unix:none", NO_REF, "-o", "x", "--retries", 0, status=1)[1]
+    assert "/no/such/program" in run("recv", "pipe:/no/such/program", NO_REF, "-o", "x", status=1)[1]
+    assert "address is not valid" in run("send", "model.safetensors", "--listen", "unix:" + "x" * 200, status=1)[1]
+
+
+def links_of_tcp_by_name():
+    write("model.safetensors", CANONICAL)
+    assert re.fullmatch(r"127\.0\.0\.1:\d+", delivered(["--listen", "tcp://127.0.0.1:0"]))
+
+
+def links_of_unix_sockets():
+    write("model.safetensors", CANONICAL)
+    assert delivered(["--listen", "unix:here"]) == "unix:" + os.path.realpath("here")
+    assert not os.path.exists("here")
+    name = "unix:@tensorpull-tools-%d" % os.getpid()
+    assert delivered(["--listen", name]) == name
+    with Sender("model.safetensors", "--listen", "unix:here"):
+        assert os.stat("here").st_mode & 0o777 == 0o600
+        assert "in use" in run("send", "model.safetensors", "--listen", "unix:here", status=1)[1]
+    assert "Connection refused" in run("recv", "unix:here", NO_REF, "-o", "x", "--retries", 0, status=1)[1], "killed: the file is there, and nobody listens"
+    delivered(["--listen", "unix:here"])
+
+
+def links_of_shared_memory():
+    write("model.safetensors", CANONICAL)
+    delivered(["--listen", "shm:here"])
+
+
+def links_of_udp():
+    write("model.safetensors", CANONICAL)
+    assert delivered(["--listen", "udp://127.0.0.1:0"]).startswith("udp://127.0.0.1:")
+
+
+def links_of_pipes():
+    write("model.safetensors", CANONICAL)
+    ref = NO_REF
+    send = shlex.join(command("send", "model.safetensors", "--stdio", "--ref", ref, "--recipients", 1))
+    done = json.loads(run("recv", "pipe:" + send, ref, "-o", "copy.safetensors", "--json")[0])
+    assert done["outcome"] == "completed" and Path("copy.safetensors").read_bytes() == CANONICAL, done
+    os.remove("copy.safetensors")
+    recv = shlex.join(command("recv", "pipe:-", ref, "-o", "copy.safetensors"))
+    out, err = run("send", "model.safetensors", "--listen", "pipe:" + recv, "--ref", ref, "--recipients", 1)
+    assert "1 pull completed" in err and Path("copy.safetensors").read_bytes() == CANONICAL, err
+    err = run("recv", "pipe:sh -c 'exit 9'", ref, "-o", "x", "--retries", 0, status=1)[1]
+    assert "status 9" in err, err
+    err = run("recv", "pipe:echo Welcome", ref, "-o", "x", "--retries", 0, status=1)[1]
+    assert "protocol" in err, err
+    assert "standard input" in run("send", "model.safetensors", "--stdio", status=1, stdin=subprocess.DEVNULL)[1]
+    # a recipient that is interrupted lets nothing of it live on
+    recv = subprocess.Popen(command("recv", "pipe:sh -c 'echo $$ >&2; trap \"\" TERM; while :; do sleep 0.1; done'", ref, "-o", "x"), stderr=subprocess.PIPE, text=True)
+    child = int(recv.stderr.readline())
+    recv.send_signal(signal.SIGINT)
+    recv.communicate(timeout=20)
+    assert recv.returncode == 130
+    assert not os.path.exists("/proc/%d" % child)
+
+
+def links_of_serial_lines():
+    """Two pseudo-terminals, and a wire between them."""
+    write("model.safetensors", safetensors([("w", "U8", [100_000], noise(100_000))]))
+    ends = [pty.openpty() for _ in range(2)]
+    import tty
+    for main, device in ends:
+        tty.setraw(device)
+
+    def wire():
+        mains = [main for main, _ in ends]
+        try:
+            while True:
+                for ready in select.select(mains, [], [])[0]:
+                    os.write(mains[1 - mains.index(ready)], os.read(ready, 4096))
+        except OSError:
+            return
+    threading.Thread(target=wire, daemon=True).start()
+    near, far = (os.ttyname(device) for _, device in ends)
+    with Sender("model.safetensors", "--listen", "serial:" + near, "--recipients", 1) as sender:
+        done = json.loads(run("recv", "serial:" + far, sender.ref, "-o", "copy.safetensors", "--json")[0])
+        assert done["outcome"] == "completed" and Path("copy.safetensors").read_bytes() == Path("model.safetensors").read_bytes(), done
+
+
+def without(link):
+    """Whether the tools were built without a link, and say so."""
+    refusal = subprocess.run(command("recv", link, NO_REF, "-o", "x", "--retries", "0"), capture_output=True, text=True, timeout=60)
+    return refusal.returncode == 2 and "built without" in refusal.stderr
+
+
+def links_of_tls():
+    if without("tls://127.0.0.1:1"):
+        return
+    write("model.safetensors", CANONICAL)
+
+    def openssl(*words):
+        subprocess.run(["openssl", *words], check=True, capture_output=True)
+    for name in ("ours", "other"):
+        openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=" + name, "-addext", "subjectAltName=IP:127.0.0.1,DNS:site",
+                "-keyout", name + ".key", "-out", name + ".pem")
+    listen = ["--listen", "tls://127.0.0.1:0", "--tls-cert", "ours.pem", "--tls-key", "ours.key"]
+    for option in ("--tls-ca", "--tls-crl"):
+        assert "--tls-clients" in run("send", "model.safetensors", *listen, option, "other.pem", status=2)[1]
+    delivered(listen, ["--tls-ca", "ours.pem"])
+    delivered(listen, ["--tls-ca", "ours.pem", "--tls-name", "site"])
+    delivered([*listen, "--tls-clients", "--tls-ca", "other.pem"], ["--tls-ca", "ours.pem", "--tls-cert", "other.pem", "--tls-key", "other.key"])
+    err = run("send", "model.safetensors", *listen, "--tls-clients", "--tls-ca", "other.pem", "--recipients", 1, "--idle", 0.1, status=3)[1]
+    assert "--tls-cert ours.pem --tls-key ours.key --tls-clients" in err.splitlines()[-1], "the command that goes on is as safe as this one was"
+    with Sender("model.safetensors", *listen) as sender:
+        for words in ([], ["--tls-ca", "other.pem"], ["--tls-ca", "ours.pem", "--tls-name", "elsewhere"]):
+            err = run("recv", sender.address, sender.ref, "-o", "x", "--retries", 0, *words, status=1)[1]
+            assert "certificate" in err, err
+        assert run("recv", sender.address.removeprefix("tls://"), sender.ref, "-o", "x", "--retries", 0, "--timeout", 5, status=1)[1]
+    assert not os.path.exists("x")
+
+
+def links_of_nats():
+    if without("nats://127.0.0.1:1"):
+        return
+    write("model.safetensors", CANONICAL)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    server = subprocess.Popen(["nats-server", "-a", "127.0.0.1", "-p", str(port)], stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(200):
+            try:
+                socket.create_connection(("127.0.0.1", port)).close()
+                break
+            except OSError:
+                time.sleep(0.05)
+        assert delivered(["--listen", "nats://me:secret@127.0.0.1:%d" % port]) == "nats://127.0.0.1:%d" % port, "a password is not printed"
+        err = run("recv", "nats://me:secret@127.0.0.1:%d" % port, NO_REF, "-o", "x", "--retries", 0, status=1)[1]
+        assert "nats://127.0.0.1" in err and "secret" not in err, err
+    finally:
+        server.kill()
+        server.wait()
+
+
 def cases_are_all_listed():
     """A case that the build does not know would never run."""
     assert os.environ["TENSORPULL_TOOL_CASES"].split() == [case.__name__ for case in CASES[:-1]]
 
 
-HELPERS = {"safetensors", "npy", "npz", "noise", "parsed", "command", "run", "Sender", "SlowPath", "in_terminal", "write", "names", "without_override"}
+HELPERS = {"safetensors", "npy", "npz", "noise", "parsed", "command", "run", "Sender", "SlowPath", "in_terminal", "write", "names", "without_override", "delivered", "without"}
 CASES = [case for name, case in list(globals().items()) if callable(case) and getattr(case, "__module__", None) == __name__ and name not in HELPERS]
 
 if __name__ == "__main__":

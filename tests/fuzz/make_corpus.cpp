@@ -5,6 +5,11 @@
 #include "support/messages.hpp"
 #include "support/zip_archive.hpp"
 
+#include <tensorpull/framing/detail/piece_prefix.hpp>
+
+#include <tensorpull/links/cobs.hpp>
+#include <tensorpull/transports/shared_memory/segment_index.hpp>
+
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -89,6 +94,21 @@ void make_frames() {
   for (const auto& [name, f] : hostile_frames()) write("frames", name, f.bytes());
 }
 
+/// The same frames behind a byte that says for which set of kinds they are; those with lists are in the set of that number.
+void make_layouts() {
+  const auto add = [](unsigned set, const std::string& name, const frame& f) { write("layouts", name, joined({bytes{static_cast<std::byte>(set)}, f.bytes()})); };
+  for (const tp::frame& m : every_message()) {
+    const unsigned set = m.kind == kind::schema ? 1 : m.kind == kind::application ? 2
+                                                  : m.kind == kind::schema_page   ? 3
+                                                  : m.kind == kind::located       ? 4
+                                                  : m.kind == kind::locate        ? 5
+                                                                                  : 0;
+    add(set, "valid-" + std::to_string(static_cast<int>(m.kind)), encode(m));
+  }
+  add(0, "chunk", chunk_frame(every_message()[2], bytes(13, std::byte{7})));
+  for (const auto& [name, f] : hostile_frames()) add(2, name, f);
+}
+
 /// One transfer between two honest ends; what each of them sent.
 struct recording {
   bytes to_owner, to_recipient;
@@ -127,6 +147,37 @@ recording record(const pull_plan& plan) {
   return r;
 }
 
+/// A message in pieces: doubled, early, of another length, of another sender.
+bytes pieces() {
+  bytes all = head(0, {2, 0, 1, 2});
+  const frame message = encode([] {
+    tp::frame m;
+    m.kind = kind::application;
+    m.application = 7;
+    return m;
+  }());
+  const auto add = [&](tp::detail::piece p, std::size_t from) {
+    std::array<std::byte, tp::detail::piece_prefix::bytes> h;
+    tp::detail::piece_prefix::write(p, h);
+    all.insert(all.end(), h.begin(), h.end());
+    const auto part = message.bytes().subspan(from, p.length);
+    all.insert(all.end(), part.begin(), part.end());
+    all.insert(all.end(), (8 - p.length % 8) % 8, std::byte{0});
+  };
+  const auto size = static_cast<std::uint32_t>(message.bytes().size());
+  constexpr auto piece = kind::piece;
+  add({piece, 5, 0, 0, size, size}, 0);
+  add({piece, 5, 0, 0, size, size}, 0);
+  add({piece, 5, 1, 0, size, 16}, 0);
+  add({piece, 5, 1, 32, size, 16}, 32);
+  add({piece, 5, 1, 16, size, size - 16}, 16);
+  add({piece, 5, 2, 0, ~0u, 16}, 0);
+  add({piece, 6, 9, 0, size, size}, 0);
+  add({piece, 5, 2, 0, size, size}, 0);
+  add({kind::taken, 1, 0, 8, 0, 0}, 0);
+  return all;
+}
+
 void make_streams() {
   for (const unsigned scenario : {0u, 1u, 2u, 3u, 4u, 5u, 8u, 16u, 32u + 1u, 64u}) {
     const recording r = record(pull_plan(static_cast<std::uint8_t>(scenario)));
@@ -136,6 +187,8 @@ void make_streams() {
     write("replies", "unasked-" + std::to_string(scenario), joined({head(128 | scenario, {0, 200}), r.to_recipient}));
     write("replies", name + "-in-pieces", joined({head(scenario, {1, 7, 80, 13}, {3, 200, 50}), r.to_recipient}));
     write("requests", "valid-" + std::to_string(scenario), joined({head(0), r.to_owner}));
+    write("datagrams", "requests-" + std::to_string(scenario), joined({head(2), r.to_owner}));
+    write("datagrams", "answers-" + std::to_string(scenario), joined({head(2, {1, 2, 0, 1}), r.to_recipient}));
     write("requests", "withdrawn-" + std::to_string(scenario), joined({head(3, {9, 64, 1, 30}, {5, 100, 41}), r.to_owner}));
   }
   tp::frame m;
@@ -171,7 +224,9 @@ void make_streams() {
   for (const auto& [name, f] : hostile_frames()) {
     write("requests", name, joined({head(0), f.bytes()}));
     write("replies", name, joined({head(0), f.bytes()}));
+    write("datagrams", name, joined({head(2), f.bytes()}));
   }
+  write("datagrams", "l03-pieces", pieces());
   for (const char* target : {"requests", "replies"}) {
     write(target, "f16-zeros", joined({head(0), bytes(512)}));
     write(target, "f16-http", joined({head(0), std::as_bytes(std::span(std::string_view("GET / HTTP/1.1\r\nHost: a\r\n\r\n")))}));
@@ -259,8 +314,29 @@ void make_texts() {
       {"port-missing", "host:"},
       {"v6-without-brackets", "fe80::1:80"},
       {"brackets-alone", "[]:1"},
-      {"nothing", ""}};
+      {"nothing", ""},
+      {"valid-link-tcp", "tcp://host:80"},
+      {"valid-link-tls", "tls://[::1]:8002"},
+      {"valid-link-unix", "unix:///run/model"},
+      {"valid-link-name", "unix:@model"},
+      {"valid-link-serial", "serial:/dev/ttyUSB0?speed=115200"},
+      {"valid-link-nats", "nats://user:pass@host:4222"},
+      {"valid-link-pipe", "pipe:ssh host send 'a b' \"c\\\"d\" --stdio"},
+      {"link-without-slashes", "tcp:80"},
+      {"link-with-one-slash-too-few", "unix://run/model"},
+      {"link-of-nothing", "pipe:"},
+      {"link-unknown", "http://host:80"},
+      {"command-quote-open", "send 'model"},
+      {"command-ends-in-backslash", "send \\"}};
   for (const auto& [name, text] : all) write("texts", name, text);
+  write("texts", "valid-inbox", "_INBOX.0123456789abcdef0123456789abcdef");
+  write("texts", "valid-inbox-of-a-user", "_INBOX_alice.0123456789abcdef0123456789abcdef");
+  write("texts", "inbox-wildcard", "_INBOX.*.0123456789abcdef0123456789abcdef");
+  write("texts", "inbox-other-subject", "tensorpull.0123456789abcdef0123456789abcdef");
+  write("texts", "valid-serial", "/dev/ttyUSB0?speed=115200&flow=rtscts");
+  write("texts", "serial-unknown-speed", "/dev/ttyS0?speed=9601");
+  write("texts", "serial-control-bytes", "/dev/ttyS0?flow=xonxoff");
+  write("texts", "serial-speed-twice", "/dev/ttyS0?speed=9600&speed=9600");
   write("texts", "host-too-long", std::string(256, 'h') + ":1");
   write("texts", "valid-host-just-fits", std::string(255, 'h') + ":00080");
 }
@@ -289,6 +365,119 @@ void make_arrays() {
   for (const auto& [name, file] : files) write("arrays", name, file);
 }
 
+void make_http_requests() {
+  const std::string eight(8, '\0'), cut = std::string("\x01\x01\x03\x02\x07\x05\x01\x40", 8), key = "0123456789abcdef0123456789abcdef";
+  static small_model a;
+  a.fill(1);
+  char version[20];
+  std::snprintf(version, sizeof version, "%016llx", static_cast<unsigned long long>(a.version()));
+  const std::string path = "/v1/model/" + std::string(version), fields = " HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer " + key + "\r\n", get = "GET " + path + fields, end = "\r\n";
+  const std::string post = "POST " + path + "/confirm" + fields;
+  const std::pair<const char*, std::string> files[] = {
+      {"valid-get", eight + get + end},
+      {"valid-get-in-pieces", cut + get + end},
+      {"valid-head", eight + "HEAD " + path + fields + end},
+      {"valid-range", cut + get + "Range: bytes=8-99\r\nIf-Range: \"" + version + "\"\r\n" + end},
+      {"valid-suffix", eight + get + "Range: bytes=-5\r\n" + end},
+      {"valid-several", eight + get + "Range: bytes=0-1, 4-5\r\n" + end + get + "Range: bytes=9-8\r\n" + end + get + "Connection: close\r\n" + end + get + end},
+      {"valid-conditions", eight + get + "If-None-Match: W/\"" + version + "\", \"a,b\"\r\n" + end + get + "If-Match: *\r\n" + end},
+      {"valid-confirmed", cut + get + "Tensorpull-Recipient: site-1\r\n" + end + post + "Tensorpull-Recipient: site-1\r\nContent-Length: 23\r\n" + end + "digest=" + version},
+      {"valid-digest-in-a-field", eight + get + end + post + "Repr-Digest: sha-256=:AA==:, xxh3=:AAAAAAAAAAI=:\r\nContent-Length: 0\r\n" + end},
+      {"valid-continued", eight + get + end + post + "Expect: 100-continue\r\nContent-Length: 23\r\n" + end + "digest=" + version},
+      {"valid-key-in-url", eight + "GET /v1/a/latest?key=" + key + "&x=1 HTTP/1.1\r\nHost: a\r\n" + end},
+      {"valid-metrics", cut + "GET /metrics HTTP/1.0\r\n" + end},
+      {"two-lengths", eight + post + "Content-Length: 0\r\nTransfer-Encoding: chunked\r\n" + end + "0\r\n\r\n" + get + end},
+      {"length-twice", eight + post + "Content-Length: 0\r\nContent-Length: 0\r\n" + end + get + end},
+      {"folded", eight + get + "X: a\r\n b\r\n" + end},
+      {"bare-feed", cut + get + "X: a\nY: b\r\n" + end},
+      {"bare-return", cut + get + "X: a\rY: b\r\n" + end},
+      {"long-line", eight + get + "X: " + std::string(2100, 'a') + "\r\n" + end},
+      {"long-path", eight + "GET /" + std::string(2100, 'a')},
+      {"dots", eight + "GET /v1/../metrics" + fields + end},
+      {"encoded", eight + "GET /v1/a%2f/latest" + fields + end},
+      {"frames", eight + std::string("\0\0\0\0\x05\0\0\0", 8)},
+  };
+  for (const auto& [name, said] : files) write("http_requests", name, said);
+}
+
+void make_http_responses() {
+  const std::string ok = "HTTP/1.1 206 Partial Content\r\n";
+  write("http_responses", "valid-range", ok + "Content-Length: 10\r\nContent-Range: bytes 5-14/100\r\nETag: \"a\"\r\n\r\n");
+  write("http_responses", "valid-digests", ok + "Repr-Digest: xxh3=:AAAAAAAAAAI=:, sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:\r\n\r\n");
+  write("http_responses", "valid-chunked", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n");
+  write("http_responses", "valid-redirect", "HTTP/1.1 302 Found\r\nLocation: ../other/./x?a=%2F\r\nContent-Length: 0\r\n\r\n");
+  write("http_responses", "valid-busy", "HTTP/1.1 503 Service Unavailable\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nRetry-After: Sun, 06 Nov 1994 08:49:47 GMT\r\n\r\n");
+  write("http_responses", "two-lengths", ok + "Content-Length: 1\r\nContent-Length: 2\r\n\r\n");
+  write("http_responses", "both-lengths", ok + "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n");
+  write("http_responses", "cut", ok + "Content-Len");
+}
+
+void make_lines() {
+  const auto frame = [](std::string_view datagram) {
+    static tp::cobs_writer<128> w;
+    const std::span<const std::byte> all = std::as_bytes(std::span(datagram));
+    require(w.write({&all, 1}), "a datagram of at most 128 bytes has a frame");
+    return std::string(reinterpret_cast<const char*>(w.frame().data()), w.frame().size());
+  };
+  const std::string one("\x07", 1), a = frame("a datagram"), zeros = frame(std::string(100, '\0')), longest = frame(std::string(128, '\xff'));
+  std::string damaged = a;
+  damaged[3] ^= 0x10;
+  write("lines", "valid-one", one + a);
+  write("lines", "valid-zeros", one + zeros);
+  write("lines", "valid-longest", "\xff" + longest);
+  write("lines", "valid-several", one + a + zeros + std::string(3, '\0') + longest + a);
+  write("lines", "valid-after-garbage", one + "garbage\xff\x01 and more of it" + std::string(1, '\0') + a);
+  write("lines", "valid-after-damage", one + damaged + a);
+  write("lines", "valid-after-a-cut", one + longest.substr(0, 50) + a + zeros);
+  write("lines", "nothing-and-its-crc", one + std::string("\x01\x01\x01\x01\x01\0", 6));
+  write("lines", "too-long", one + std::string(300, 'x') + std::string(1, '\0'));
+}
+
+/// One datagram of the target `cookies`: the sender with its bits, the length in words, the frames.
+bytes from(unsigned sender, std::span<const std::byte> frames) {
+  bytes d{static_cast<std::byte>(sender), static_cast<std::byte>(frames.size() / 8)};
+  d.insert(d.end(), frames.begin(), frames.end());
+  return d;
+}
+void make_cookies() {
+  constexpr unsigned with_word = 0x80, with_anothers = 0xc0;
+  tp::frame m;
+  m.kind = kind::describe;
+  m.id = 1;
+  m.ref = {1, 2};
+  m.recipient = {7};
+  const frame describe = encode(m);
+  m.kind = kind::pull;
+  m.id = 2;
+  m.length = 1000;
+  const frame pull = encode(m);
+  const auto ask = describe.bytes(), more = pull.bytes();
+  write("cookies", "strangers", joined({from(0, ask), from(1, ask), from(2, more), from(3, {})}));
+  write("cookies", "valid-proved", joined({from(0, ask), from(with_word, ask), from(with_word, joined({more, more}))}));
+  write("cookies", "stolen", joined({from(1, ask), from(with_anothers, ask), from(with_anothers, more)}));
+  bytes crowd;
+  for (unsigned i = 0; i < 8; ++i) crowd = joined({crowd, from(i, ask), from(with_word | i, ask)});
+  write("cookies", "valid-crowd", crowd);
+}
+void make_segments() {
+  const auto index = [](unsigned mode, std::uint64_t last_bytes, std::vector<tp::memory_extent> extents, std::size_t tail) {
+    bytes b(1 + tp::segment_index::bytes(extents.size()) + tail);
+    b[0] = static_cast<std::byte>(mode);
+    tp::segment_index::write(std::span(b).subspan(1), 7, last_bytes, extents);
+    return b;
+  };
+  write("segments", "valid-one", index(1, 64 + 100, {{64, 100}}, 100));
+  write("segments", "valid-two", index(0, 4096, {{96, 40}, {0, 1000}, {2000, 96}}, 40));
+  write("segments", "valid-sealed-anew", index(3, 64 + 8, {{64, 8}}, 8));
+  write("segments", "m03-other-version", index(1 | 4, 64 + 100, {{64, 100}}, 100));
+  write("segments", "m03-other-length", index(1 | 8, 64 + 100, {{64, 100}}, 100));
+  write("segments", "m03-other-size", index(16, 4096, {{80, 40}, {0, 1000}}, 40));
+  write("segments", "m03-behind-the-end", index(0, 4096, {{80, 40}, {4090, 7}}, 40));
+  write("segments", "m03-wraps", index(0, 4096, {{80, 40}, {~0ull - 3, 8}}, 40));
+  write("segments", "m03-is-the-index", index(1, 64 + 100, {{0, 100}}, 100));
+  write("segments", "m03-empty-extent", index(0, 4096, {{80, 40}, {0, 0}}, 40));
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -298,10 +487,16 @@ int main(int count, char** arguments) {
   }
   folder = arguments[1];
   make_frames();
+  make_layouts();
   make_streams();
   make_headers();
   make_texts();
   make_files();
   make_cursors();
   make_arrays();
+  make_http_requests();
+  make_http_responses();
+  make_lines();
+  make_cookies();
+  make_segments();
 }

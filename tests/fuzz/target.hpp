@@ -24,13 +24,21 @@ inline void require(bool holds, const char* what) {
 
 // Each takes any bytes, requires what must hold whatever they are, and says how far they got; 0: nothing of them was accepted.
 unsigned frames(input);    ///< one frame
+unsigned layouts(input);   ///< a set of kinds, then one frame
 unsigned requests(input);  ///< settings, then what a recipient sends to an owner
 unsigned replies(input);   ///< settings, then what an owner sends to a recipient
+unsigned datagrams(input); ///< settings, then frames that come in datagrams, to both ends
+unsigned cookies(input);   ///< datagrams from several addresses, to an owner
 unsigned headers(input);   ///< a list of tensors
-unsigned texts(input);     ///< a reference, an address or a dtype, as users write them
+unsigned texts(input);     ///< a reference, an address of a socket or a serial line, or a dtype, as users write them
 unsigned cursors(input);   ///< a mode, a resume cursor, edits of the destination
 unsigned files(input);     ///< a safetensors file, or the text of its header
 unsigned arrays(input);    ///< an npy or npz file
+unsigned answers(input);   ///< what an HTTP proxy answers
+unsigned http_requests(input);  ///< settings, then what an HTTP client says
+unsigned http_responses(input);  ///< what an HTTP server answers, or where it redirects to
+unsigned lines(input);     ///< the size of a read, then the bytes of a serial line
+unsigned segments(input);  ///< a mode, the index of an image in shared memory
 
 /// The head of a stream's input: one byte of scenario, then the sizes of reads and of writes, in turns (0: all that there is).
 struct settings {
@@ -58,13 +66,21 @@ struct target {
 };
 inline constexpr std::array targets{
     target{"frames", frames, true, 0},
+    target{"layouts", layouts, true, 1},
     target{"requests", requests, true, settings::bytes},
     target{"replies", replies, true, settings::bytes},
+    target{"datagrams", datagrams, true, settings::bytes},
+    target{"cookies", cookies, false, 0},
     target{"headers", headers, false, 0},
     target{"texts", texts, false, 0},
     target{"cursors", cursors, false, 0},
     target{"files", files, false, 0},
     target{"arrays", arrays, false, 0},
+    target{"answers", answers, false, 0},
+    target{"http_requests", http_requests, false, 0},
+    target{"lines", lines, false, 0},
+    target{"http_responses", http_responses, false, 0},
+    target{"segments", segments, false, 0},
 };
 
 /// Changes a sequence of frames as frames: their words, their order, their number; the length that it has then. `change_bytes` is what a

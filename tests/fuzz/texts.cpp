@@ -1,12 +1,18 @@
-// What users write: references, addresses, dtypes; each against a second opinion that was written another way.
+// What users write: references, addresses, links, commands, dtypes, and where a message of NATS wants its answers; each against a second opinion that was written another way.
 #include "target.hpp"
 
 #include <tensorpull/core/dtype.hpp>
 #include <tensorpull/core/ids.hpp>
 #include <tensorpull/system/address.hpp>
+#include <tensorpull/system/link_url.hpp>
+#include <tensorpull/transports/nats/nats_subject.hpp>
+#include <tensorpull/transports/pipe/command_words.hpp>
+#include <tensorpull/transports/serial/serial_address.hpp>
 
 #include <algorithm>
 #include <cctype>
+#include <set>
+#include <vector>
 
 namespace test::fuzz {
 namespace {
@@ -46,6 +52,91 @@ unsigned address(const std::string& text) {
   return 1;
 }
 
+unsigned link(const std::string& text) {
+  const auto url = tp::parse_link_url(text);
+  const bool zero = text.find('\0') != std::string::npos;
+  // what stands before the first colon, and what the rest has to be then
+  const std::size_t colon = std::min(text.find(':'), text.size());
+  const std::string name = text.substr(0, colon), rest = colon < text.size() ? text.substr(colon + 1) : "";
+  const auto is = [&](std::initializer_list<const char*> names) { return colon < text.size() && std::find(names.begin(), names.end(), name) != names.end(); };
+  bool expected = false;
+  std::string address = text;
+  if (is({"tcp", "tls", "udp"})) expected = rest.rfind("//", 0) == 0 && tp::parse_address(address = rest.substr(2));
+  else if (is({"nats"})) expected = rest.size() > 2 && rest.rfind("//", 0) == 0;
+  else if (is({"unix", "shm", "serial", "pipe"})) expected = !rest.empty() && (rest.rfind("//", 0) != 0 || rest.rfind("///", 0) == 0), address = rest.rfind("//", 0) == 0 ? rest.substr(2) : rest;
+  else expected = tp::parse_address(text).has_value();
+  require(url.has_value() == (expected && !zero), "a link is one of the forms that are listed");
+  if (!url) {
+    require(url.error().code == tp::errc::bad_address, "the refusal says that it is the address");
+    return 0;
+  }
+  require(url->address == address, "the address is what stands after the link's name");
+  require(name == tp::to_string(url->scheme) || url->scheme == tp::link_scheme::tcp_url, "the link is the one that is named");
+  return 1;
+}
+
+/// Almost every text is one, so that one more says nothing of a seed.
+void command(const std::string& text) {
+  tp::command_words first, second;
+  const auto words = first.split(text);
+  if (!words) {
+    require(words.error().code == tp::errc::bad_address && words.error().at <= text.size(), "the refusal has a place in the text");
+    return;
+  }
+  require(!words->empty() && words->size() <= tp::command_words::most_words, "a command has a word");
+  // each word quoted, a quote by a backslash: the same words again, unless the text becomes too long
+  std::string quoted;
+  for (const char* const word : *words) {
+    quoted += quoted.empty() ? "'" : " '";
+    for (const char* c = word; *c != '\0'; ++c) quoted += *c == '\'' ? std::string("'\\''") : std::string(1, *c);
+    quoted += "'";
+  }
+  const auto again = second.split(quoted);
+  if (quoted.size() > tp::command_words::most_bytes) return;
+  require(again.has_value() && std::equal(words->begin(), words->end(), again->begin(), again->end(), [](const char* a, const char* b) { return std::string_view(a) == b; }),
+          "words that are quoted are the same words");
+}
+
+unsigned serial(const std::string& text) {
+  const auto parsed = tp::parse_serial_address(text);
+  static const std::set<std::string> speeds{"1200", "2400", "4800", "9600", "19200", "38400", "57600", "115200", "230400", "460800", "500000", "576000", "921600", "1000000", "1152000", "1500000", "2000000", "2500000", "3000000", "3500000", "4000000"};
+  const std::size_t question = text.find('?');
+  const std::string path = text.substr(0, question);
+  bool expected = !path.empty() && path.size() < 256 && path.find('\0') == std::string::npos;
+  std::string speed = "115200", flow = "none";
+  if (question != std::string::npos) {
+    int has_speed = 0, has_flow = 0;
+    std::string rest = text.substr(question + 1) + "&";
+    for (std::size_t end; (end = rest.find('&')) != std::string::npos; rest.erase(0, end + 1)) {
+      const std::string setting = rest.substr(0, end);
+      if (setting.substr(0, 6) == "speed=") ++has_speed, speed = setting.substr(std::min(setting.find_first_not_of('0', 6), setting.size()));
+      else if (setting.substr(0, 5) == "flow=") ++has_flow, flow = setting.substr(5);
+      else expected = false;
+    }
+    expected = expected && has_speed <= 1 && has_flow <= 1 && speeds.contains(speed) && (flow == "none" || flow == "rtscts");
+  }
+  require(parsed.has_value() == expected, "an address of a serial line is a path with settings that are known, each once");
+  if (!parsed) return 0;
+  require(parsed->path.data() == path && parsed->rts_cts == (flow == "rtscts") && std::to_string(parsed->speed) == speed, "a serial line is set as its address says");
+  return question != std::string::npos;  // without settings almost every text is a path
+}
+
+/// Where a message of NATS wants its answers.
+unsigned inbox(const std::string& text) {
+  const auto named = tp::nats_subject::inbox_named(text);
+  std::vector<std::string> tokens{""};
+  for (const char c : text)
+    if (c == '.') tokens.emplace_back();
+    else tokens.back() += c;
+  const bool printable = std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isgraph(c) != 0 && c != '*' && c != '>'; });
+  const bool whole = std::none_of(tokens.begin(), tokens.end(), [](const std::string& t) { return t.empty(); });
+  require(tp::nats_subject::of(text).has_value() == (printable && whole && text.size() <= 95), "a subject is tokens without wildcards");
+  const bool expected = printable && whole && text.size() <= 95 && tokens.size() > 1 && tokens.front().rfind("_INBOX", 0) == 0 && tp::parse_ref_id(tokens.back());
+  require(named.has_value() == expected, "answers go to inboxes alone");
+  if (named) require(named->view() == text && std::string(named->c_str()) == text, "an inbox is as it was named");
+  return named.has_value();
+}
+
 unsigned dtype(const std::string& text) {
   const auto type = tp::dtype_from_string(text);
   if (!type) return 0;
@@ -58,7 +149,8 @@ unsigned dtype(const std::string& text) {
 unsigned texts(input in) {
   // memory of exactly this size: a read behind it is seen
   const std::string text(reinterpret_cast<const char*>(in.data()), in.size());
-  return reference(text) + address(text) + dtype(text);
+  command(text);
+  return reference(text) + address(text) + link(text) + serial(text) + inbox(text) + dtype(text);
 }
 
 }  // namespace test::fuzz

@@ -50,6 +50,7 @@ TEST(GatherLaw, AnyRangeInAnyStepsIsTheImage) {
 }
 
 TEST(Gather, ContiguousTensorsAreNotCopied) {
+  if (!little_endian_machine) GTEST_SKIP() << "on this machine numbers are";
   const std::vector<float> weight(1000, 1.5f);
   const std::uint64_t shape[] = {10, 100};
   const tensor_view view{"w", dtype::f32, shape, reinterpret_cast<const std::byte*>(weight.data())};

@@ -43,15 +43,16 @@ TEST(PackedLaw, NumbersInTheOtherByteOrderArriveInThisOne) {
     std::vector<std::byte> wanted(bytes), swapped(bytes);
     for (auto& b : wanted) b = static_cast<std::byte>(below(256));
     for (std::size_t i = 0; i < bytes; ++i) swapped[i / n.width * n.width + (n.width - 1 - i % n.width)] = wanted[i];
+    const auto &own = little_endian_machine ? wanted : swapped, &other = little_endian_machine ? swapped : wanted;
     // the same numbers with the outer two dimensions exchanged in memory
     std::vector<std::byte> transposed(bytes);
     for (std::size_t i = 0; i < 3; ++i)
       for (std::size_t k = 0; k < 5; ++k)
-        std::copy_n(swapped.begin() + static_cast<std::ptrdiff_t>((i * 5 + k) * 4 * element), 4 * element,
+        std::copy_n(other.begin() + static_cast<std::ptrdiff_t>((i * 5 + k) * 4 * element), 4 * element,
                     transposed.begin() + static_cast<std::ptrdiff_t>((k * 3 + i) * 4 * element));
     const auto s = static_cast<std::int64_t>(element);
     const std::int64_t strides[] = {4 * s, 12 * s, s};
-    const tensor_view views[] = {{"w", n.type, shape, swapped.data(), {}, n.width}, {"x", n.type, shape, transposed.data(), strides, n.width}, {"y", n.type, shape, wanted.data()}};
+    const tensor_view views[] = {{"w", n.type, shape, other.data(), {}, n.width}, {"x", n.type, shape, transposed.data(), strides, n.width}, {"y", n.type, shape, own.data()}};
     const auto image = dynamic_image::make(views);
     ASSERT_TRUE(image) << to_string(image.error().code);
     std::vector<std::byte> expected;
@@ -65,6 +66,26 @@ TEST(PackedLaw, NumbersInTheOtherByteOrderArriveInThisOne) {
       ASSERT_FALSE(failed);
     }
   }
+}
+
+// As on a big-endian machine, where numbers land so: ranges in any order, which cut numbers anywhere, and some of them twice.
+TEST(PackedLaw, WhatIsWrittenInReverseIsReadAsItCame) {
+  std::mt19937_64 random(4);
+  for (const std::size_t width : {2u, 4u, 8u})
+    for (int round = 0; round < 200; ++round) {
+      const std::size_t bytes = width * (1 + random() % 30);
+      std::vector<std::byte> wanted(bytes), landed(bytes + 1, std::byte{0x5a});
+      for (auto& b : wanted) b = static_cast<std::byte>(random());
+      std::vector<std::size_t> ends{bytes};
+      for (std::size_t at = 0; at < bytes; at += 1 + random() % (2 * width)) ends.push_back(at);
+      std::sort(ends.begin(), ends.end());
+      std::vector<std::pair<std::size_t, std::size_t>> ranges;
+      for (std::size_t i = 1; i < ends.size(); ++i) ranges.insert(ranges.end(), 1 + random() % 2, {ends[i - 1], ends[i] - ends[i - 1]});
+      std::shuffle(ranges.begin(), ranges.end(), random);
+      for (const auto& [at, n] : ranges) detail::write_swapped(width, landed.data(), at, std::span(wanted).subspan(at, n));
+      for (std::size_t i = 0; i < bytes; ++i) ASSERT_EQ(landed[i], wanted[i / width * width + (width - 1 - i % width)]) << "width " << width;
+      ASSERT_EQ(landed.back(), std::byte{0x5a}) << "behind the last number";
+    }
 }
 
 TEST(Packed, AWidthThatTheNumbersDoNotHaveIsRefused) {

@@ -1,6 +1,7 @@
 // Random tensors for the image's law tests: every dtype, odd names, empty tensors, scalars, strided layouts. One seed, one list.
 #pragma once
 
+#include <tensorpull/core/byte_order.hpp>
 #include <tensorpull/image/dynamic.hpp>
 
 #include <algorithm>
@@ -25,6 +26,9 @@ class random_tensors {
     std::size_t origin = 0;
     std::vector<std::byte> packed;  // what the image must hold, computed element by element
   };
+
+  /// The tensor's bytes in C order as memory has them: those of the image, or on a big-endian machine the bytes of each number in reverse.
+  static std::vector<std::byte> in_memory(const tensor& t) { return in_machine_order(t.type, t.packed); }
 
   random_tensors(unsigned seed, std::size_t count, bool strided) : generator_(seed) {
     while (tensors_.size() < count) add(strided);
@@ -75,6 +79,11 @@ class random_tensors {
   std::size_t below(std::size_t n) { return generator_() % n; }
 
  private:
+  static std::vector<std::byte> in_machine_order(dtype type, std::vector<std::byte> bytes) {
+    if (const std::size_t width = number_bytes(type); !little_endian_machine && width != 0)
+      for (std::size_t at = 0; at < bytes.size(); at += width) std::reverse(bytes.data() + at, bytes.data() + at + width);
+    return bytes;
+  }
   static std::string quoted(std::string_view text) {
     std::string out = "\"";
     for (const char c : text) {
@@ -109,7 +118,7 @@ class random_tensors {
     else {
       t.memory.resize(*size + 1);
       fill(t.memory);
-      t.packed.assign(t.memory.begin(), t.memory.end() - 1);
+      t.packed = in_machine_order(t.type, {t.memory.begin(), t.memory.end() - 1});
     }
     tensors_.push_back(std::move(t));
   }
@@ -143,6 +152,7 @@ class random_tensors {
       for (std::size_t d = t.shape.size(); d-- > 0; rest /= t.shape[d]) at += t.strides[d] * static_cast<std::int64_t>(rest % t.shape[d]);
       t.packed.insert(t.packed.end(), t.memory.begin() + at, t.memory.begin() + at + element);
     }
+    t.packed = in_machine_order(t.type, std::move(t.packed));
   }
 
   void fill(std::vector<std::byte>& bytes) {

@@ -53,6 +53,16 @@ static_assert(pipeline<raw_tensors<mlp>, per_tensor<2_MiB>, loopback>::memory.re
 static_assert(pipeline<raw_tensors<mlp>, fixed_bytes<2_MiB>, tcp>::memory.owner_per_recipient <= 2048 + tcp::connection_bytes);
 static_assert(pipeline<raw_tensors<mlp>, whole, tcp>::memory.slice == 64 * 1024);
 
+// what a transport is decides what it is put together with
+struct datagrams : loopback {
+  static constexpr std::uint64_t max_payload_bytes = 1100;
+  static constexpr bool reliable = false, ordered = false;
+};
+static_assert(std::is_same_v<pipeline<raw_tensors<mlp>, fit_datagram, datagrams>::chunking, fixed_bytes<1096>>);
+static_assert(std::is_same_v<pipeline<raw_tensors<mlp>, fit_datagram, tcp>::chunking, fixed_bytes<default_chunk_bytes>>);
+static_assert(pipeline<raw_tensors<mlp>, fixed_bytes<1096>, datagrams, chunk_digest>::chunking::max_chunk_bytes == 1096);
+static_assert(tcp::reliable && tcp::ordered && !tcp::shares_memory && !tcp::encrypted && tcp::identifies == identity_kind::none && loopback::shares_memory);
+
 struct nothing {};
 struct wrong_chunk : fixed_bytes<64> {
   static constexpr int max_chunk_bytes = 64;
@@ -150,6 +160,19 @@ TEST(Composition, AWholeImageAboveTheDefaultCapIsOneChunk) {
   const auto hashed = carry<pipeline<tensor_list, whole, loopback, chunk_and_image_digest>>(*source, *mine);
   ASSERT_FALSE(hashed);
   EXPECT_EQ(hashed.error(), errc::does_not_fit) << "what has to be hashed first stays capped";
+}
+TEST(Composition, AdaptiveChunksCarryTheSame) {
+  const std::uint64_t extents[] = {1 << 20};
+  const auto from = std::make_unique<std::byte[]>(extents[0]), to = std::make_unique<std::byte[]>(extents[0]);
+  for (std::size_t i = 0; i < extents[0]; ++i) from[i] = static_cast<std::byte>(i * 7);
+  const tensor_view out[] = {{"w", dtype::u8, extents, from.get()}};
+  const mutable_tensor_view in[] = {{"w", dtype::u8, extents, to.get()}};
+  const auto source = dynamic_image::make(out);
+  auto mine = dynamic_image::make(in);
+  ASSERT_TRUE(source && mine);
+  const auto done = carry<pipeline<tensor_list, adaptive_bytes<64, 64_KiB>, loopback, chunk_and_image_digest>>(*source, *mine);
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_EQ(std::memcmp(from.get(), to.get(), extents[0]), 0);
 }
 TEST(Composition, LimitsAreThePolicys) {
   const auto owner = std::make_unique<one::downloader>();

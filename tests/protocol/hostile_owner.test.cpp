@@ -394,7 +394,8 @@ TEST(HostileOwner, Every_status_of_a_refusal_is_an_error_of_its_own) {
       {tp::status::cancelled, errc::cancelled_by_peer},
       {tp::status::already_final, errc::already_final},
       {tp::status::unreadable, errc::unreadable},
-      {static_cast<tp::status>(13), errc::unsupported_request},
+      {tp::status::owner_lost, errc::owner_lost},
+      {static_cast<tp::status>(14), errc::unsupported_request},
       {static_cast<tp::status>(65535), errc::unsupported_request},
       {tp::status::schema_mismatch, errc::schema_mismatch}};
   for (const auto& [s, code] : all)

@@ -27,7 +27,7 @@ void read_ref_version(const Group& from, frame& m) {
 inline std::string_view as_view(capnp::Text::Reader t) { return {t.begin(), t.size()}; }
 inline status as_status(wire::Status s) {
   // an unknown status of a newer peer is still a refusal
-  return static_cast<std::uint16_t>(s) <= static_cast<std::uint16_t>(status::unreadable) ? static_cast<status>(s) : status::unsupported;
+  return static_cast<std::uint16_t>(s) <= static_cast<std::uint16_t>(status::owner_lost) ? static_cast<status>(s) : status::unsupported;
 }
 
 template <class Storage>
@@ -71,6 +71,7 @@ result<void> read_frame(wire::Frame::Reader f, frame& m, Storage& lists) {
     case frame_kind::describe:
       read_ref(f.getDescribe(), m);
       m.recipient = {f.getDescribe().getRecipient()};
+      m.memory = f.getDescribe().getMemory();
       return {};
     case frame_kind::pull: {
       const auto g = f.getPull();
@@ -139,6 +140,7 @@ result<void> read_frame(wire::Frame::Reader f, frame& m, Storage& lists) {
       m.tensors = d.getTensors();
       m.window = d.getWindow();
       m.flag = d.getVerifiable();
+      m.memory = d.getMemory();
       return {};
     }
     case frame_kind::schema_page: {
@@ -170,6 +172,8 @@ result<void> read_frame(wire::Frame::Reader f, frame& m, Storage& lists) {
       return {};
     }
     case frame_kind::application: return read_application(f.getApplication(), m, lists);
+    case frame_kind::piece:  // these two are read where datagrams are (protocol/datagrams)
+    case frame_kind::taken: break;
   }
   return failure(errc::unexpected_frame, static_cast<std::uint64_t>(m.kind));
 }
@@ -198,6 +202,7 @@ inline void write_frame(const frame& m, wire::Frame::Builder f) {
       auto g = f.initDescribe();
       write_ref(m, g);
       g.setRecipient(m.recipient.value);
+      g.setMemory(m.memory);
       break;
     }
     case frame_kind::pull: {
@@ -266,6 +271,7 @@ inline void write_frame(const frame& m, wire::Frame::Builder f) {
       d.setTensors(static_cast<std::uint32_t>(m.tensors));
       d.setWindow(m.window);
       d.setVerifiable(m.flag);
+      d.setMemory(m.memory);
       break;
     }
     case frame_kind::schema_page: {
@@ -302,6 +308,8 @@ inline void write_frame(const frame& m, wire::Frame::Builder f) {
       }
       break;
     }
+    case frame_kind::piece:
+    case frame_kind::taken: break;
     case frame_kind::application: {
       auto a = f.initApplication();
       a.setKind(m.application);

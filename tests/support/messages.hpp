@@ -37,6 +37,7 @@ inline std::vector<tp::frame> every_message() {
   add(kind::refused, [](tp::frame& m) { m.offset = 5, m.status = tp::status::already_final, m.delay_ms = 250; });
   add(kind::refused, [](tp::frame& m) { m.status = tp::status::withdrawn, m.delay_ms = 70'000; });
   add(kind::refused, [](tp::frame& m) { m.status = tp::status::unreadable; });
+  add(kind::refused, [](tp::frame& m) { m.status = tp::status::owner_lost; });
   add(kind::schema, [](tp::frame& m) { m.offset = 5; });
   add(kind::description, [](tp::frame& m) { m.fingerprint = 1, m.image_bytes = 2, m.data_start = 3, m.nonce = 4, m.length = 5, m.tensors = 6, m.window = 7, m.flag = true; });
   add(kind::schema_page, [](tp::frame& m) { m.offset = 1, m.tensors = 4, m.rows = some_rows; });

@@ -43,6 +43,9 @@ struct inbox {
 
 using owner = tp::owner<tp::xxhash_digest>;
 
+#ifdef TENSORPULL_TEST_WITHOUT_CAPNP
+using tested_framing = tp::word_framing;
+#else
 /// The framing of both ends: the default, or with TENSORPULL_TEST_FRAMING=capnp in the environment the one that reads with Cap'n Proto's
 /// library. One program thus tests both; both write the same bytes.
 struct tested_framing : tp::word_framing {
@@ -62,6 +65,7 @@ struct tested_framing : tp::word_framing {
     return with_library ? tp::capnp_framing::decode(bytes, m, lists.library) : tp::word_framing::decode(bytes, m, lists.words);
   }
 };
+#endif
 using endpoint = tp::endpoint<tested_framing, tp::default_limits, owner, inbox>;
 
 /// Everything that one process has.

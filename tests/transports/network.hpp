@@ -1,88 +1,14 @@
-// What the tests of transports share: a model, an owner that runs on a thread of its own, a plain socket that says anything.
+// What the tests of TCP share besides the models: a plain socket that says anything.
 #pragma once
 
-#include "support/process_entries.hpp"
-#include "support/random.hpp"
+#include "sample_models.hpp"
 
-#include <tensorpull/tensorpull.hpp>
 #include <tensorpull/transports/host/owner.hpp>
-
-#include <gtest/gtest.h>
 
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <cstring>
-#include <memory>
-#include <string>
-#include <thread>
 
 namespace test {
-
-namespace tp = tensorpull;
-using namespace std::chrono_literals;
-using tensorpull::operator""_KiB;
-using tensorpull::operator""_MiB;
-
-/// 402,928 bytes without padding, with a scalar and a nested struct.
-struct dense {
-  float w[128][784];
-  float b[128];
-};
-struct mlp {
-  dense hidden;
-  std::int64_t step;
-  std::uint8_t mask[1000];
-};
-/// 12 MiB: more than a socket's buffers hold.
-struct large {
-  float w[3][1024][1024];
-};
-/// Less than one chunk.
-struct tiny {
-  float w[100];
-};
-
-}  // namespace test
-
-BOOST_HANA_ADAPT_STRUCT(test::dense, w, b);
-BOOST_HANA_ADAPT_STRUCT(test::mlp, hidden, step, mask);
-BOOST_HANA_ADAPT_STRUCT(test::large, w);
-BOOST_HANA_ADAPT_STRUCT(test::tiny, w);
-
-namespace test {
-
-template <class Model>
-std::unique_ptr<Model> blank() {
-  return std::make_unique<Model>();
-}
-template <class Model>
-std::unique_ptr<Model> random_model(std::uint64_t seed) {
-  auto m = std::make_unique<Model>();
-  generator(seed).fill(std::as_writable_bytes(std::span(m.get(), 1)));
-  return m;
-}
-template <class Model>
-bool same(const Model& a, const Model& b) {
-  return std::memcmp(&a, &b, sizeof a) == 0;
-}
-
-inline std::string local(std::uint16_t port) { return "127.0.0.1:" + std::to_string(port); }
-
-/// Runs an owner on a thread of its own. After stop() the owner may be asked for anything from the test's thread.
-class serving {
- public:
-  template <class Owner>
-  explicit serving(Owner& owner, int threads = 1) {
-    for (int i = 0; i < threads; ++i) threads_.emplace_back([&owner](std::stop_token stop) { owner.run(stop); });
-  }
-  void stop() {
-    for (auto& t : threads_) t.request_stop();
-    threads_.clear();
-  }
-
- private:
-  std::vector<std::jthread> threads_;
-};
 
 /// A TCP peer that keeps to no protocol.
 class raw_peer {

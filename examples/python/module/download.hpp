@@ -2,21 +2,12 @@
 #pragma once
 
 #include "network.hpp"
+#include "slices.hpp"
 #include "tensor_table.hpp"
 
 #include <tensorpull/consumers/any_schema/new_model.hpp>
 
 namespace tensorpull::python {
-
-/// Lands in the tensors that are described. `subset`: they are only some of those that are published.
-inline py::tuple download_into(std::string_view address, std::string_view ref, const py::sequence& described, bool subset, const pull_settings& s) {
-  const tensor_table table(described);
-  auto image = table.to_write();
-  const std::vector<std::string_view> names = subset ? table.names() : std::vector<std::string_view>();
-  in_one_chunk<land> to(s.native, image.destination());
-  interruption stop(s.abort);
-  return to_python(pull<net>(address, ref, to, s, stop, names));
-}
 
 /// `make(name, dtype, shape)` returns (address, bytes) of memory that stays valid until `clear()`.
 class python_allocator {
@@ -46,12 +37,32 @@ class python_allocator {
   interruption* stop_;
 };
 
-/// Returns the receipt and the metadata.
-inline py::tuple download_new(std::string_view address, std::string_view ref, const py::object& make, const py::object& clear, std::uint64_t max_bytes,
-                              std::uint64_t max_header_bytes, std::uint64_t max_tensors, const pull_settings& s) {
+/// Lands in tensors that exist.
+using landing = in_one_chunk<land>;
+/// Lands in tensors that are made.
+using making = in_one_chunk<new_model<python_allocator>>;
+
+/// Lands in the tensors that are described. `subset`: they are only some of those that are published. `run(reference, consumer, options, chunks)` pulls.
+template <class Run>
+py::tuple download_into(Run run, std::string_view ref, const py::sequence& described, bool subset, const pull_settings& s) {
+  const tensor_table table(described);
   interruption stop(s.abort);
-  in_one_chunk<new_model<python_allocator>> to(s.native, python_allocator(make, clear, stop), new_model_limits{max_bytes, max_header_bytes, max_tensors});
-  const receipt got = pull<net>(address, ref, to, s, stop, {}, [&] { return to.made().tensor_count != 0 ? &to.made() : nullptr; });
+  landing_table image(table, stop);
+  const std::vector<std::string_view> names = subset ? table.names() : std::vector<std::string_view>();
+  landing to(s.native, image.destination());
+  return to_python(pull([&](const reference& from, const pull_options& o, chunks c) { return run(from, to, o, c); }, ref, s, stop, names));
+}
+/// What tensors that are made may come to.
+struct most {
+  std::uint64_t bytes, header_bytes, tensors;
+};
+/// Returns the receipt and the metadata.
+template <class Run>
+py::tuple download_new(Run run, std::string_view ref, const py::object& make, const py::object& clear, const most& limits, const pull_settings& s) {
+  interruption stop(s.abort);
+  making to(s.native, python_allocator(make, clear, stop), new_model_limits{limits.bytes, limits.header_bytes, limits.tensors});
+  const receipt got = pull([&](const reference& from, const pull_options& o, chunks c) { return run(from, to, o, c); }, ref, s, stop, {},
+                           [&] { return to.made().tensor_count != 0 ? &to.made() : nullptr; });
   py::dict metadata;
   for (const metadata_entry& pair : to.made().pairs()) metadata[to_text(pair.key)] = to_text(pair.value);
   return py::make_tuple(to_python(got), metadata);

@@ -29,6 +29,9 @@ class interruption {
     return stopped_;
   }
 
+  /// Whether look() has said that the call ends.
+  bool stopped() const noexcept { return stopped_; }
+
   /// Calls f; the caller holds the lock. An exception ends the transfer, and rethrow() throws it again.
   template <class F>
   bool guard(F f) noexcept {

@@ -4,22 +4,25 @@
 #include "interruption.hpp"
 
 #include <tensorpull/chunking/policies.hpp>
+#include <tensorpull/protocol/owner/owner_room.hpp>
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/tensors/tensor_list.hpp>
-#include <tensorpull/transports/host/owner.hpp>
 
 namespace tensorpull::python {
 
 struct module_limits : default_limits {
+  using owner_room = heap_owner_room;  // as many references as Downloader(max_references=...) says
   static constexpr std::uint64_t chunk_cap_bytes = max_payload_bytes;
   static constexpr std::size_t references = 512;
 };
 using chunks = bytes_up_to<max_payload_bytes>;
 
-/// With a lock, so that one Python thread can publish while another serves.
-using net = pipeline<tensor_list, chunks, tcp_on_threads, module_limits>;
+/// Transports have a lock, so that one Python thread can publish while another serves.
+template <class Transport>
+using net = pipeline<tensor_list, chunks, Transport, module_limits>;
 /// An average cannot undo an addition, so each chunk has its own digest.
-using averaging_net = pipeline<tensor_list, chunks, tcp_on_threads, chunk_and_image_digest, module_limits>;
+template <class Transport>
+using averaging_net = pipeline<tensor_list, chunks, Transport, chunk_and_image_digest, module_limits>;
 
 /// The options; Python sets the attributes.
 struct pull_settings {
@@ -34,6 +37,7 @@ struct pull_settings {
   bool unverified = false;   ///< also an image without a digest
   py::object progress = py::none();
   py::object abort = py::none();
+  py::object cursor = py::none();  ///< a Cursor, where a pull goes on that another one began
 };
 
 inline py::tuple to_python(const progress_event& e) {
@@ -59,12 +63,15 @@ class in_one_chunk : public Consumer {
   template <class... Arguments>
   explicit in_one_chunk(bool wanted, Arguments&&... arguments) : Consumer(std::forward<Arguments>(arguments)...), wanted_(wanted) {}
 
+  /// The longest chunk of the link.
+  void most_in_a_frame(std::uint64_t bytes) noexcept { most_ = bytes; }
   result<void> begin(const description& d) noexcept {
-    if (wanted_ && d.image_bytes > max_payload_bytes) return failure(errc::does_not_fit, d.image_bytes);
+    if (wanted_ && d.image_bytes > most_) return failure(errc::does_not_fit, d.image_bytes);
     return Consumer::begin(d);
   }
 
  private:
+  std::uint64_t most_ = max_payload_bytes;
   bool wanted_;
 };
 
@@ -72,11 +79,11 @@ struct not_described {
   constexpr const image_schema* operator()() const noexcept { return nullptr; }
 };
 
-/// One pull with the interpreter's lock released. `described()`: the schema that has come with it. Throws tensorpull.Error, or what a callback or Ctrl-C has
-/// thrown.
-template <class Net, class Consumer, class Described = not_described>
-receipt pull(std::string_view address, std::string_view ref, Consumer& to, const pull_settings& s, interruption& stop,
-             std::span<const std::string_view> subset = {}, Described described = {}) {
+/// One pull with the interpreter's lock released: `run(reference, options, chunks)` does it. `described()`: the schema that has come with it. `cursor`: where it
+/// stands, in place of that of the settings. Throws what a callback or Ctrl-C has thrown.
+template <class Run, class Described = not_described>
+result<receipt> try_pull(Run run, std::string_view ref, const pull_settings& s, interruption& stop, std::span<const std::string_view> subset = {}, Described described = {},
+                         resume_cursor* cursor = nullptr) {
   const reference from{id_or_raise(ref), s.version, 0};
   auto tell = [&](progress_event e) {
     if (const image_schema* const schema = described()) count_done(e, *schema, e.bytes_done);
@@ -94,11 +101,18 @@ receipt pull(std::string_view address, std::string_view ref, Consumer& to, const
   options.recipient = {s.recipient};
   if (!s.progress.is_none()) options.progress = tell;
   options.progress_interval = std::chrono::milliseconds(s.progress_interval_ms);
+  options.cursor = cursor != nullptr || s.cursor.is_none() ? cursor : s.cursor.cast<resume_cursor*>();
   const auto done = [&] {
     const py::gil_scoped_release unlocked;
-    return Net::pull(address, from, to, options, chunks{s.chunk_bytes});
+    return run(from, options, chunks{s.chunk_bytes});
   }();
   stop.rethrow();
+  return done;
+}
+/// The same, and throws tensorpull.Error.
+template <class Run, class Described = not_described>
+receipt pull(Run run, std::string_view ref, const pull_settings& s, interruption& stop, std::span<const std::string_view> subset = {}, Described described = {}) {
+  const auto done = try_pull(std::move(run), ref, s, stop, subset, std::move(described));
   if (!done) raise(done.error(), true);
   return *done;
 }

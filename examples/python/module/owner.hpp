@@ -1,71 +1,55 @@
 // The owner's side for Python: publishes dicts of tensors, and serves them on the threads that call serve().
 #pragma once
 
-#include "network.hpp"
-#include "tensor_table.hpp"
+#include "http.hpp"
+#include "links.hpp"
+#include "other_links.hpp"
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
+#include <utility>
 #include <vector>
 
 namespace tensorpull::python {
 
-inline py::tuple to_python(const publication_status& s) {
-  return py::make_tuple(s.acquired, s.completed, s.completed_unverified, s.failed, s.cancelled, s.vanished, s.absent, s.unfinished, s.unlisted, s.lost, s.bytes_sent);
+/// Says so to whoever uses what another process has made.
+inline void only_of(pid_t process, const char* what) {
+  if (::getpid() != process) throw py::value_error(std::string("the ") + what + " belongs to the process that made it; this one is a child of fork()");
 }
-inline py::tuple to_python(const settlement& s) {
-  return py::make_tuple(std::string(to_string(s.verdict)), s.references, s.expected, to_python(s.counts), s.lasted.count());
+/// Lets go of an object without the interpreter's lock, but not in a child of fork(): what it shares with its parent must not be closed for both, and its
+/// copy of a lock may be held by a thread that it has not.
+template <class T>
+void let_go(std::shared_ptr<T> last, pid_t made_by) {
+  if (last && ::getpid() != made_by) return static_cast<void>(new std::shared_ptr<T>(std::move(last)));
+  const py::gil_scoped_release unlocked;
+  last = nullptr;
 }
 
-/// How something is published; Python sets the attributes.
-struct publish_settings {
-  std::string id;                           ///< 32 digits, or empty
-  std::uint32_t recipients = 0, least = 0;
-  std::vector<std::uint64_t> named;
-  std::uint64_t acquire_ms = 0, recipient_idle_ms = 600'000, transaction_idle_ms = 600'000, progress_interval_ms = 30'000;
-  py::object settled = py::none(), progress = py::none();
-};
-
-/// What a publication keeps until it has settled: its table, the Python objects of its tensors, its callbacks. Destroyed on the thread that delivers the
-/// settlement, which need not hold the interpreter's lock.
-struct published {
-  published(dynamic_image made, py::object tensors, const publish_settings& s)
-      : image(std::move(made)), keep(std::move(tensors)), settled(s.settled), progress(s.progress) {}
-  published(const published&) = delete;
-  published& operator=(const published&) = delete;
-  ~published() {
-    const py::gil_scoped_acquire lock;
-    keep = settled = progress = py::object();
-  }
-
-  /// Called by the library, which drops exceptions, so they are printed as Python prints exceptions that no code can catch.
-  struct teller {
-    const py::object& to;
-    template <class Event>
-    void operator()(const Event& e) const {
-      const py::gil_scoped_acquire lock;
-      try {
-        to(to_python(e));
-      } catch (py::error_already_set& thrown) {
-        if (thrown.matches(PyExc_KeyboardInterrupt)) PyErr_SetInterrupt();  // so that serve() raises it
-        else thrown.discard_as_unraisable("a callback of tensorpull.Downloader");
-      }
-    }
-  };
-
-  dynamic_image image;
-  py::object keep, settled, progress;
-  teller tell_settled{settled}, tell_progress{progress};
-};
+/// Starts to listen there.
+inline std::shared_ptr<any_owner> open_at(const place& at, const host_options& host) {
+  if (at.url.scheme == link_scheme::shm_url) return open_shared_memory(at.url.address, host);
+  if (at.url.scheme == link_scheme::udp_url) return open_udp(at.url.address, host);
+  if (at.url.scheme == link_scheme::serial_url) return open_serial(at.url.address, host);
+#if TENSORPULL_PYTHON_NATS
+  if (at.url.scheme == link_scheme::nats_url) return open_nats(at.url.address, host);
+#endif
+  return over(at, [&]<class Transport>(std::type_identity<Transport>, const auto& where) -> std::shared_ptr<any_owner> {
+    using downloader = typename net<Transport>::downloader;
+    const auto open = [&] {
+      if constexpr (std::is_same_v<decltype(where), const std::string_view&>) return downloader::open({.listen = where, .host = host});
+      else return downloader::open(where, host);
+    };
+    return std::make_shared<owner_over<Transport>>(value_or_raise(open()));
+  });
+}
 
 class owner {
-  using downloader = net::downloader;
-
-  std::shared_ptr<downloader> open() const {
-    if (!downloader_) throw py::value_error("the downloader is closed");
-    if (is_inherited()) throw py::value_error("the downloader belongs to the process that made it; this one is a child of fork()");
-    return downloader_;
+  std::shared_ptr<any_owner> open() const {
+    if (!owner_) throw py::value_error("the downloader is closed");
+    only_of(made_by_, "downloader");
+    return owner_;
   }
   template <class F>
   auto unlocked(std::string_view ref, F f) {
@@ -76,65 +60,63 @@ class owner {
   }
 
  public:
-  owner(std::string_view listen, std::size_t max_connections, std::int64_t accept_ms, std::int64_t stall_ms, std::int64_t idle_ms) {
+  owner(std::string_view listen, std::size_t max_connections, std::int64_t accept_ms, std::int64_t stall_ms, std::int64_t idle_ms, std::uint64_t bytes_per_second,
+        std::uint64_t recipient_bytes_per_second, const tls_settings* tls, std::size_t references, std::size_t recipients) {
     host_options host;
+    host.room = {references, recipients};
     host.max_connections = max_connections;
     host.budgets.accept = std::chrono::milliseconds(accept_ms);
     host.budgets.stall = std::chrono::milliseconds(stall_ms);
     host.budgets.idle = std::chrono::milliseconds(idle_ms);
-    auto made = downloader::open({.listen = listen, .host = host});
-    if (!made) raise(made.error());
-    downloader_ = std::make_shared<downloader>(std::move(*made));
-    port_ = downloader_->port();
+    host.limits = {bytes_per_second, recipient_bytes_per_second};
+    const place at = owner_place_of(listen, tls);
+    owner_ = open_at(at, host);
+    port_ = owner_->port();
+    kind_ = at.url.scheme;
+    host_ = host;
   }
   ~owner() { close(); }
 
   std::uint16_t port() const noexcept { return port_; }
-  std::size_t connections() const { return open()->connections(); }
+  std::size_t connections() const {
+    const auto d = open();
+    const auto door = door_;  // it is let go of before the owner
+    const py::gil_scoped_release unlocked;
+    return d->connections() + (door ? door->connections() : 0);
+  }
+  /// Answers HTTP on a port of its own, from now on. Nobody serves yet, and it has none.
+  std::uint16_t open_door(std::string_view listen, bool metrics, const tls_settings* tls) {
+    const auto d = open();
+    if (kind_ != link_scheme::tcp_url && kind_ != link_scheme::tls_url && kind_ != link_scheme::unix_url) throw py::value_error("http is beside TCP, tls:// or unix:, and this link has no such port");
+    if (!parse_address(listen)) raise(errc::bad_address, listen);
+    door_ = open_door_beside(*d, kind_, listen, metrics, host_, tls);
+    d->keep(door_);
+    return door_->port();
+  }
 
-  /// Returns the reference's digits, the version, the fingerprint and the image's length in bytes.
   py::tuple add(const py::sequence& described, const std::vector<std::pair<std::string, std::string>>& metadata, py::object keep, const publish_settings& s) {
     const auto d = open();
-    publish_options options;
-    if (!s.id.empty()) options.id = id_or_raise(s.id);
-    std::vector<recipient_id> named;
-    for (const std::uint64_t who : s.named) named.push_back({who});
-    using std::chrono::milliseconds;
-    options.recipients = s.recipients;
-    options.named = named;
-    options.least = s.least;
-    options.budgets = {.acquire = milliseconds(s.acquire_ms), .recipient_idle = milliseconds(s.recipient_idle_ms), .transaction_idle = milliseconds(s.transaction_idle_ms)};
-    options.progress_interval = milliseconds(s.progress_interval_ms);
-    auto kept = std::make_unique<published>(tensor_table(described).to_read(metadata), std::move(keep), s);
-    if (!s.settled.is_none()) options.settled = kept->tell_settled;
-    if (!s.progress.is_none()) options.progress = kept->tell_progress;
-    const source_view image = kept->image.source();
-    const std::uint64_t bytes = image.schema->image_bytes;
-    unique_any keeper;
-    if (keeper.keep(std::move(kept)) == nullptr) raise(errc::out_of_memory);
-    const auto ref = [&] {
-      const py::gil_scoped_release unlocked;
-      return d->add_image(image, options, std::move(keeper));
-    }();
-    if (!ref) raise(ref.error());
-    const auto digits = to_digits(ref->id);
-    return py::make_tuple(std::string(digits.data(), digits.size()), ref->version, ref->fingerprint, bytes);
+    return publish(described, metadata, std::move(keep), s, [&](const source_view& image, const publish_options& o, unique_any k) { return d->add_image(image, o, std::move(k)); });
+  }
+  py::list add_all(const py::sequence& parts, py::object keep, const publish_settings& s) {
+    const auto d = open();
+    return publish_all(parts, std::move(keep), s, [&](std::vector<transaction_image>& images, const transaction_options& o, unique_any k) { return d->add_images(images, o, std::move(k)); });
   }
   void withdraw(std::string_view ref) {
-    const auto done = unlocked(ref, [](downloader& d, const reference& r) { return d.withdraw(r); });
+    const auto done = unlocked(ref, [](any_owner& d, const reference& r) { return d.withdraw(r); });
     if (!done) raise(done.error());
   }
   py::tuple status(std::string_view ref) {
-    return to_python(value_or_raise(unlocked(ref, [](downloader& d, const reference& r) { return d.status_of(r); })));
+    return to_python(value_or_raise(unlocked(ref, [](any_owner& d, const reference& r) { return d.status_of(r); })));
   }
   bool settled(std::string_view ref) {
-    return unlocked(ref, [](downloader& d, const reference& r) { return d.settled(r); });
+    return unlocked(ref, [](any_owner& d, const reference& r) { return d.settled(r); });
   }
   py::tuple outcome(std::string_view ref) {
-    return to_python(value_or_raise(unlocked(ref, [](downloader& d, const reference& r) { return d.settlement_of(r); })));
+    return to_python(value_or_raise(unlocked(ref, [](any_owner& d, const reference& r) { return d.settlement_of(r); })));
   }
   std::string recipient_state(std::string_view ref, std::uint64_t who) {
-    const auto record = value_or_raise(unlocked(ref, [who](downloader& d, const reference& r) { return d.recipient_of(r, {who}); }));
+    const auto record = value_or_raise(unlocked(ref, [who](any_owner& d, const reference& r) { return d.recipient_of(r, {who}); }));
     return std::string(to_string(record.state));
   }
 
@@ -150,36 +132,33 @@ class owner {
       bool met = false;
       {
         const py::gil_scoped_release unlocked;
-        d->run([&](const downloader& now) {
-          met = !all.empty() && std::all_of(all.begin(), all.end(), [&](const reference& r) { return now.settled(r); });
+        d->run([&] {
+          met = !all.empty() && std::all_of(all.begin(), all.end(), [&](const reference& r) { return d->settled(r); });
           return met || std::chrono::steady_clock::now() - slice >= std::chrono::milliseconds(50);
         });
       }
       if (PyErr_CheckSignals() != 0) throw py::error_already_set();
       if (met || (!until.is_none() && until().cast<bool>())) return true;
-      if (!downloader_) return false;  // closed by another thread
+      if (!owner_) return false;  // closed by another thread
       const auto spent = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start).count();
       if (milliseconds >= 0 && spent >= milliseconds) return false;
     }
   }
 
-  /// Closes all connections and releases what was published, as soon as no call of another thread uses them. A child of fork() shares the event loop's
-  /// descriptors with its parent, whom closing would deafen, and its copy of a lock may be held by a thread that it has not: it lets go of nothing.
+  /// Closes all connections and releases what was published, as soon as no call of another thread uses them.
   void close() {
-    auto last = std::move(downloader_);
-    downloader_ = nullptr;
-    if (last && is_inherited()) return static_cast<void>(new std::shared_ptr<downloader>(std::move(last)));
-    const py::gil_scoped_release unlocked;
-    last = nullptr;
+    let_go(std::exchange(door_, nullptr), made_by_);
+    let_go(std::exchange(owner_, nullptr), made_by_);
   }
-  bool closed() const noexcept { return !downloader_; }
+  bool closed() const noexcept { return !owner_; }
 
  private:
-  bool is_inherited() const noexcept { return ::getpid() != made_by_; }
-
   pid_t made_by_ = ::getpid();
-  std::shared_ptr<downloader> downloader_;
+  std::shared_ptr<any_owner> owner_;
+  std::shared_ptr<any_door> door_;  ///< the owner keeps it, too
   std::uint16_t port_ = 0;
+  link_scheme kind_ = link_scheme::tcp_url;
+  host_options host_{};
 };
 
 }  // namespace tensorpull::python

@@ -11,14 +11,27 @@
 
 namespace tensorpull::python {
 
-/// One tensor is (name, dtype, shape, strides or None, address, bytes to swap): str, str, tuple, tuple, int, int.
+/// One tensor, as Python describes it. `side`: what copies it a slice at a time, if it is on a device; `space`: which device, 0 is the CPU.
+struct tensor_row {
+  std::string name;
+  dtype type{};
+  std::vector<std::uint64_t> shape;
+  std::vector<std::int64_t> strides;
+  std::uintptr_t address = 0;
+  std::uint8_t swap = 0;
+  py::object side = py::none();
+  std::uint64_t space = 0;
+};
+
+/// One tensor is (name, dtype, shape, strides or None, address, bytes to swap): str, str, tuple, tuple, int, int. One on a device has two elements more: what
+/// copies it, and the number of its device; its address is only compared.
 class tensor_table {
  public:
   explicit tensor_table(const py::sequence& described) {
     rows_.reserve(described.size());
     for (const py::handle item : described) {
       const auto t = py::reinterpret_borrow<py::tuple>(item);
-      row r;
+      tensor_row r;
       r.name = t[0].cast<std::string>();
       const auto type = dtype_from_string(t[1].cast<std::string>());
       if (!type) raise(errc::unsupported_dtype, r.name);
@@ -27,44 +40,32 @@ class tensor_table {
       if (!t[3].is_none()) r.strides = numbers<std::int64_t>(t[3]);
       r.address = t[4].cast<std::uintptr_t>();
       r.swap = t[5].cast<std::uint8_t>();
+      if (t.size() > 6) {
+        r.side = t[6];
+        r.space = t[7].cast<std::uint64_t>();
+      }
       rows_.push_back(std::move(r));
     }
   }
 
-  dynamic_image to_read(const std::vector<std::pair<std::string, std::string>>& metadata) const {
-    std::vector<tensor_view> views;
-    views.reserve(rows_.size());
-    for (const row& r : rows_) views.push_back({r.name, r.type, r.shape, reinterpret_cast<const std::byte*>(r.address), r.strides, r.swap, false});
-    std::vector<metadata_entry> pairs;
-    for (const auto& [key, value] : metadata) pairs.push_back({key, value});
-    return value_or_raise(dynamic_image::make(views, pairs));
-  }
-  /// For landing: the tensors must be contiguous and must not share memory.
+  const std::vector<tensor_row>& rows() const noexcept { return rows_; }
+  /// For landing: the tensors must be contiguous in the CPU's memory and must not share any.
   dynamic_image to_write() const {
     std::vector<mutable_tensor_view> views;
     views.reserve(rows_.size());
-    for (const row& r : rows_) {
-      if (r.swap != 0) raise(errc::unsupported_layout, r.name);
+    for (const tensor_row& r : rows_) {
+      if (r.swap != 0 || !r.side.is_none()) raise(errc::unsupported_layout, r.name);
       views.push_back({r.name, r.type, r.shape, reinterpret_cast<std::byte*>(r.address), r.strides});
     }
     return value_or_raise(dynamic_image::make(views));
   }
   std::vector<std::string_view> names() const {
     std::vector<std::string_view> all;
-    for (const row& r : rows_) all.push_back(r.name);
+    for (const tensor_row& r : rows_) all.push_back(r.name);
     return all;
   }
 
  private:
-  struct row {
-    std::string name;
-    dtype type{};
-    std::vector<std::uint64_t> shape;
-    std::vector<std::int64_t> strides;
-    std::uintptr_t address = 0;
-    std::uint8_t swap = 0;
-  };
-
   template <class T>
   static std::vector<T> numbers(const py::object& tuple) {
     std::vector<T> all;
@@ -72,7 +73,7 @@ class tensor_table {
     return all;
   }
 
-  std::vector<row> rows_;
+  std::vector<tensor_row> rows_;
 };
 
 }  // namespace tensorpull::python

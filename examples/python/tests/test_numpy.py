@@ -45,7 +45,7 @@ def test_what_is_sent_is_what_safetensors_writes(owner, tmp_path):
 
     sent = {key: np.ascontiguousarray(a).reshape(a.shape) for key, a in arrays(5).items() if a.dtype.isnative and a.dtype.kind != "V"}
     sent["w"] = np.arange(6, dtype="f4").reshape(2, 3)
-    ref = owner.add_tensors(sent)
+    ref = owner.add_tensors(sent, keep_order=False)
     assert ref.nbytes == len(safetensors.numpy.save(sent))
     assert_same(tensorpull.download_tensors(owner.address, ref), safetensors.numpy.load(safetensors.numpy.save(sent)))
 
@@ -104,12 +104,11 @@ def read_only():
 @pytest.mark.parametrize(
     "out, name",
     [
-        ({"a": np.zeros((4, 4)).T[:, :2]}, "a"),
         ({"a": np.zeros(4, ">f8")}, "a"),
         (read_only(), "a"),
         (overlapping(), "b"),
     ],
-    ids=["strided", "other byte order", "read-only", "overlapping"],
+    ids=["other byte order", "read-only", "overlapping"],
 )
 def test_L9_L11_what_cannot_be_landed_in_is_refused_by_name(owner, out, name):
     ref = owner.add_tensors({"a": np.zeros(4)})
@@ -144,7 +143,7 @@ def test_N1_what_cannot_travel_is_refused_by_name(owner, bad, code):
 
 
 def test_what_is_no_dict_of_arrays_is_a_type_error(owner):
-    for bad in ([np.zeros(2)], {"a": [1, 2]}, {1: np.zeros(2)}, {"a": np.float32(1)}, None):
+    for bad in (np.zeros(2), {"a": {1, 2}}, {1.5: np.zeros(2)}, {"a": np.float32(1)}, None):
         with pytest.raises(TypeError):
             owner.add_tensors(bad)
     for name, code in (("__metadata__", "reserved_name"), ("\ud800", "invalid_argument")):

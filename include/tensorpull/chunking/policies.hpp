@@ -1,9 +1,10 @@
 // The chunking policies. When to use which: fixed_bytes<N> unless something speaks against it; bytes_up_to<Max> if the length is only known
-// when the program runs; per_tensor<Max> if no chunk may span two tensors; whole for models that are small, and to compare with.
+// when the program runs; adaptive_bytes<Min, Max> if it should follow from how fast this recipient is; fit_datagram over messages; per_tensor<Max> if no chunk may span two tensors; whole for models that are small, and to compare with.
 #pragma once
 
 #include <tensorpull/chunking/concept.hpp>
 #include <tensorpull/std/algorithm.hpp>
+#include <tensorpull/std/chrono.hpp>
 
 namespace tensorpull {
 
@@ -44,6 +45,58 @@ struct bytes_up_to {
 };
 
 static_assert(chunking_strategy<bytes_up_to<1>>);
+
+/// Chunks that take this recipient about 100 ms: a length between Min and Max that follows from what the transfer has measured. It begins with Min. Between the
+/// two, lengths are Min, twice Min, four times Min, and so on. State: 40 bytes of the transfer.
+template <std::uint64_t Min, std::uint64_t Max>
+struct adaptive_bytes {
+  static_assert(Min > 0 && Min <= Max, "tensorpull: adaptive_bytes<Min, Max> needs a positive Min that is at most Max");
+  static_assert(Min % 8 == 0 && Max % 8 == 0, "tensorpull: adaptive_bytes<Min, Max> needs multiples of 8, since frames are padded to words of 8 bytes");
+  static_assert(Max <= max_payload_bytes, "tensorpull: adaptive_bytes<Min, Max> allows at most 536870904 bytes, the most that one Cap'n Proto frame carries");
+
+  using is_chunking_policy = void;
+  static constexpr std::uint64_t max_chunk_bytes = Max;
+  static constexpr bool needs_layout = false;
+  /// What one chunk should take. A rate is measured over at least a quarter of it.
+  static constexpr std::chrono::milliseconds target{100};
+
+  /// the present length
+  std::uint64_t chunk_bytes = Min;
+
+  constexpr std::uint64_t next(std::uint64_t offset, const chunk_context& context) const noexcept {
+    return std::min(offset < since_ ? before_ : chunk_bytes, context.image_bytes - offset);
+  }
+
+  constexpr void measured(const chunk_progress& p) noexcept {
+    nanoseconds_ += static_cast<std::uint64_t>(p.time.count());
+    if (p.landed < landed_) landed_ = p.landed;  // a damaged chunk does not count
+    constexpr auto wanted = static_cast<std::uint64_t>(target.count()) * 1'000'000;
+    if (nanoseconds_ < wanted / 4 || p.landed == landed_) return;
+    constexpr std::uint64_t most = std::uint64_t{1} << 37;  // times the target's 27 bits: no overflow
+    const std::uint64_t fitting = std::min(p.landed - landed_, most) * wanted / nanoseconds_;
+    nanoseconds_ = 0;
+    landed_ = p.landed;
+    std::uint64_t length = Min;
+    while (length <= fitting / 2 && length <= Max / 2) length *= 2;
+    if (fitting >= Max) length = Max;
+    // a chunk that was asked for before the last change may still be on its way: one change at a time
+    if (length == chunk_bytes || (p.received < since_ && p.received != p.asked)) return;
+    before_ = chunk_bytes;
+    chunk_bytes = length;
+    since_ = p.asked;
+  }
+
+ private:
+  std::uint64_t since_ = 0, before_ = Min, landed_ = 0, nanoseconds_ = 0;  // chunks that begin before `since_` keep the length that they had
+};
+
+/// The largest chunk that one message of the pipeline's transport carries, a multiple of 8; at most 2 MiB, which is the length over a stream. In a pipeline it becomes a
+/// fixed_bytes.
+struct fit_datagram : fixed_bytes<default_chunk_bytes> {
+  /// What it is in a pipeline whose transport carries `MaxPayload` bytes in a frame.
+  template <std::uint64_t MaxPayload>
+  using within = fixed_bytes<std::min(MaxPayload / 8 * 8, default_chunk_bytes)>;
+};
 
 /// A chunk ends where the header or a tensor ends, and has at most Max bytes. A recipient without a schema (a file, a digest) does not
 /// know where tensors end: behind the header it cuts every Max bytes.

@@ -36,6 +36,8 @@ struct prepared {
 /// 10. optionally `source_view c.read_back() const`, if its memory can be read: what lies there, as the image that it is to become, so that
 ///     a later transfer can continue from a cursor. A view without schema: nothing can be read back, so cursors stay empty and nothing resumes.
 /// 11. optionally `void c.confirmed()`: after finish(), the owner's answer to the confirmation was heard. Without it the transfer may still have ended well.
+/// 12. optionally `static constexpr bool any_order = true`, if it has read_back() and prepare() always has memory: over datagrams both may be called for any range
+///     behind the header, also again for one that has landed; chunk() still comes in order. Without it bytes wait for those before them.
 /// Offsets count as `description` says. Nothing throws. prepare, commit and chunk allocate nothing; only new_model does so, while the header
 /// arrives.
 template <class C>

@@ -1,5 +1,6 @@
 // Lands bytes where the tensors are: the transport writes into the model's own memory, nothing is copied. Tensors that have no address
-// (on a device) land in the staging memory of the destination's writer, which takes them from there.
+// (on a device) land in the staging memory of the destination's writer, which takes them from there. An image is little-endian; on a big-endian machine
+// numbers land in memory of this object and are copied from there, so that the model always has them in the machine's order.
 #pragma once
 
 #include <tensorpull/consumers/concept.hpp>
@@ -12,11 +13,12 @@ namespace tensorpull {
 
 /// Landing in place. Borrows the destination; its contents are unspecified from the first landed byte until finish(), but after it and after abandon()
 /// each member of type `bool` is 0 or 1, so that it may be read.
-/// The image's header is not kept: its bytes pass through 184 bytes of this object.
+/// The image's header is not kept: its bytes pass through 184 bytes of this object (4 KiB on a big-endian machine, where numbers pass through them too).
 /// A destination with a writer costs a call of it for each range of a tensor that has arrived, at most as long as the staging memory.
 class land {
  public:
   static constexpr bool irrevocable = false;
+  static constexpr bool any_order = true;
 
   /// Borrows all that the view points to.
   explicit land(const destination_view& to) noexcept : to_(to) {}
@@ -36,19 +38,19 @@ class land {
     if (length == 0 || out.empty()) return {};
     std::size_t text = 0;
     if (offset < data_start_) {
-      text = static_cast<std::size_t>(std::min<std::uint64_t>(std::min(length, data_start_ - offset), sizeof header_));
-      out[0] = {header_, text};
+      text = static_cast<std::size_t>(std::min<std::uint64_t>(std::min(length, data_start_ - offset), sizeof passing_));
+      out[0] = {passing_, text};
       if (text == length || offset + text < data_start_) return {1, text};
       out = out.subspan(1);
     }
-    const auto s = scatter(to_, to_.schema->header_bytes + (offset + text - data_start_), length - text, out);
+    const auto s = scatter(to_, to_.schema->header_bytes + (offset + text - data_start_), length - text, out, {passing_ + text, sizeof passing_ - text});
     return {s.pieces + (text > 0 ? 1 : 0), s.bytes + text};
   }
 
   /// Errors: the writer's, with the name of the tensor. Nothing can fail without a writer.
   result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
     reached_ = std::max(reached_, offset + bytes.size());
-    if (to_.writer == nullptr) return {};
+    if (little_endian_machine && to_.writer == nullptr) return {};
     if (offset < data_start_) {
       const auto text = static_cast<std::size_t>(std::min<std::uint64_t>(bytes.size(), data_start_ - offset));
       bytes = bytes.subspan(text);
@@ -68,7 +70,7 @@ class land {
   destination_view to_;
   std::uint64_t data_start_ = 0;
   std::uint64_t reached_ = 0;  // the end of what was ever committed
-  std::byte header_[184];
+  std::byte passing_[little_endian_machine ? 184 : 4096];
 };
 
 static_assert(consumer<land>);

@@ -1,9 +1,14 @@
 // Numbers as little-endian bytes, whatever the machine's own order is, at any address, also in constant evaluation.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 namespace tensorpull {
+
+/// Whether this machine has its numbers in memory as an image has them, the least significant byte first.
+inline constexpr bool little_endian_machine = std::endian::native == std::endian::little;
+static_assert(little_endian_machine || std::endian::native == std::endian::big, "tensorpull: the bytes of a number are in ascending or in descending order");
 
 namespace detail {
 template <class Byte>

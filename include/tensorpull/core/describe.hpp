@@ -81,6 +81,11 @@ inline error_text describe(const error& e) noexcept {
       detail::append_number(text, static_cast<std::uint32_t>(e.system));
       return text += ")";
     }
+    if (e.system < 0) {
+      text += "exit status ";
+      detail::append_number(text, static_cast<std::uint64_t>(-std::int64_t{e.system}));
+      return text += ")";
+    }
 #if defined(__unix__) || defined(__APPLE__)
     char buffer[96] = "";
     text += detail::system_text(::strerror_r(e.system, buffer, sizeof buffer), buffer);

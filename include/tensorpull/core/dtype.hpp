@@ -63,6 +63,13 @@ constexpr bool is_valid(dtype type) noexcept { return static_cast<std::size_t>(t
 /// Bits of one element: 4 or 6 for the packed types, otherwise a multiple of 8; 0 for a value that is no enumerator.
 constexpr unsigned bits(dtype type) noexcept { return is_valid(type) ? detail::dtype_rows[static_cast<std::size_t>(type)].bits : 0; }
 
+/// Bytes of the numbers that an element consists of, if these are more than one: their order is then not the same on every machine. 4 for c64, which is
+/// two numbers; 0 for types without such numbers.
+constexpr unsigned number_bytes(dtype type) noexcept {
+  const unsigned n = type == dtype::c64 ? 32 : bits(type);
+  return n >= 16 ? n / 8 : 0;
+}
+
 /// The name that a safetensors header uses, such as "F32"; "?" for a value that is no enumerator.
 constexpr std::string_view to_string(dtype type) noexcept {
   return is_valid(type) ? detail::dtype_rows[static_cast<std::size_t>(type)].name : std::string_view("?");

@@ -49,6 +49,9 @@ enum class errc : std::uint8_t {
   update_under_way,
   update_changed,
   unread_messages,
+  memory_not_shared,
+  memory_not_sealed,
+  bad_shared_memory,
   // a message struct from the other side
   missing_field,
   unknown_field,
@@ -62,6 +65,11 @@ enum class errc : std::uint8_t {
   timed_out,
   io,
   disk_full,
+  truncated,
+  not_authenticated,
+  proxy_refused,
+  not_permitted,
+  owner_lost,
 };
 
 /// One sentence for people, without a final stop.
@@ -102,6 +110,9 @@ constexpr std::string_view to_string(errc code) noexcept {
     case errc::update_under_way: return "an update of this peer is under way already";
     case errc::update_changed: return "a part of another update of this peer was added before";
     case errc::unread_messages: return "messages that the program has not received are in the way";
+    case errc::memory_not_shared: return "the owner does not share the memory of what it published";
+    case errc::memory_not_sealed: return "the memory that the other side shares could still be changed by everybody, or shrink";
+    case errc::bad_shared_memory: return "the index of the memory that the other side shares is not valid";
     case errc::missing_field: return "the message lacks a field of the struct";
     case errc::unknown_field: return "the message has a field that the struct does not have there";
     case errc::wrong_kind: return "the message's field is of another kind than the struct's member";
@@ -113,6 +124,11 @@ constexpr std::string_view to_string(errc code) noexcept {
     case errc::timed_out: return "the time ran out";
     case errc::io: return "the operating system reported an error";
     case errc::disk_full: return "the disk is full";
+    case errc::truncated: return "the connection ended without the notice that its end must have";
+    case errc::not_authenticated: return "the other side has not proved who it is";
+    case errc::proxy_refused: return "the proxy on the way refused the connection";
+    case errc::not_permitted: return "the server on the way does not let this user do that";
+    case errc::owner_lost: return "the owner that coordinates the transaction is gone";
   }
   return "unknown error";
 }
@@ -142,7 +158,8 @@ class error_name {
 struct error {
   /// what went wrong
   errc code{};
-  /// errno if the operating system reported the error; of withdrawn: the reason that the owner gave, a number of its application; otherwise 0
+  /// errno if the operating system reported the error; of withdrawn: the reason that the owner gave, a number of its application; of connection_lost to a
+  /// child process: its exit status with a minus sign (transports/pipe/child_stream.hpp); otherwise 0
   std::int32_t system = 0;
   /// the place: for a transfer, how many bytes had landed (0: the destination is untouched); otherwise an offset in bytes, or the size or the index
   /// that was refused
@@ -191,6 +208,9 @@ constexpr std::string_view code_name(errc code) noexcept {
     case errc::update_under_way: return "update_under_way";
     case errc::update_changed: return "update_changed";
     case errc::unread_messages: return "unread_messages";
+    case errc::memory_not_shared: return "memory_not_shared";
+    case errc::memory_not_sealed: return "memory_not_sealed";
+    case errc::bad_shared_memory: return "bad_shared_memory";
     case errc::missing_field: return "missing_field";
     case errc::unknown_field: return "unknown_field";
     case errc::wrong_kind: return "wrong_kind";
@@ -202,6 +222,11 @@ constexpr std::string_view code_name(errc code) noexcept {
     case errc::timed_out: return "timed_out";
     case errc::io: return "io";
     case errc::disk_full: return "disk_full";
+    case errc::truncated: return "truncated";
+    case errc::not_authenticated: return "not_authenticated";
+    case errc::proxy_refused: return "proxy_refused";
+    case errc::not_permitted: return "not_permitted";
+    case errc::owner_lost: return "owner_lost";
   }
   return {};
 }

@@ -7,6 +7,8 @@
 #include <tensorpull/core/limits.hpp>
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/framing/concept.hpp>
+#include <tensorpull/framing/detail/control_words.hpp>
+#include <tensorpull/framing/detail/payload_prefix.hpp>
 #include <tensorpull/framing/word_framing.hpp>
 #include <tensorpull/image/view.hpp>
 #include <tensorpull/integrity/xxhash/policies.hpp>
@@ -139,6 +141,9 @@ enum fault : int {
   fault_two_framing,
   fault_two_integrity,
   fault_two_limits,
+  fault_loss_unchecked,
+  fault_frames_too_long,
+  fault_whole_in_pieces,
   fault_chunk_too_long,
   fault_of_tensors = 100,
   fault_of_chunking = 200,
@@ -196,6 +201,15 @@ struct composition {
       using parts = pipeline_parts<tensors, chunking, transport, framing_policy, integrity, limits>;
       if constexpr (constexpr fault f = numbered(fault_of_framing, missed_of_framing<framing_policy>()); f != fault_none) return found<f, missing_parts<tensors>>{};
       else if constexpr (constexpr fault x = numbered(fault_of_transport, missed_of_transport<transport, parts>()); x != fault_none) return found<x, missing_parts<tensors>>{};
+      else if constexpr (!transport::reliable && !integrity::whole && !integrity::per_chunk) return found<fault_loss_unchecked, parts>{};
+      else if constexpr (constexpr std::size_t frame = [] {
+                           if constexpr (requires { framing_policy::short_frame_bytes; }) return std::size_t{framing_policy::short_frame_bytes};
+                           else return short_frame_bytes;
+                         }();
+                         frame > payload_prefix::bytes + transport::max_payload_bytes && !(requires { requires transport::cuts_frames; } && frame <= short_frame_bytes)) return found<fault_frames_too_long, parts>{};
+      else if constexpr (chunking::max_chunk_bytes == 0 && !(transport::reliable && transport::ordered)) return found<fault_whole_in_pieces, parts>{};
+      else if constexpr (requires { typename chunking::template within<8>; })
+        return found<fault_none, pipeline_parts<tensors, typename chunking::template within<transport::max_payload_bytes>, transport, framing_policy, integrity, limits>>{};
       else if constexpr (longest_chunk<chunking, tensors>() > transport::max_payload_bytes) return found<fault_chunk_too_long, parts>{};
       else return found<fault_none, parts>{};
     }

@@ -18,7 +18,10 @@ namespace tensorpull {
 ///  3. `F::encode(frame, out)` writes one control frame (any kind but chunk) to the 8-aligned `out` and gives its length in bytes,
 ///     a multiple of 8; `does_not_fit` if `out` is too small; the same frame always gives the same bytes; no heap;
 ///  4. `F::decode(bytes, frame, storage)` reads one whole control frame from 8-aligned memory; whatever the bytes are, it neither
-///     throws nor reads outside them; views in the frame point into `bytes` or `storage`; no heap for valid frames.
+///     throws nor reads outside them; views in the frame point into `bytes` or `storage`; no heap for valid frames;
+///  5. optionally, `F::short_frame_bytes` (a static constexpr std::size_t) is the length of its longest frame that has neither names nor references nor tensors
+///     nor ranges nor a body: one message of a transport has to carry it, unless the transport cuts it (`cuts_frames`) and it is no longer than that of Cap'n
+///     Proto's frames. Without it, it is that of Cap'n Proto's frames.
 template <class F>
 concept framing = requires(const frame& in, frame& out, std::span<std::byte> bytes, std::span<const std::byte> whole, typename F::decode_storage& storage) {
   typename F::is_framing_policy;

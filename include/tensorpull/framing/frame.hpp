@@ -30,6 +30,8 @@ enum class frame_kind : std::uint16_t {
   locate,
   located,
   application,
+  piece,
+  taken,
 };
 
 /// Why a request was refused, or how a confirmation was taken. The values are those of the wire (framing/protocol.capnp).
@@ -47,6 +49,7 @@ enum class status : std::uint16_t {
   cancelled,
   already_final,
   unreadable,
+  owner_lost,
 };
 
 /// The error that a recipient gets for the owner's status.
@@ -55,6 +58,7 @@ constexpr errc to_errc(status s) noexcept {
     case status::unknown_reference: return errc::unknown_reference;
     case status::withdrawn: return errc::withdrawn;
     case status::unreadable: return errc::unreadable;
+    case status::owner_lost: return errc::owner_lost;
     case status::stale: return errc::stale_version;
     case status::out_of_range: return errc::out_of_range;
     case status::busy: return errc::busy;
@@ -120,6 +124,7 @@ struct frame {
   recipient_id recipient{};        ///< describe, confirm, cancel: who asks; none: the connection stands for it
   digest_kind chunk_digest = digest_kind::none;  ///< pull: the digest that the chunk shall carry
   bool flag = false;               ///< confirm: verified; description: verifiable
+  bool memory = false;             ///< describe: the recipient would rather read the image's memory itself; description: that memory comes with the frame
 
   element_list<schema_row> rows{};             ///< schema_page: its tensors
   std::span<const std::string_view> names{};   ///< locate: the tensors wanted

@@ -24,6 +24,7 @@ enum Status {
   cancelled @10;
   alreadyFinal @11;        # this recipient has ended this transfer before
   unreadable @12;          # the owner cannot read what it published any more
+  ownerLost @13;           # said by a replica: the owner that coordinates is gone
 }
 
 struct Frame {
@@ -36,6 +37,7 @@ struct Frame {
       refHigh @2 :UInt64;
       refLow @3 :UInt64;
       recipient @4 :UInt64;   # who asks, the same over reconnections; 0: this connection and nobody else
+      memory @58 :Bool;       # the recipient would rather read the memory in which the image lies, if the transport can pass it on
     }
     pull :group {          # asks for the image's bytes [offset, offset + length)
       refHigh @5 :UInt64;
@@ -107,6 +109,19 @@ struct Frame {
     locate @54 :Locate;
     located @55 :Located;
     application @56 :Application;
+
+    piece :group {         # over datagrams: a part of a frame that is longer than one, or of a message
+      sender @59 :UInt64;       # a random number of the end that sends it: another one means that it was started again
+      number @60 :UInt32;       # of the whole frame, in the order in which this end sends them
+      offset @61 :UInt32;       # where the part begins
+      total @62 :UInt32;        # bytes of the whole frame
+      payload @63 :Data;
+    }
+    taken :group {         # over datagrams: all frames before `number` have come in pieces, and of that one the first `offset` bytes
+      sender @64 :UInt64;       # as the pieces have it
+      number @65 :UInt32;
+      offset @66 :UInt32;
+    }
   }
 }
 
@@ -122,6 +137,7 @@ struct Description {       # what is published under a reference
   tensors @8 :UInt32;
   window @9 :UInt16;       # requests that the owner lets one connection have in flight
   verifiable @10 :Bool;
+  memory @11 :Bool;        # the memory in which the image lies comes with this frame (transports/shared_memory); nothing else does
 }
 
 struct SchemaPage {        # a part of the schema, as much as fits one frame

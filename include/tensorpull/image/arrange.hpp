@@ -18,7 +18,7 @@ namespace detail {
 
 /// Whether the numbers of this dtype can have that many bytes.
 constexpr bool swappable(const tensor_entry& entry) noexcept {
-  return !entry.indirect && entry.swap_bytes * 8u == (entry.type == dtype::c64 ? 32 : bits(entry.type)) && entry.swap_bytes > 1;
+  return !entry.indirect && entry.swap_bytes == number_bytes(entry.type);
 }
 
 /// What can be said about one tensor alone; the error names it.

@@ -128,10 +128,10 @@ class dynamic_image {
 
     dynamic_image image(::new (block) table{});
     detail::carver carve(static_cast<std::byte*>(block) + sizeof(table));
-    [[maybe_unused]] auto* const writer = carve.take<destination_writer>(writer_bytes != 0 ? 1 : 0);
     const std::span entries(carve.take<tensor_entry>(tensors.size()), tensors.size());
     std::uint64_t* extents = carve.take<std::uint64_t>(static_cast<std::size_t>(total.extents));
     std::int64_t* strides = carve.take<std::int64_t>(static_cast<std::size_t>(total.strides));
+    [[maybe_unused]] auto* const writer = carve.take<destination_writer>(writer_bytes != 0 ? 1 : 0);  // pointers: of 4 bytes on some machines
     const std::span pairs(carve.take<metadata_entry>(metadata.size()), metadata.size());
     const std::span where(carve.take<std::uintptr_t>(tensors.size()), tensors.size());
     for (std::size_t i = 0; i < tensors.size(); ++i) {

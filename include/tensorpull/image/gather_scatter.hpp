@@ -102,11 +102,11 @@ struct scattered {
 };
 
 /// Fills `out` with spans of the destination's memory that take the image's bytes [offset, offset + bytes), bytes <= length. Bytes of
-/// tensors that are `indirect` get spans of the writer's staging memory; hand_over() hands them on when they have arrived.
-/// Stops early when `out` or the staging memory is used up. Nothing is written or allocated. O(log tensors) and the pieces.
+/// tensors that are `indirect` get spans of the writer's staging memory, and on a big-endian machine bytes of numbers get spans of `staging`; hand_over()
+/// brings both to their place when they have arrived. Stops early when `out` or the staging memory is used up. Nothing is written or allocated. O(log tensors) and the pieces.
 /// Requires offset >= header_bytes (a header does not land in tensors) and that [offset, offset + length) lies within the image.
-inline scattered scatter(const destination_view& destination, std::uint64_t offset, std::uint64_t length,
-                         std::span<std::span<std::byte>> out) noexcept {
+inline scattered scatter(const destination_view& destination, std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out,
+                         [[maybe_unused]] std::span<std::byte> staging = {}) noexcept {
   const image_schema& schema = *destination.schema;
   detail::piece_list<std::byte> pieces(out);
   std::size_t staged = 0;
@@ -115,7 +115,11 @@ inline scattered scatter(const destination_view& destination, std::uint64_t offs
     const tensor_entry& entry = schema.tensors[i];
     if (entry.begin == entry.end) continue;
     const std::size_t wanted = detail::smaller(length - pieces.bytes(), entry.end - at);
-    if (!entry.indirect) {
+    if (!little_endian_machine && entry.reversed_bytes() != 0) {
+      const std::size_t n = detail::smaller(wanted, staging.size());
+      if (n == 0 || !pieces.add(staging.data(), n) || n != wanted) break;
+      staging = staging.subspan(n);
+    } else if (!entry.indirect) {
       if (!pieces.add(destination.address(i) + static_cast<std::size_t>(at - entry.begin), wanted)) break;
     } else {
       const std::span<std::byte> room = destination.writer->staging.subspan(staged);
@@ -128,8 +132,9 @@ inline scattered scatter(const destination_view& destination, std::uint64_t offs
   return {pieces.count(), pieces.bytes()};
 }
 
-/// Hands bytes that have arrived in spans of scatter() to the destination's writer, as far as they are those of `indirect` tensors.
-/// `bytes` are the image's bytes from `offset` on, offset >= header_bytes. Requires a writer. The writer's error, with the tensor's name.
+/// Hands bytes that have arrived in spans of scatter() to the destination's writer, as far as they are those of `indirect` tensors. On a big-endian machine
+/// it also puts numbers where they belong, in the machine's order. It need not be called on a little-endian machine where there is no writer.
+/// `bytes` are the image's bytes from `offset` on, offset >= header_bytes. Error: the writer's, with the tensor's name.
 inline result<void> hand_over(const destination_view& destination, std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
   const image_schema& schema = *destination.schema;
   std::uint64_t at = offset - schema.header_bytes;
@@ -137,7 +142,8 @@ inline result<void> hand_over(const destination_view& destination, std::uint64_t
     const tensor_entry& entry = schema.tensors[i];
     if (entry.begin == entry.end) continue;
     const std::size_t n = detail::smaller(bytes.size(), entry.end - at);
-    if (entry.indirect)
+    if (!little_endian_machine && entry.reversed_bytes() != 0) detail::write_swapped(entry.reversed_bytes(), destination.address(i), at - entry.begin, bytes.first(n));
+    else if (entry.indirect)
       if (const auto done = destination.writer->write(destination.writer->context, destination.where[i], at - entry.begin, bytes.first(n)); !done) {
         error why = done.error();
         why.name = entry.name;

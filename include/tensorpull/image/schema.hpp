@@ -3,6 +3,7 @@
 // A schema is a constant (tensors/structs/raw.hpp), or lies in memory that dynamic_image owns, or in arrays of the caller's (arrange.hpp).
 #pragma once
 
+#include <tensorpull/core/byte_order.hpp>
 #include <tensorpull/core/dtype.hpp>
 #include <tensorpull/core/tensor_view.hpp>
 #include <tensorpull/core/xxh3.hpp>
@@ -43,8 +44,13 @@ struct tensor_entry {
 
   /// Bytes of the tensor in the image.
   constexpr std::uint64_t size_bytes() const noexcept { return end - begin; }
+  /// Bytes of a number whose bytes are in memory in the reverse of the image's order, which is little-endian; otherwise 0.
+  constexpr unsigned reversed_bytes() const noexcept {
+    if constexpr (little_endian_machine) return swap_bytes;
+    else return indirect || swap_bytes != 0 ? 0 : number_bytes(type);
+  }
   /// Whether memory holds the bytes as the image has them; otherwise they are packed through a slice buffer.
-  constexpr bool in_place() const noexcept { return strides_bytes == nullptr && swap_bytes == 0 && !indirect; }
+  constexpr bool in_place() const noexcept { return strides_bytes == nullptr && reversed_bytes() == 0 && !indirect; }
   /// The shape.
   constexpr std::span<const std::uint64_t> extents() const noexcept { return {shape, std::size_t{rank}}; }
 };

@@ -4,16 +4,12 @@
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/image/schema.hpp>
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <type_traits>
 
 namespace tensorpull {
-
-// An image is little-endian. Until elements are swapped on their way (and tested on such a host), say so instead of sending wrong bytes.
-static_assert(std::endian::native == std::endian::little, "tensorpull: tensors on big-endian hosts are not supported");
 
 /// Gives the bytes of tensors that no address leads to: in a file, on another device. Called on the owner's threads, under its lock when
 /// digests are computed, so it must wait for nothing but its medium, and must not call the owner.

@@ -15,9 +15,10 @@ struct pumped {
   std::size_t sent = 0;        ///< bytes that the stream took
   bool wants_read = false;     ///< there is memory for what comes: wait for the stream to be readable
   bool wants_write = false;    ///< something is left to write: wait for it to be writable
-  bool works = false;          ///< a digest is being computed for an answer: take the next step at once, but let other connections go first
+  bool works = false;          ///< a digest is being computed for an answer, or bytes are copied that need no read: take the next step at once, but let other connections go first
   bool waited = false;         ///< the read itself may have waited, as `patience` allows
   bool write_blocked = false;  ///< the stream took less than it was offered
+  bool write_ended = false;    ///< it takes nothing any more, although the other end may still send: there is nothing to wait for in this direction
   bool read_drained = false;   ///< the stream had less than was asked for
 };
 
@@ -37,22 +38,62 @@ io_result read_patiently(Stream& stream, std::span<const std::span<std::byte>> s
   return stream.read_some(spans);
 }
 
+template <byte_stream Stream, class Plan>
+io_result write_plan_to(Stream& stream, const Plan& plan) noexcept {
+  const std::span<const std::span<const std::byte>> spans{plan.spans.data(), plan.span_count};
+  if constexpr (requires { stream.write_some(spans, plan.descriptors); })
+    if (!plan.descriptors.empty()) return stream.write_some(spans, plan.descriptors);
+  return stream.write_some(spans);
+}
+
+/// Whether there is something to do at once, although nothing has come.
+template <class Endpoint, class Transfer>
+bool works(const Endpoint& end, const Transfer& t) noexcept {
+  if constexpr (requires { t.works(); }) return t.works() || end.works();
+  else return end.works();
+}
+
 // Both are functions of their own, so that their lists of spans are not on the stack at the same time.
 
+/// Lets all be written.
+struct open_gate {};
+/// Keeps the first n bytes of a plan's spans. Its items stay: what was not written of them is planned again.
+template <class Plan>
+void shorten(Plan& plan, std::uint64_t n) noexcept {
+  std::size_t i = 0;
+  while (n > 0) {
+    auto& s = plan.spans[i++];
+    if (s.size() > n) s = s.first(static_cast<std::size_t>(n));
+    n -= s.size();
+  }
+  plan.span_count = i;
+}
+
 /// One gather write, which does not wait. It adds answers until they are `most` bytes. What the stream did not take is written by a later call.
-template <class Endpoint, class Transfer, byte_stream Stream>
-[[gnu::noinline]] result<void> pump_write(Endpoint& end, Transfer& t, Stream& stream, std::span<std::byte> scratch, pumped& did, std::size_t most = write_piece_bytes) noexcept {
+/// `gate.admit(bytes)` says how many of these bytes may be written now, and `gate.wrote(bytes)` is told how many were.
+template <class Endpoint, class Transfer, byte_stream Stream, class Gate = open_gate>
+[[gnu::noinline]] result<void> pump_write(Endpoint& end, Transfer& t, Stream& stream, std::span<std::byte> scratch, pumped& did, std::size_t most = write_piece_bytes, [[maybe_unused]] Gate gate = {}) noexcept {
   typename Endpoint::plan_type plan;
   if (const auto ok = end.plan_write(t, plan, scratch, most); !ok) return ok;
   if (plan.bytes > 0) {
-    const io_result io = stream.write_some({plan.spans.data(), plan.span_count});
+    if constexpr (!__is_same(Gate, open_gate)) {
+      const std::uint64_t admitted = gate.admit(plan.bytes);
+      if (admitted < plan.bytes) shorten(plan, admitted);
+      if (admitted == 0) {
+        did.write_blocked = did.wants_write = true;
+        return end.written(t, plan, 0);
+      }
+    }
+    const io_result io = write_plan_to(stream, plan);
+    if constexpr (!__is_same(Gate, open_gate)) gate.wrote(io.bytes);
     did.sent = io.bytes;
     did.write_blocked = io.bytes < plan.bytes;
     if (const auto ok = end.written(t, plan, io.bytes); !ok) return ok;
     if (io.status == io_status::failed) return failure(errc::io, 0, {}, io.system);
-    // on `closed`: answers that arrived before may still be read, and the read says what happened
+    did.write_ended = is_end(io.status);  // answers that arrived before may still be read, and the read says what happened
   }
-  did.wants_write = end.output_ready();  // part of the plan, or answers that the plan had no room for
+  did.works = works(end, t);
+  did.wants_write = end.output_ready() && !did.write_ended;  // part of the plan, or answers that the plan had no room for
   return {};
 }
 
@@ -68,12 +109,13 @@ template <class Endpoint, class Transfer, byte_stream Stream>
   const io_result io = read_patiently(stream, {spans.data(), n}, patience, did.waited);
   did.received = io.bytes;
   did.read_drained = io.bytes < asked;
+  if constexpr (requires { t.take(stream.take_descriptors()); }) t.take(stream.take_descriptors());
   end.arrived(t, {spans.data(), n}, io.bytes);
   return io;
 }
 
 /// One scatter read. It does not wait, except for at most `patience` if the stream has read_or_wait(). connection_lost: the peer closed, or the
-/// network says so. io: the destination may not be written, or there is another fault at this end.
+/// network says so; truncated: it ended without a notice; not_authenticated: the peer does not accept who this end is. io: the destination may not be written, or there is another fault at this end.
 template <class Endpoint, class Transfer, byte_stream Stream>
 [[gnu::noinline]] result<void> pump_read(Endpoint& end, Transfer& t, Stream& stream, pumped& did, std::chrono::milliseconds patience = {}) noexcept {
   // there may be memory now for what waits in the buffer, or room for its answers
@@ -83,6 +125,8 @@ template <class Endpoint, class Transfer, byte_stream Stream>
     if (const auto ok = end.parse(t); !ok) return ok;
   if (io.status == io_status::failed) return failure(errc::io, 0, {}, io.system);
   if (io.status == io_status::closed) return failure(errc::connection_lost, 0, {}, io.system);
+  if (io.status == io_status::refused) return failure(errc::not_authenticated, 0, std::string_view("it does not accept who this end is"), io.system);
+  if (io.status == io_status::truncated) return failure(errc::truncated, 0, {}, io.system);
   return {};
 }
 
@@ -97,15 +141,15 @@ template <class Endpoint, class Transfer, byte_stream Stream>
 /// the pool, or room at the consumer. No descriptor announces that; try again after a short time. After each step an owner reports what has
 /// settled (publisher::deliver). A transfer may end in a step: see t.ended().
 ///
-/// An error ends the connection. connection_lost: the peer closed, or the network says so. io: there is a fault at this end. Any other: the peer
+/// An error ends the connection. connection_lost: the peer closed, or the network says so; truncated: it ended without a notice; not_authenticated: the peer does not accept who this end is. io: there is a fault at this end. Any other: the peer
 /// broke the protocol. Allocates nothing. Calls write_some() and the read at most once each.
 template <class Endpoint, class Transfer, byte_stream Stream>
 result<pumped> pump_once(Endpoint& end, Transfer& t, Stream& stream, std::span<std::byte> scratch, std::chrono::milliseconds patience = {},
                          std::size_t most = write_piece_bytes) noexcept {
   pumped did;
   if (const auto ok = detail::pump_write(end, t, stream, scratch, did, most); !ok) return failure(ok.error());
-  if (const auto ok = detail::pump_read(end, t, stream, did, did.wants_write || end.works() ? std::chrono::milliseconds(0) : patience); !ok) return failure(ok.error());
-  did.works = end.works();
+  if (const auto ok = detail::pump_read(end, t, stream, did, did.wants_write || detail::works(end, t) ? std::chrono::milliseconds(0) : patience); !ok) return failure(ok.error());
+  did.works = detail::works(end, t);
   return did;
 }
 

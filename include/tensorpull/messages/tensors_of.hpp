@@ -16,6 +16,9 @@
 
 namespace tensorpull {
 
+// A message has numbers as little-endian bytes, which are copied from and to memory as they are.
+static_assert(little_endian_machine, "tensorpull: messages with structs are not supported on big-endian machines");
+
 namespace detail {
 
 struct set_access;

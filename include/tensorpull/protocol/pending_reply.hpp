@@ -19,7 +19,8 @@ struct pending_reply {
   std::uint64_t offset = 0;                      ///< as in frame
   std::uint64_t nonce = 0;                       ///< as in frame
   std::uint64_t digest = 0;                      ///< as in frame
-  digest_kind chunk_digest = digest_kind::none;  ///< chunk: a digest of this kind is still to be computed
+  digest_kind chunk_digest = digest_kind::none;  ///< chunk: a digest of this kind is still to be computed; it makes any other reply wait for owner_role::digest, too
+  bool memory = false;                           ///< as in frame
 };
 
 /// The frame as far as the reply itself has it; a description and a schema page take the rest from their publication.
@@ -33,6 +34,7 @@ constexpr frame frame_of(const pending_reply& r) noexcept {
   m.offset = r.offset;
   m.nonce = r.nonce;
   m.digest = r.digest;
+  m.memory = r.memory;
   (r.kind == frame_kind::refused && r.status == status::withdrawn ? m.delay_ms : m.length) = r.length;
   return m;
 }

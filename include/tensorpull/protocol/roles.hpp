@@ -3,6 +3,7 @@
 #pragma once
 
 #include <tensorpull/consumers/concept.hpp>
+#include <tensorpull/core/peer_identity.hpp>
 #include <tensorpull/framing/frame.hpp>
 #include <tensorpull/image/view.hpp>
 #include <tensorpull/protocol/pending_reply.hpp>
@@ -27,8 +28,9 @@ enum class digest_state : std::uint8_t {
 ///  2. `O::lock_type` is the lock that it takes, and that its connections' buffers take (std/mutex.hpp);
 ///  3. `O::waiting_replies` is a constant: answers that one connection may have waiting, at least 1;
 ///  4. `O::peer` is default constructible: what the owner remembers about one connection;
-///  5. `o.handle(peer, request, reply)` answers a request other than locate; false: there is nothing to send;
-///  6. `o.locate(peer, request, ranges, answer)` answers a request for named tensors; the answer's ranges lie in `ranges`. It gives a digest_state:
+///  5. `o.handle(peer, request, reply, who)` answers a request other than locate; false: there is nothing to send. `who` (identity_source) says, if it is asked,
+///     who is at the other end;
+///  6. `o.locate(peer, request, ranges, answer, who)` answers a request for named tensors; the answer's ranges lie in `ranges`. It gives a digest_state:
 ///     `working`: there is no answer yet, and the same request has to be made again;
 ///  7. `o.forget(peer)` is called once, when the connection is gone;
 ///  8. `o.pin(reply)` gives the image behind a reply and keeps it in place, or nullptr if it is gone; `o.unpin(reply, bytes)` lets go of it and
@@ -36,17 +38,19 @@ enum class digest_state : std::uint8_t {
 ///  9. `o.expand(reply)` writes a reply out as a frame, while its image is pinned if it has one; `o.refuse_gone(reply)` turns one whose image is
 ///     gone into a refusal;
 /// 10. `o.digest(reply, allowance, memory)` goes on with the digest of a chunk whose `chunk_digest` is not `none`, by at most `allowance` bytes, which it
-///     takes off. `memory`: for bytes that are not in memory as they are; not empty. It gives a digest_state; `ready`: `chunk_digest` is `none` now.
+///     takes off. `memory`: for bytes that are not in memory as they are; not empty. It gives a digest_state; `ready`: `chunk_digest` is `none` now;
+/// 11. optionally, `o.descriptors(reply)` gives the descriptors that the stream passes along with a description whose `memory` is true. They stay open until
+///     the reply was sent.
 template <class O>
 concept owner_role = requires(O& o, typename O::peer& peer, const frame& request, frame& answer, pending_reply& reply, std::span<byte_range> ranges,
-                              std::uint64_t& allowance, std::span<std::byte> memory) {
+                              std::uint64_t& allowance, std::span<std::byte> memory, const identity_source& who) {
   requires std::same_as<decltype(O::owns), const bool>;
   typename O::lock_type;
   requires std::size_t { O::waiting_replies }
   >= 1;
   { typename O::peer() };
-  { o.handle(peer, request, reply) } -> std::same_as<bool>;
-  { o.locate(peer, request, ranges, answer) } -> std::same_as<digest_state>;
+  { o.handle(peer, request, reply, who) } -> std::same_as<bool>;
+  { o.locate(peer, request, ranges, answer, who) } -> std::same_as<digest_state>;
   o.forget(peer);
   { o.pin(reply) } -> std::same_as<const source_view*>;
   o.unpin(reply, std::uint64_t{});
@@ -64,7 +68,9 @@ concept owner_role = requires(O& o, typename O::peer& peer, const frame& request
 ///  5. `t.prepare(out, most)` gives memory for what is missing of the chunk; `t.landed(bytes)` is told what was written into it;
 ///  6. `t.awaiting_chunk()`, `t.described()` and `t.ended()` say whether a chunk may come, whether the owner has described what it has, and
 ///     whether the transfer is over;
-///  7. `t.fail(error)` ends it; `t.next_id()` is the first request id that it has not used.
+///  7. `t.fail(error)` ends it; `t.next_id()` is the first request id that it has not used;
+///  8. optionally, `t.works()` says whether next() has done something else than to give a request, and wants to go on at once; `t.take(descriptors)` is given what came
+///     with the bytes that were read last (byte_stream, 7), before they are looked at.
 template <class T>
 concept transfer_role = requires(T& t, const T& c, frame& request, const frame& answer, std::span<std::span<std::byte>> out, std::span<const std::byte> bytes, const error& why) {
   { T::read_piece_bytes } -> std::convertible_to<std::size_t>;
@@ -100,9 +106,11 @@ struct no_owner {
   static constexpr std::size_t waiting_replies = 1;  ///< the least that is allowed
 
   /// No answer.
-  static constexpr bool handle(peer&, const frame&, pending_reply&) noexcept { return false; }
+  static constexpr bool handle(peer&, const frame&, pending_reply&, const identity_source& = {}) noexcept { return false; }
   /// A refusal.
-  static constexpr digest_state locate(peer&, const frame& m, std::span<byte_range>, frame& answer) noexcept {
+  static constexpr digest_state locate(peer&, const frame& m, std::span<byte_range>, frame& answer, const identity_source& = {}) noexcept { return locate(m, answer); }
+  /// The same for anybody: what an owner answers for a reference that nobody knows.
+  static constexpr digest_state locate(const frame& m, frame& answer) noexcept {
     answer = {};
     answer.kind = frame_kind::refused;
     answer.status = status::unknown_reference;
@@ -162,8 +170,8 @@ constexpr bool assert_owner_role() noexcept {
   static_assert(requires { requires std::size_t{O::waiting_replies} >= 1; }, "tensorpull: an owner needs `static constexpr std::size_t waiting_replies`, at least 1: answers that a connection may have waiting (owner_role, 3)");
   static_assert(requires { { typename O::peer() }; }, "tensorpull: an owner needs a type `peer`, default constructible: what it remembers of one connection (owner_role, 4)");
   if constexpr (requires { typename O::peer; }) {
-    static_assert(requires(O& o, typename O::peer& p, const frame& m, pending_reply& r) { { o.handle(p, m, r) } -> std::same_as<bool>; }, "tensorpull: an owner needs `bool handle(peer&, const frame&, pending_reply&)` (owner_role, 5)");
-    static_assert(requires(O& o, typename O::peer& p, const frame& m, std::span<byte_range> ranges, frame& answer) { { o.locate(p, m, ranges, answer) } -> std::same_as<digest_state>; }, "tensorpull: an owner needs `digest_state locate(peer&, const frame&, std::span<byte_range>, frame&)` (owner_role, 6)");
+    static_assert(requires(O& o, typename O::peer& p, const frame& m, pending_reply& r, const identity_source& who) { { o.handle(p, m, r, who) } -> std::same_as<bool>; }, "tensorpull: an owner needs `bool handle(peer&, const frame&, pending_reply&, const identity_source&)` (owner_role, 5)");
+    static_assert(requires(O& o, typename O::peer& p, const frame& m, std::span<byte_range> ranges, frame& answer, const identity_source& who) { { o.locate(p, m, ranges, answer, who) } -> std::same_as<digest_state>; }, "tensorpull: an owner needs `digest_state locate(peer&, const frame&, std::span<byte_range>, frame&, const identity_source&)` (owner_role, 6)");
     static_assert(requires(O& o, typename O::peer& p) { o.forget(p); }, "tensorpull: an owner needs `void forget(peer&)` (owner_role, 7)");
   }
   static_assert(requires(O& o, const pending_reply& r) { { o.pin(r) } -> std::same_as<const source_view*>; o.unpin(r, std::uint64_t{}); o.unreadable(r); }, "tensorpull: an owner needs `const source_view* pin(const pending_reply&)`, `void unpin(const pending_reply&, std::uint64_t)` and `void unreadable(const pending_reply&)` (owner_role, 8)");

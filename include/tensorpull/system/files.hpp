@@ -5,6 +5,8 @@
 
 #include <tensorpull/core/checked.hpp>
 #include <tensorpull/core/result.hpp>
+#include <tensorpull/system/detail/file_descriptor.hpp>
+#include <tensorpull/system/detail/held_signal.hpp>
 #include <tensorpull/system/entropy.hpp>
 
 #include <fcntl.h>
@@ -33,63 +35,6 @@ inline unexpected file_failure(int system, error_name file, std::uint64_t at = 0
   return failure(system == ENOSPC || system == EDQUOT ? errc::disk_full : errc::io, at, file, system);
 }
 
-/// A write beyond RLIMIT_FSIZE raises SIGXFSZ, which ends the process by default. While this lives, the calling thread only sees EFBIG.
-class no_file_size_signal {
- public:
-  no_file_size_signal() noexcept {
-    sigemptyset(&set_);
-    sigaddset(&set_, SIGXFSZ);
-    pthread_sigmask(SIG_BLOCK, &set_, &before_);
-    was_pending_ = sigismember(&before_, SIGXFSZ) == 1 && pending();
-  }
-  no_file_size_signal(const no_file_size_signal&) = delete;
-  no_file_size_signal& operator=(const no_file_size_signal&) = delete;
-  ~no_file_size_signal() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-
-  /// Takes back the signal that came with EFBIG. Keeps errno.
-  void forget() noexcept {
-    const int system = errno;
-    int taken = 0;
-    if (!was_pending_ && pending()) sigwait(&set_, &taken);
-    errno = system;
-  }
-
- private:
-  static bool pending() noexcept {
-    sigset_t now;
-    sigemptyset(&now);
-    sigpending(&now);
-    return sigismember(&now, SIGXFSZ) == 1;
-  }
-  sigset_t set_, before_;
-  bool was_pending_ = false;
-};
-
-/// Owns a descriptor.
-class file_descriptor {
- public:
-  file_descriptor() noexcept = default;
-  explicit file_descriptor(int fd) noexcept : fd_(fd) {}
-  file_descriptor(file_descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  file_descriptor& operator=(file_descriptor&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~file_descriptor() { close(); }
-
-  int get() const noexcept { return fd_; }
-  explicit operator bool() const noexcept { return fd_ >= 0; }
-
-  /// errno, or 0. The descriptor is gone in any case: Linux frees it even if close() was interrupted.
-  int close() noexcept {
-    if (fd_ < 0 || ::close(std::exchange(fd_, -1)) == 0 || errno == EINTR) return 0;
-    return errno;
-  }
-
- private:
-  int fd_ = -1;
-};
-
 /// Repeats the call while a signal interrupts it.
 template <class Call>
 auto uninterrupted(Call call) noexcept {
@@ -102,7 +47,7 @@ auto uninterrupted(Call call) noexcept {
 /// Writes all of the bytes at `at`. 0, or errno.
 inline int write_all(int fd, std::uint64_t at, std::span<const std::byte> bytes) noexcept {
   if (at > static_cast<std::uint64_t>(std::numeric_limits<off_t>::max()) - bytes.size()) return EFBIG;
-  no_file_size_signal quiet;
+  held_signal quiet(SIGXFSZ);
   while (!bytes.empty()) {
     const ssize_t n = uninterrupted([&] { return ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(at)); });
     if (n == 0) return EIO;  // POSIX has no meaning for it; going on would wait for ever
@@ -141,7 +86,7 @@ inline int room_for(int fd, std::uint64_t bytes) noexcept {
 
 /// Makes the file `bytes` long. What is new in it is a hole, which takes no room. 0, or errno.
 inline int resize(int fd, std::uint64_t bytes) noexcept {
-  no_file_size_signal quiet;
+  held_signal quiet(SIGXFSZ);
   const int system = uninterrupted([&] { return ::ftruncate(fd, static_cast<off_t>(bytes)); }) == 0 ? 0 : errno;
   if (system == EFBIG) quiet.forget();
   return system;

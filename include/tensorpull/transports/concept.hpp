@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tensorpull/consumers/receipt.hpp>
+#include <tensorpull/core/peer_identity.hpp>
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/std/chrono.hpp>
 #include <tensorpull/std/stop_token.hpp>
@@ -17,21 +18,31 @@ namespace tensorpull {
 /// A transport policy T, as far as it can be seen without a pipeline:
 ///  1. `T::is_transport_policy` names a type;
 ///  2. `T::max_payload_bytes` (a static constexpr std::uint64_t): the longest chunk that one frame of this transport carries;
-///  3. `T::connection_bytes` (a static constexpr std::size_t): memory that the transport keeps for each connection besides the library's 2 KiB.
+///  3. `T::connection_bytes` (a static constexpr std::size_t): memory that the transport keeps for each connection besides the library's 2 KiB;
+///  4. what it is, as constants that a pipeline checks its other policies against. Four are a static constexpr bool: `T::reliable` (what arrives is what
+///     was sent, or the connection is lost), `T::ordered` (nothing overtakes what was sent before), `T::shares_memory` (both ends are on one machine, and
+///     the owner's bytes are mapped), `T::encrypted` (nobody between the ends reads along). `T::identifies` (a static constexpr identity_kind) is what
+///     proves who the other end is.
 template <class T>
 concept transport = requires {
   typename T::is_transport_policy;
   requires std::same_as<decltype(T::max_payload_bytes), const std::uint64_t>;
   requires std::same_as<decltype(T::connection_bytes), const std::size_t>;
+  requires std::same_as<decltype(T::reliable), const bool> && std::same_as<decltype(T::ordered), const bool>;
+  requires std::same_as<decltype(T::shares_memory), const bool> && std::same_as<decltype(T::encrypted), const bool>;
+  requires std::same_as<decltype(T::identifies), const identity_kind>;
 };
 
 /// The same in a pipeline, whose resolved policies are `Parts` (pipeline.hpp):
-///  4. `T::downloader<Parts>` names the owner's side;
-///  5. `T::session<Parts>` names the driver of one connection in both roles; a transport that has none says `no_session<T>`;
-///  6. `T::pull<Parts>(where, ref, consumer, options, chunking)` connects, pulls, closes: see pulls_from;
-///  7. optionally, `T::host<Parts, Handler, Consumer>` names the driver of many connections in both roles;
-///  8. optionally, `T::pull_bytes<Parts>` (a static constexpr std::size_t): bytes of the endpoints of one pull and of their buffers, if it has others than
-///     pull_with().
+///  5. `T::downloader<Parts>` names the owner's side;
+///  6. `T::session<Parts>` names the driver of one connection in both roles; a transport that has none says `no_session<T>`;
+///  7. `T::pull<Parts>(where, ref, consumer, options, chunking)` connects, pulls, closes: see pulls_from;
+///  8. optionally, `T::host<Parts, Handler, Consumer>` names the driver of many connections in both roles;
+///  9. optionally, `T::pull_bytes<Parts>` (a static constexpr std::size_t): bytes of the endpoints of one pull and of their buffers, if it has others than
+///     pull_with();
+/// 10. optionally, if it shares memory, `T::open_view<Parts>(where, ref, options)`, which is the pipeline's view(); and, for the drivers over streams,
+///     `T::sharing_owner<Owner>` and `T::shared_transfer<Parts, Consumer>`: the state machines of both ends, which derive from the protocol's own.
+/// 11. optionally, `T::cuts_frames` (a static constexpr bool): true if control frames that do not fit one message travel in pieces; requests without names do not.
 /// The concept only names the drivers and does not instantiate them, so a program that only pulls compiles no owner.
 template <class T, class Parts>
 concept transport_for = transport<T> && requires {
@@ -39,7 +50,7 @@ concept transport_for = transport<T> && requires {
   typename T::template session<Parts>;
 };
 
-/// Requirement 6 for one pull: `where` is whatever the transport calls an address. It does not throw, gives a receipt or an error, and borrows its
+/// Requirement 7 for one pull: `where` is whatever the transport calls an address. It does not throw, gives a receipt or an error, and borrows its
 /// arguments until it returns.
 template <class T, class Parts, class Where, class Consumer>
 concept pulls_from = requires(Where&& where, const reference& ref, Consumer& to, const pull_options& options, typename Parts::chunking chunking) {

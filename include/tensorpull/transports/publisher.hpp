@@ -1,6 +1,7 @@
 // Publishes models: adds slots, kept models and digests to the owner's state machine. Every driver that owns (host, session, loopback) has one.
 #pragma once
 
+#include <tensorpull/protocol/owner/access.hpp>
 #include <tensorpull/protocol/owner/owner.hpp>
 #include <tensorpull/protocol/owner/transaction.hpp>
 #include <tensorpull/std/any.hpp>
@@ -29,6 +30,49 @@ struct [[nodiscard]] callback_scope {
 
 }  // namespace detail
 
+namespace detail {
+/// The owner's state machine: the protocol's own, or the one that the transport makes of it.
+template <class Transport, class Owner>
+struct owner_over {
+  using type = Owner;
+};
+template <class Transport, class Owner>
+  requires requires { typename Transport::template sharing_owner<Owner>; }
+struct owner_over<Transport, Owner> {
+  using type = typename Transport::template sharing_owner<Owner>;
+};
+
+/// Where an owner has its tables: in itself, or where its limits say (protocol/owner/owner_room.hpp).
+template <class Limits, class Kept, std::size_t References, std::size_t Recipients>
+struct room_of {
+  owner_storage<References, Recipients> memory{};
+  std::array<Kept, 2 * References> kept{};  // a version and the one before, which is kept until its settlement is delivered
+  explicit room_of(const owner_room_size&) noexcept {}
+  static constexpr bool has(const owner_room_size& wanted) noexcept { return owner_storage<References, Recipients>::has(wanted); }
+};
+template <class Limits, class Kept, std::size_t References, std::size_t Recipients>
+  requires requires { typename Limits::owner_room; }
+struct room_of<Limits, Kept, References, Recipients> {
+  typename Limits::owner_room::template storage<References, Recipients> memory;
+  typename Limits::owner_room::template list<Kept, 2 * References> kept;
+  explicit room_of(const owner_room_size& wanted) noexcept : memory(all_of(wanted)), kept(memory.has(all_of(wanted)) ? 2 * all_of(wanted).references : 0) {}
+  bool has(const owner_room_size& wanted) const noexcept { return memory.has(all_of(wanted)) && kept.size() >= 2 * all_of(wanted).references; }
+  static constexpr owner_room_size all_of(owner_room_size wanted) noexcept {
+    if (wanted.references == 0) wanted.references = References;
+    if (wanted.recipients == 0) wanted.recipients = Recipients;
+    return wanted;
+  }
+};
+
+struct no_region {};
+/// The memory that other programs can be given, if a pointer leads into such memory.
+template <class Pointer>
+auto region_of(const Pointer& p) noexcept {
+  if constexpr (requires { p.region(); }) return p.region();
+  else return no_region{};
+}
+}  // namespace detail
+
 /// `Parts`: a pipeline's resolved policies (detail/policy_slots.hpp). `Lock`: the owner's. `Recipients`: how many recipients it remembers at a time.
 /// `References`: how many references it publishes at a time.
 /// Not movable, because connections point to it.
@@ -36,12 +80,12 @@ template <class Parts, class Lock = no_lock, std::size_t Recipients = 64, std::s
 class publisher {
  public:
   /// The state machine behind it.
-  using owner_type = owner<typename Parts::owner_hash, typename Parts::limits, Lock, typename Parts::owner_chunk_hash>;
+  using owner_type = typename detail::owner_over<typename Parts::transport, owner<typename Parts::owner_hash, typename Parts::limits, Lock, typename Parts::owner_chunk_hash>>::type;
   using tensors = typename Parts::tensors;          ///< the pipeline's tensor policy
   using model_type = typename tensors::model_type;  ///< what is published
 
-  /// Allocates nothing.
-  publisher() noexcept : owner_(memory_, system_entropy{}) {}
+  /// Allocates nothing, unless the limits say that its room is elsewhere (protocol/owner/owner_room.hpp): then has_room() has to be asked.
+  explicit publisher(const owner_room_size& wanted = {}) noexcept : room_(wanted), owner_(room_.memory, system_entropy{}), has_room_(room_.has(wanted)) {}
   publisher(const publisher&) = delete;
   publisher& operator=(const publisher&) = delete;
   /// Settles what has not settled, with what there was, tells it, and releases the models. The connections that used it are gone by then.
@@ -70,9 +114,13 @@ class publisher {
     requires(!std::is_pointer_v<Pointer> && requires(const Pointer& p) { { *p } -> std::convertible_to<const model_type&>; })
   result<reference> add_tensors(Pointer pointer, publish_options options = {}) {
     const model_type& model = *pointer;
+    const auto region = detail::region_of(pointer);
     unique_any keep;
     if (keep.keep(std::move(pointer)) == nullptr) return failure(errc::out_of_memory);
-    return publish(tensors::source(model), options, std::move(keep));
+    const auto done = publish(tensors::source(model), options, std::move(keep));
+    if constexpr (requires { owner_.share(*done, tensors::source(model), region); })
+      if (done) owner_.share(*done, tensors::source(model), region);
+    return done;
   }
   /// Refuses a constant temporary, which can be neither kept nor borrowed.
   template <class Model>
@@ -88,6 +136,43 @@ class publisher {
   /// The same, and `keep` (its table, its model, or both) is released when the reference is settled or withdrawn.
   result<reference> add_image(const source_view& image, publish_options options, unique_any keep) noexcept { return publish(image, options, std::move(keep)); }
 
+  /// Publishes images in a transaction of their own: all, or none. An error leaves everything as it was: what is published under an ID that is given is
+  /// replaced only if all of them can be published, and no recipient sees some of them alone. An ID that is 0 is drawn; IDs, versions and fingerprints are
+  /// written to `images`. `keep` is released when the transaction has settled. Cost: as add_tensors for each. Errors: of the digests (`at`: the index of the image);
+  /// those of open_transaction() and owner::publish_all(); table_full: there is no room for `keep`.
+  template <class Images>
+  result<transaction_id> add_images(Images&& images, const transaction_options& options, unique_any keep = {}) noexcept {
+    const system_entropy random;
+    for (std::size_t i = 0; i < images.size(); ++i) {
+      transaction_image& x = images[i];
+      x.as.version = 0;
+      if constexpr (Parts::integrity::whole) {
+        const auto computed = image_version<typename Parts::owner_hash, digest_slice>(x.image);
+        if (!computed) {
+          error why = computed.error();
+          why.at = i;
+          return failure(why);
+        }
+        x.as.version = *computed;
+      } else
+        while (x.as.version == 0) x.as.version = random();
+      while (!x.as.id) x.as.id = {random(), random()};
+      x.as.fingerprint = x.image.schema->fingerprint;
+    }
+    const auto t = open_transaction(options);
+    if (!t) return t;
+    kept_model* const kept = keep ? put_away(*t, keep) : nullptr;  // before a recipient can settle it
+    const auto done = keep ? result<void>(failure(errc::table_full, room_.kept.size())) : owner_.publish_all(images, Parts::integrity::whole, *t);
+    if (!done) {
+      if (kept != nullptr) take_back(*kept, keep);
+      owner_.cancel(*t);
+      return failure(done.error());
+    }
+    owner_.seal(*t);
+    deliver();  // they may have replaced others
+    return t;
+  }
+
   /// Opens a transaction for references that settle together: publish each with `{.transaction = id}`, then seal it. Error: table_full.
   result<transaction_id> open_transaction(const transaction_options& options) noexcept {
     catch_up();
@@ -102,16 +187,20 @@ class publisher {
   /// any publisher it does not wait for callbacks, so two of them that withdraw each other's references do not wait for each other; none begins
   /// afterwards; what was kept is released when the last one returns. Do not hold a lock that a callback waits for.
   /// Errors: unknown_reference; busy: called from within the reading of this model.
-  result<void> withdraw(const reference& ref, std::uint32_t reason = 0) noexcept {
-    const auto of = owner_.withdraw(ref.id, reason);
-    if (!of) return failure(of.error());
-    const bool inside = detail::callbacks_entered != 0;
-    for (;;) {
-      report();
-      deliver(inside ? *of : transaction_id{});
-      if (!owner_.calls(*of, !inside)) return {};
-      lock_.relax();  // another thread is in a callback of it, or sends the last bytes of another of its images
-    }
+  result<void> withdraw(const reference& ref, std::uint32_t reason = 0) noexcept { return ended(owner_.withdraw(ref.id, reason)); }
+  /// The same where another owner coordinates the transaction, which is gone: it ends as verdict::owner_lost.
+  result<void> lose(const reference& ref) noexcept { return ended(owner_.lose(ref.id)); }
+
+  /// Who may have what, by a callback of the program: it is asked before anything about a reference is said, also about references that nobody knows. Who may not
+  /// have it hears the same as of an unknown reference. If it throws, the answer is no, and counts as a callback failure. It may be asked on each thread that
+  /// runs connections, and may call whatever a callback may. Call this before there are connections. owner::authorise says when it is asked again.
+  void authorise(const authorise_callback& may) noexcept {
+    may_ = may;
+    owner_.authorise([this](const access_request& r) noexcept {
+      bool agreed = false;
+      contain([&](const access_request& asked) { agreed = may_(asked); }, r);
+      return agreed;
+    });
   }
 
   /// How many of its recipients have it, have failed, and so on. Error: unknown_reference.
@@ -127,7 +216,7 @@ class publisher {
   result<recipient_record> recipient_of(const reference& ref, recipient_id who) noexcept { return owner_.recipient_of(ref.id, who); }
   /// Copies the recipients of the reference's transaction into `out`, as many as fit; the number copied.
   std::size_t recipients_of(const reference& ref, std::span<recipient_record> out) noexcept { return owner_.recipients_of(ref.id, out); }
-  /// How many callbacks of transactions have thrown. What they threw is dropped.
+  /// How many callbacks (of transactions, or of authorise()) have thrown. What they threw is dropped.
   std::uint64_t callback_failures() const noexcept {
     const lock_guard hold(lock_);
     return callback_failures_;
@@ -142,6 +231,9 @@ class publisher {
   /// Calls back for each transaction that has settled, then releases the models that were handed over for it. Drivers call it after each step. A
   /// settlement is told after the progress of its transaction: by the thread whose callback returns last.
   void deliver() noexcept { deliver({}); }
+
+  /// Whether there is as much room as was wanted. If not, nothing can be published.
+  bool has_room() const noexcept { return has_room_; }
 
   /// The state machine, for a driver's connections.
   owner_type& machine() noexcept { return owner_; }
@@ -172,6 +264,17 @@ class publisher {
       if (!t) continue;  // another thread was faster, or something more has happened
       if (tell) contain(tell, s);
       returned(t);
+    }
+  }
+  /// Tells of a transaction of which a reference has ended.
+  result<void> ended(const result<transaction_id>& of) noexcept {
+    if (!of) return failure(of.error());
+    const bool inside = detail::callbacks_entered != 0;
+    for (;;) {
+      report();
+      deliver(inside ? *of : transaction_id{});
+      if (!owner_.calls(*of, !inside)) return {};
+      lock_.relax();  // another thread is in a callback of it, or sends the last bytes of another of its images
     }
   }
   void returned(transaction_id t) noexcept {
@@ -208,7 +311,7 @@ class publisher {
     const auto t = options.transaction ? result<transaction_id>(options.transaction) : open_transaction(options.alone());
     if (!t) return failure(t.error());
     kept_model* const kept = keep ? put_away(*t, keep) : nullptr;  // before a recipient can settle it
-    const auto done = keep ? result<ref_id>(failure(errc::table_full, kept_.size())) : owner_.publish(image, version, Parts::integrity::whole, id, *t);
+    const auto done = keep ? result<ref_id>(failure(errc::table_full, room_.kept.size())) : owner_.publish(image, version, Parts::integrity::whole, id, *t);
     if (!done) {
       if (kept != nullptr) take_back(*kept, keep);
       if (!options.transaction) owner_.cancel(*t);
@@ -221,7 +324,7 @@ class publisher {
   /// Keeps a model. Without room: nullptr, and `keep` is unchanged.
   kept_model* put_away(transaction_id id, unique_any& keep) noexcept {
     const lock_guard hold(lock_);
-    for (auto& k : kept_)
+    for (auto& k : room_.kept)
       if (!k.source) return k = {id, std::move(keep)}, &k;
     return nullptr;
   }
@@ -231,7 +334,7 @@ class publisher {
   }
   void release(transaction_id id) noexcept {
     const detail::callback_scope here;  // a model's destructor may withdraw, too
-    for (auto& k : kept_) {
+    for (auto& k : room_.kept) {
       unique_any gone;  // destroyed without the lock: a model's destructor is the application's
       const lock_guard hold(lock_);
       if (k.source && k.transaction == id) gone = std::move(k.source);
@@ -241,11 +344,12 @@ class publisher {
   // larger than the 4 KiB of a device, because a file is read faster so; limits for small machines make it smaller
   static constexpr std::size_t digest_slice = Parts::limits::control_frame_bytes < 4096 ? 4 * Parts::limits::control_frame_bytes : 16 * 1024;
 
-  owner_storage<References, Recipients> memory_;
-  std::array<kept_model, 2 * References> kept_{};  // a version and the one before, which is kept until its settlement is delivered
+  detail::room_of<typename Parts::limits, kept_model, References, Recipients> room_;
   owner_type owner_;
+  authorise_callback may_{};
   std::uint64_t callback_failures_ = 0;
-  [[no_unique_address]] mutable Lock lock_{};  // guards kept_ and the count
+  bool has_room_;
+  [[no_unique_address]] mutable Lock lock_{};  // guards what is kept, and the count
 };
 
 }  // namespace tensorpull

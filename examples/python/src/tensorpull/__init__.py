@@ -10,12 +10,19 @@ from ._average import WeightedAverage, weighted_average
 from ._download import download_tensors
 from ._downloader import Downloader
 from ._errors import Error
+from ._file import download_file
+from ._images import Landing, PublishedImage, read_header
 from ._native import error_codes as ERROR_CODES
 from ._options import recipient_named
-from ._types import Outcome, Progress, Receipt, Reference, Status, TensorDict, Update
+from ._session import Listener, Message, Session
+from ._tls import TLS
+from ._trees import FlatTree, flatten, local_shards, unflatten
+from ._types import Outcome, Progress, Receipt, Reference, Status, TensorDict, TensorView, Update
+from ._view import view_tensors
 
 __all__ = [
-    "ERROR_CODES", "Downloader", "Error", "Outcome", "Progress", "Receipt", "Reference", "Status", "TensorDict", "Update", "WeightedAverage",
-    "download_tensors", "recipient_named", "weighted_average",
+    "ERROR_CODES", "Downloader", "Error", "FlatTree", "Landing", "Listener", "Message", "Outcome", "Progress", "PublishedImage", "Receipt", "Reference", "Session",
+    "Status", "TLS", "TensorDict", "TensorView", "Update", "WeightedAverage", "download_file", "download_tensors", "flatten", "local_shards", "read_header",
+    "recipient_named", "unflatten", "view_tensors", "weighted_average",
 ]  # fmt: skip
 __version__ = "0.1.0"

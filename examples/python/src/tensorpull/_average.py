@@ -10,6 +10,7 @@ from ._download import writable
 from ._errors import Error
 from ._options import DEFAULT_CHUNK_BYTES, chunk_bytes, pull_settings, text
 from ._tensors import empty_like
+from ._tls import TLS, native
 from ._types import Receipt, TensorDict, Update
 
 _KINDS = {"divide_by_reached": _native.ReachedAverage, "error": _native.WholeAverage, "staged": _native.StagedAverage}
@@ -74,6 +75,7 @@ class WeightedAverage:
         recipient: Optional[str] = None,
         window: int = 4,
         retries: int = 3,
+        ssl: Optional[TLS] = None,
     ) -> Receipt:
         """Adds what is published under `ref_id`, times `weight` (above 0). `peer` and `round` say whose update it is, and for which round it
         was made (from 1, at most the current one); the rest is as for `download_tensors`. An update that fails is an `Error`, and the
@@ -90,7 +92,7 @@ class WeightedAverage:
         if isinstance(weight, (str, bytes)) or not hasattr(weight, "__float__"):
             raise TypeError(f"weight is a number; not {weight!r}")
         with self._lock:
-            return Receipt._make(self._native.pull(address, ref_id, float(weight), peer, round, settings))
+            return Receipt._make(self._native.pull(address, ref_id, float(weight), peer, round, settings, native(ssl)))
 
     def result(self) -> TensorDict:
         """The averages, in the tensors of `out` or new ones: the same ones each time. More updates may follow."""

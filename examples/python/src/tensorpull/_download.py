@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict, Mapping, Optional, Tuple
 
 from . import _native
 from ._errors import Error
-from ._options import pull_settings, text, whole
+from ._log import logger, place, short
+from ._options import pull_settings, whole
+from ._route import Addresses, over_addresses, web_settings
 from ._tensors import Tensors, numpy_maker, torch_maker
+from ._tls import TLS
+from ._trees import arrive, as_flat
 from ._types import Receipt, TensorDict
 
 
 def download_tensors(
-    address: str,
-    ref_id: str,
+    address: Addresses,
+    ref_id: str = "",
     per_request_timeout: Optional[float] = 600.0,
     chunk_size: Optional[int] = None,
     progress: Any = None,
     abort: Any = None,
     *,
     framework: Optional[str] = None,
-    out: Optional[Mapping[str, Any]] = None,
+    out: Any = None,
     subset: bool = False,
     max_bytes: Optional[int] = None,
     max_header_bytes: int = 16 << 20,
@@ -33,8 +37,25 @@ def download_tensors(
     window: int = 4,
     retries: int = 3,
     unverified: bool = False,
+    ssl: Optional[TLS] = None,
+    digest: Optional[str] = None,
+    bearer: Optional[str] = None,
 ) -> TensorDict:
-    """Pulls what is published under `ref_id` at `address` ("host:port") and returns it as a dict of tensors.
+    """Pulls what is published under `ref_id` at `address` and returns it as a dict of tensors.
+
+    `address` is "host:port" or "tcp://host:port"; "tls://host:port" is TLS, as `ssl` says (the system's
+    authorities without it); "unix:path" or "unix:@name" is a program of this user on this machine, and
+    "shm:path" or "shm:@name" one whose memory is shared, so that nothing is sent: one copy.
+    "pipe:command" starts a command that talks over its standard input and output ("pipe:ssh host send model.safetensors --stdio"); no shell reads it.
+    "udp://host:port", "serial:/dev/ttyUSB0?speed=115200" and "nats://host:port" (if libnats was there when this was built) carry datagrams: chunks are what fits one,
+    whatever `chunk_size` says, and `window` is raised to what the link carries.
+    "http://host/model.safetensors" and "https://..." name a file of any web server, or of an owner that answers HTTP; `ref_id` may be left out there. If it is a
+    `Reference`, the file's digest has to be its version. `digest` says it, too: "sha256:" and 64 digits, or "xxh3:" and 16. Without any, the server has to state one, or the
+    error is "not_verifiable". `bearer` is sent as authorisation to the URLs' own hosts; an owner wants the reference's digits there. `ssl` is for https, without `check_hostname`.
+    Into tensors a file lands that is laid out as this library writes it; any other into a file. `subset` is not for URLs.
+    A list of addresses: owners of the same, that is of one version under one reference. The first is asked that can be reached, and the next one when it
+    is lost, does not answer, or does not have the reference. Between neighbours of one kind ("host:port", "tls://", "unix:") a download goes on with what has
+    arrived; with `out` between all others too, and new tensors begin anew.
 
     The bytes go from the socket into the tensors' memory; nothing is copied on the way, and the interpreter's lock is not held. Tensors
     are returned only if the digest of what arrived is the published one. Whether the owner has heard of that is `receipt.confirmed`.
@@ -43,11 +64,14 @@ def download_tensors(
       framework  "numpy" (the default) or "torch": new tensors are made as the owner describes them, in the CPU's memory, once the
                  description has been checked, and within `max_bytes` (all tensors together; default: this machine's memory; say what you
                  expect), `max_header_bytes` (names and shapes) and `max_tensors`. Above a limit: "too_large", nothing allocated.
-      out        a dict of tensors that exist, NumPy's or torch's: they are landed in, and returned. They are contiguous in C's order, in
-                 the CPU's memory, writable, and apart from each other; names, dtypes and shapes are those of the owner, or the error is
+      out        a dict of tensors that exist, NumPy's or torch's, or a tree of them (see `flatten`; its numbers stay as they are): they are landed in,
+                 and returned under their dotted names. They are writable and apart from each other ("unsupported_layout" otherwise); any strides,
+                 and torch's on any device: what is not contiguous in the CPU's memory is landed in by slices of at most 2 MiB. Tensors of `out` that are
+                 one memory have to be tied at the owner's too, or not be there under any name but the first. Names, dtypes and shapes are those of the owner, or the error is
                  "schema_mismatch" before anything is touched. Of torch's, `requires_grad` and `grad` stay.
       subset     with `out`: its tensors are only some of those that are published.
-    Tied tensors (one tensor under several names) are tied again.
+    Tied tensors (one tensor under several names) are tied again. New tensors come in the order in which they were published; of a tree, under dotted names, and
+    `unflatten` makes the tree of them. "bad_frame": the owner's metadata of order, ties or tree contradicts its tensors.
 
     How long it takes:
       per_request_timeout  seconds without progress (an answer, or 1/64 of a chunk) before it is asked again, on a new connection where it
@@ -67,6 +91,41 @@ def download_tensors(
 
     Raises `Error`; what `abort` or `progress` raises; TypeError and ValueError for arguments that make no sense.
     """
+    cursor = _native.Cursor() if not isinstance(address, str) and out is not None and not subset else None
+    web = web_settings(address, ref_id, digest, bearer, recipient)
+    web.max_header_bytes = whole(max_header_bytes, "max_header_bytes", 2**63 - 1)
+    got, source = over_addresses(address, ssl, lambda route: pull(
+        _native, (route,), ref_id, per_request_timeout, chunk_size, progress, abort, framework, out, subset, max_bytes,
+        max_header_bytes, max_tensors, progress_interval, version, recipient, window, retries, unverified, cursor,
+    ), web)  # fmt: skip
+    assert got.receipt is not None
+    logger.info("%s downloaded from %s: %d bytes, %s", short(ref_id), place(source), got.receipt.bytes, got.receipt.outcome)
+    return got
+
+
+def pull(
+    through: Any,
+    where: Tuple[Any, ...],
+    ref_id: str,
+    per_request_timeout: Optional[float],
+    chunk_size: Optional[int],
+    progress: Any,
+    abort: Any,
+    framework: Optional[str],
+    out: Any,
+    subset: bool,
+    max_bytes: Optional[int],
+    max_header_bytes: int,
+    max_tensors: int,
+    progress_interval: float,
+    version: Optional[int],
+    recipient: Optional[str],
+    window: int,
+    retries: int,
+    unverified: bool,
+    cursor: Any = None,
+) -> TensorDict:
+    """The same `through` the compiled half's functions with `where` before their other arguments, or through its session."""
     if subset and out is None:
         raise ValueError("subset wants out: which of the tensors, and where they go")
     if out is not None and framework is not None:
@@ -74,32 +133,43 @@ def download_tensors(
     if framework not in (None, "numpy", "torch"):
         raise ValueError(f'framework is "numpy" or "torch", not {framework!r}')
     settings = pull_settings(ref_id, per_request_timeout, chunk_size, progress, progress_interval, abort, version, recipient, window, retries, unverified)
-    text(address, "address", "host:port")
+    settings.cursor = cursor
+    if where and hasattr(where[0], "reference_of"):
+        ref_id = where[0].reference_of(ref_id, settings.version)
     max_header_bytes = whole(max_header_bytes, "max_header_bytes", 2**63 - 1)
     max_tensors = whole(max_tensors, "max_tensors", 2**63 - 1)
     limit = _physical_memory() if max_bytes is None else whole(max_bytes, "max_bytes", 2**63 - 1)
 
     if out is not None:
-        tensors = writable(out)
+        flat = as_flat(out)
+        tensors = writable(flat)
+        if subset and tensors.ties:
+            # the owner's metadata alone says whether it has tied them, and a part of its tensors is asked for without it
+            raise Error("unsupported_layout", "with subset, tensors that are one memory are not landed in", next(iter(tensors.ties)))
         tensors.mark_changed()
-        receipt = _native.download_into(address, ref_id, tensors.described, subset, settings)
-        result = TensorDict(out)
+        try:
+            receipt = through.download_into(*where, ref_id, tensors.described, subset, settings)
+        except Error as e:
+            if e.code != "schema_mismatch":
+                raise
+            what = "the names, dtypes, shapes and ties of out have to be the owner's"
+            raise Error(e.code, f"{e.message}: {what}", e.name, e.landed, e.system, e.at) from None
+        result = TensorDict(flat)
+        result.structure = getattr(flat, "structure", None)
     else:
         made: Dict[str, Any] = {}
         make = torch_maker(made) if framework == "torch" else numpy_maker(made)
-        receipt, metadata = _native.download_new(address, ref_id, make, made.clear, limit, max_header_bytes, max_tensors, settings)
-        result = TensorDict(made)
-        result.metadata = metadata
-        for alias, kept in metadata.items():
-            if kept in made and alias not in made and alias != "format":
-                result[alias] = made[kept]
+        receipt, metadata = through.download_new(*where, ref_id, make, made.clear, limit, max_header_bytes, max_tensors, settings)
+        arrived = arrive(made, metadata)
+        result = TensorDict(arrived.tensors)
+        result.metadata, result.structure = arrived.metadata, arrived.structure
     result.receipt = Receipt._make(receipt)
     return result
 
 
 def writable(out: Mapping[str, Any]) -> Tensors:
     """The tensors to land in, described."""
-    tensors = Tensors(out, tie_numpy=True)
+    tensors = Tensors(out)
     if tensors.read_only:
         raise Error("unsupported_layout", "this array may not be written to", tensors.read_only[0])
     return tensors

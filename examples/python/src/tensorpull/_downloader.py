@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import atexit
+import logging
+import os
 import threading
 import time
 import weakref
-from typing import Any, Callable, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Iterable, List, Mapping, Optional, Sequence, Union
 
 from . import _native
-from ._options import DEFAULT_CHUNK_BYTES, as_abort, milliseconds, recipient_named, reference_id, text, whole
-from ._tensors import Tensors
+from ._errors import Error
+from ._log import log_outcome, logger, recipient_progress, short
+from ._options import DEFAULT_CHUNK_BYTES, as_abort, milliseconds, recipient_named, reference_id, text, whole, with_port
+from ._publish import as_outcome, heard, publish
+from ._tls import TLS, native
+from ._transaction import publish_together
 from ._types import Outcome, Progress, Reference, Status
-
-
-def _outcome(values: Sequence[Any]) -> Outcome:
-    verdict, references, expected, counts, lasted = values
-    return Outcome(verdict, references, expected, Status._make(counts), lasted)
 
 
 class Downloader:
@@ -41,30 +43,77 @@ class Downloader:
         accept_timeout: Optional[float] = 10.0,
         stall_timeout: Optional[float] = 60.0,
         idle_timeout: Optional[float] = 600.0,
+        bytes_per_second: Optional[int] = None,
+        recipient_bytes_per_second: Optional[int] = None,
+        max_references: int = 512,
+        max_recipients: Optional[int] = None,
+        ssl: Optional[TLS] = None,
+        http: Optional[str] = None,
+        metrics: bool = False,
     ) -> None:
-        """Listens on "host:port"; port 0: one that is free. The time-outs, in seconds, end connections: those that have asked for nothing
-        that is published within `accept_timeout`, that take less than 64 bytes a second for `stall_timeout`, that are silent for `idle_timeout`."""
+        """Listens on "host:port" (port 0: one that is free), or on another address, as `download_tensors` takes it, but not "pipe:"; one of TLS wants `ssl` with a certificate. In any second it sends at
+        most `bytes_per_second` in all and `recipient_bytes_per_second` to each connection; None: no limit. The time-outs, in seconds, end connections: those that have asked for nothing
+        that is published within `accept_timeout`, that take less than 64 bytes a second for `stall_timeout`, that are silent for `idle_timeout`.
+
+        Over datagrams ("udp://", "serial:", "nats://") there are no connections, but recipients that are remembered: at most 1024, and one at a serial line. One thread at a time uses the
+        owner: a call waits 0.05 s at most while another thread serves, and as long as a callback runs. So hold no lock that a callback takes.
+
+        At most `max_references` are published at a time, and `max_recipients` remembered, each once for each reference that it pulls (None: 2048, or four for each reference).
+        Memory for all of them is taken here: "out_of_memory" if there is not so much. Over NATS there are 512 references at most.
+
+        http     "host:port" of a second port, on which HTTP is answered over the same references (`url`), beside TCP, "tls://" (then it is HTTPS) or "unix:". ValueError
+                 for other links. The limits of connections and bytes hold for it separately
+        metrics  it answers GET /metrics, for Prometheus, to everybody who can connect
+        """
+        if metrics and http is None:
+            raise ValueError("metrics are answered on the port of http")
+        references = whole(max_references, "max_references", 2**63 - 1, least=1)
+        remembered = max(2048, 4 * references) if max_recipients is None else whole(max_recipients, "max_recipients", 2**63 - 1, least=1)
+        if references * _native.reference_bytes + remembered * _native.recipient_bytes > _memory() // 2:
+            raise Error("out_of_memory", "there is no memory for so many references or recipients", at=references)
         self._owner = _native.Owner(
             text(listen, "listen", "host:port"),
             whole(max_connections, "max_connections", 2**31 - 1, least=1),
             milliseconds(accept_timeout, "accept_timeout"),
             milliseconds(stall_timeout, "stall_timeout"),
             milliseconds(idle_timeout, "idle_timeout"),
+            0 if bytes_per_second is None else whole(bytes_per_second, "bytes_per_second", 2**63 - 1, least=1),
+            0 if recipient_bytes_per_second is None else whole(recipient_bytes_per_second, "recipient_bytes_per_second", 2**63 - 1, least=1),
+            native(ssl),
+            references,
+            remembered,
         )
-        self._host = listen.rpartition(":")[0] if ":" in listen else listen
+        self._http = ""
+        if http is not None:
+            door = self._owner.open_door(text(http, "http", "host:port"), bool(metrics), native(ssl))
+            self._http = ("https://" if listen.startswith("tls://") else "http://") + with_port(http, door)
+        self._listen = listen
         self._thread: Optional[threading.Thread] = None
+        self._at_exit: Optional[Callable[[], None]] = None
         self._stopping = threading.Event()
         self._changed = threading.Condition()
 
     @property
     def port(self) -> int:
-        """The port that it listens on."""
+        """The port that it listens on; 0 if the transport has none."""
         return self._owner.port
 
     @property
     def address(self) -> str:
-        """"host:port" as `listen` had the host; of an owner that listens on all addresses, say one that others reach."""
-        return f"{self._host}:{self.port}"
+        """The address as `listen` had it, with the port; of an owner that listens on all addresses, say one that others reach."""
+        return with_port(self._listen, self.port)
+
+    @property
+    def http_address(self) -> str:
+        """Where HTTP is answered, as "http://host:port"; "" if it is not."""
+        return self._http
+
+    def url(self, ref: Reference, name: str = "model") -> str:
+        """The URL of what is published there. Who asks shows the reference's digits: `download_tensors(url, ref, bearer=ref)`. `name` is for people: letters, digits, "-", "." and "_"."""
+        if not self._http:
+            raise ValueError("this owner does not answer HTTP: Downloader(http=...)")
+        version = f"{ref.version:016x}" if isinstance(ref, Reference) else "latest"
+        return f"{self._http}/v1/{name}/{version}"
 
     @property
     def connections(self) -> int:
@@ -73,7 +122,7 @@ class Downloader:
 
     def add_tensors(
         self,
-        tensors: Mapping[str, Any],
+        tensors: Any,
         chunk_size: int = DEFAULT_CHUNK_BYTES,
         *,
         recipients: Union[int, Iterable[str]] = 0,
@@ -86,13 +135,15 @@ class Downloader:
         acquire_timeout: Optional[float] = None,
         recipient_idle_timeout: Optional[float] = 600.0,
         transaction_idle_timeout: Optional[float] = 600.0,
+        keep_order: bool = True,
     ) -> Reference:
-        """Publishes a dict of torch's and NumPy's tensors and returns its reference.
+        """Publishes a dict of torch's and NumPy's tensors, or nested dicts, lists and tuples of them with numbers and text (see `flatten`), and returns its reference.
 
         Nothing is copied: the tensors' memory is read when a recipient asks, so it must not change until the reference is settled or
         withdrawn (recipients of what has changed get "digest_mismatch"). The tensors are kept alive until then. Any strides, either byte
-        order. Cost: one pass over the bytes, for the digest. Tied tensors of torch are sent once, and the metadata says so as
-        `safetensors.torch.save_model` does.
+        order. Cost: one pass over the bytes, for the digest. Tensors that are the same memory, seen the same way, are sent once, and the metadata
+        says so as `safetensors.torch.save_model` does. Tensors on a device are copied through 2 MiB of host memory, a slice at a time: finish what
+        writes to them on other streams first.
 
           chunk_size   what the reference suggests to recipients; each decides for itself
           recipients   how many have to confirm before the reference is settled, or their names; 0: not known, it stays until withdrawn or idle
@@ -103,34 +154,53 @@ class Downloader:
           acquire_timeout, recipient_idle_timeout, transaction_idle_timeout
                        seconds until a recipient has asked at all; in which it takes less than 64 bytes a second; in which nobody asks for or takes
                        anything, after which it settles; None: no limit
+          keep_order   recipients have the tensors in the order of the dict: the metadata carries it ("too_large" above 1,000,000 tensors). False: in that of the image
 
         What the callbacks raise goes to `sys.unraisablehook`. Refused with the tensor's name: "unsupported_dtype" (objects, strings, dates,
-        structures, longdouble, complex128), "unsupported_layout" (sparse, quantised, nested, meta, on another device, masked arrays).
+        structures, longdouble, complex128, elements of 1 to 7 bits but packed F4), "unsupported_layout" (sparse, quantised, nested, meta, masked arrays, subclasses other than
+        nn.Parameter and memmap).
         """
-        chunk_size = whole(chunk_size, "chunk_size", _native.max_chunk_bytes)
-        if metadata is not None and not isinstance(metadata, Mapping):
-            raise TypeError(f"metadata is a dict of str; not {metadata!r}")
-        for what, heard in (("settled", settled), ("progress", progress)):
-            if heard is not None and not callable(heard):
-                raise TypeError(f"{what} is a callable; not {heard!r}")
-        described = Tensors(tensors)
-        pairs = {**described.ties, **{str(key): str(value) for key, value in (metadata or {}).items()}}
-        how = _native.PublishSettings()
-        how.id = reference_id(ref_id) if ref_id is not None else ""
-        how.recipients, how.named = _expected(recipients)
-        how.least = whole(least, "least", 2**32 - 1)
-        expected = how.recipients or len(how.named)
-        if expected and how.least > expected:
-            raise ValueError(f"least is at most the number of recipients, which is {expected}; not {how.least}")
-        how.acquire_ms = milliseconds(acquire_timeout, "acquire_timeout", never=0)
-        how.recipient_idle_ms = milliseconds(recipient_idle_timeout, "recipient_idle_timeout", never=0)
-        how.transaction_idle_ms = milliseconds(transaction_idle_timeout, "transaction_idle_timeout", never=0)
-        how.progress_interval_ms = milliseconds(progress_interval, "progress_interval")
-        how.settled = _teller(self, settled)
-        if progress is not None:
-            how.progress = lambda event: progress(Progress._make(event))
-        digits, version, fingerprint, nbytes = self._owner.add(described.described, list(pairs.items()), described.keep, how)
-        return Reference(digits, version, fingerprint, nbytes, chunk_size)
+        about: List[str] = []
+        told, progress_interval = _recipients_too(progress, progress_interval)
+        made = publish(
+            self._owner.add, tensors, chunk_size, recipients, least, ref_id, metadata, _teller(self, settled, about), told, progress_interval, acquire_timeout,
+            recipient_idle_timeout, transaction_idle_timeout, keep_order,
+        )  # fmt: skip
+        about.append(short(made))
+        logger.info("published %s: %d bytes", about[0], made.nbytes)
+        return made
+
+    def add_transaction(
+        self,
+        models: Sequence[Mapping[str, Any]],
+        chunk_size: int = DEFAULT_CHUNK_BYTES,
+        *,
+        recipients: Union[int, Iterable[str]] = 0,
+        least: int = 0,
+        ref_ids: Optional[Sequence[Optional[str]]] = None,
+        metadata: Optional[Sequence[Optional[Mapping[str, str]]]] = None,
+        settled: Optional[Callable[[Outcome], None]] = None,
+        progress: Optional[Callable[[Progress], None]] = None,
+        progress_interval: float = 30.0,
+        acquire_timeout: Optional[float] = None,
+        recipient_idle_timeout: Optional[float] = 600.0,
+        transaction_idle_timeout: Optional[float] = 600.0,
+    ) -> List[Reference]:
+        """Publishes several dicts that settle together, and returns their references: all of them, or none.
+
+        A recipient counts once, when it has all references. `settled` is called once. `ref_ids` and `metadata` have an entry for each dict, or None. An error leaves everything
+        as it was, also what is published under `ref_ids`: that is replaced only when all of the new ones can be published, which each needs a free
+        place ("table_full"). Not over NATS ("unsupported_request"). The rest is as in `add_tensors`.
+        """
+        about: List[str] = []
+        told, progress_interval = _recipients_too(progress, progress_interval)
+        made = publish_together(
+            self._owner.add_all, models, chunk_size, ref_ids, metadata, recipients, least, _teller(self, settled, about), told, progress_interval, acquire_timeout,
+            recipient_idle_timeout, transaction_idle_timeout,
+        )  # fmt: skip
+        about.append(f"the transaction of {', '.join(short(ref) for ref in made)}")
+        logger.info("published %s: %d bytes", about[0], sum(ref.nbytes for ref in made))
+        return made
 
     def serve(self, until: Any = None, timeout: Optional[float] = None) -> bool:
         """Serves on this thread, without the interpreter's lock, until `until`: a reference or several (all settled), a threading.Event, or
@@ -143,21 +213,32 @@ class Downloader:
             return self._owner.serve(refs, None, limit) if refs else True
         return self._owner.serve([], as_abort(until), limit)
 
-    def start(self) -> "Downloader":
-        """Serves in the background: starts one thread, named "tensorpull", which `stop()` ends, and the end of the main thread too."""
+    def start(self, daemon: bool = False) -> "Downloader":
+        """Serves in the background: starts one thread, named "tensorpull", which `stop()` ends, and the end of the main thread too.
+
+          daemon  False: the interpreter's exit waits for the thread, and so for a callback that it is in. True: the exit waits one second for it at most; a
+                  callback that takes longer never ends. In neither case an exit waits for recipients.
+        """
         if self._thread is not None and self._thread.is_alive():
             raise RuntimeError("it is serving already")
         self._stopping.clear()
         stopping, main, owner = self._stopping, threading.main_thread(), self._owner
         self._thread = threading.Thread(
-            target=lambda: owner.serve([], lambda: stopping.is_set() or not main.is_alive(), -1), name="tensorpull", daemon=False
+            target=lambda: owner.serve([], lambda: stopping.is_set() or not main.is_alive(), -1), name="tensorpull", daemon=bool(daemon)
         )
         self._thread.start()
+        if daemon:  # a thread that is in the compiled half when the interpreter ends would take a lock that is not there any more
+            self._at_exit = _ender(stopping, self._thread)
+            atexit.register(self._at_exit)
+        logger.debug("serving %s in the background", self._listen)
         return self
 
     def stop(self) -> None:
         """Ends the thread that `start()` has started, within 0.1 s; does nothing without one. What is published stays so."""
         self._stopping.set()
+        if self._at_exit is not None:
+            atexit.unregister(self._at_exit)
+            self._at_exit = None
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
             self._thread = None
@@ -166,11 +247,11 @@ class Downloader:
         """Waits until a reference, or each of several, is settled, while another thread serves. False: not within `timeout` seconds."""
         wanted = [reference_id(ref) for ref in ([refs] if refs is None or isinstance(refs, str) else refs)]
         end = None if timeout is None else time.monotonic() + milliseconds(timeout, "timeout") / 1000
-        with self._changed:
-            while not all(self._owner.settled(ref) for ref in wanted):
-                left = None if end is None else end - time.monotonic()
-                if left is not None and left <= 0:
-                    return False
+        while not all(self._owner.settled(ref) for ref in wanted):  # without the lock, which a callback may be waiting for
+            left = None if end is None else end - time.monotonic()
+            if left is not None and left <= 0:
+                return False
+            with self._changed:
                 # settled() is told before the owner says so: look again soon
                 self._changed.wait(0.1 if left is None else min(left, 0.1))
         return True
@@ -189,7 +270,7 @@ class Downloader:
 
     def outcome(self, ref_id: str) -> Outcome:
         """How a publication ended; its verdict is "open" before."""
-        return _outcome(self._owner.outcome(reference_id(ref_id)))
+        return as_outcome(self._owner.outcome(reference_id(ref_id)))
 
     def recipient_state(self, ref_id: str, recipient: Union[str, int]) -> str:
         """How one recipient fares: "unseen", "acquired", "provisional", "completed", "failed", "cancelled", "vanished", ..."""
@@ -209,23 +290,39 @@ class Downloader:
         self.close()
 
 
-def _expected(recipients: Any) -> Tuple[int, List[int]]:
-    """How many recipients, or the numbers of their names. A str alone would be one recipient for each of its letters."""
-    if isinstance(recipients, int):
-        return whole(recipients, "recipients", 2**32 - 1), []
-    if isinstance(recipients, (str, bytes)) or not isinstance(recipients, Iterable):
-        raise TypeError(f"recipients is a number, or the recipients' names as in ['site-1', 'site-2']; not {recipients!r}")
-    return 0, [_native.recipient_named(text(name, "each of recipients", "a name")) for name in recipients]
+def _ender(stopping: threading.Event, thread: threading.Thread) -> Callable[[], None]:
+    def end() -> None:
+        stopping.set()
+        thread.join(1.0)
+
+    return end
 
 
-def _teller(downloader: Downloader, settled: Optional[Callable[[Outcome], None]]) -> Callable[[Any], None]:
-    """Tells the caller and who waits. Knows the downloader by a weak reference: the downloader has this, in the compiled half."""
+def _memory() -> int:
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError):
+        return 2**63
+
+
+def _recipients_too(progress: Optional[Callable[[Progress], None]], interval: float) -> Any:
+    """The callback for progress, which may log too; if it does nothing else it wants to know only of ends."""
+    heard(progress, "progress")
+    told = recipient_progress(progress)
+    return told, interval if progress is not None or told is None else 86_400.0
+
+
+def _teller(downloader: Downloader, settled: Optional[Callable[[Outcome], None]], about: List[str]) -> Callable[[Outcome], None]:
+    """Tells the log, the caller and who waits. `about`: what it is called, once that is known. Knows the downloader by a weak reference: the downloader has this, in the compiled half."""
+    heard(settled, "settled")
     known = weakref.ref(downloader)
+    if logger.isEnabledFor(logging.INFO):
+        settled = log_outcome(settled, lambda: about[0] if about else "a publication")
 
-    def tell(values: Any) -> None:
+    def tell(how: Outcome) -> None:
         try:
             if settled is not None:
-                settled(_outcome(values))
+                settled(how)
         finally:
             alive = known()
             if alive is not None:

@@ -27,6 +27,6 @@ class Error(Exception):
 
     def __str__(self) -> str:
         about = f" ({self.name})" if self.name else ""
-        system = f": {os.strerror(self.system)}" if self.system else ""
+        system = f": {os.strerror(self.system)}" if self.system > 0 else f": exit status {-self.system}" if self.system < 0 else ""
         landed = f", after {self.landed} bytes" if self.landed else ""
         return f"{self.message}{about}{system}{landed} [{self.code}]"

@@ -35,6 +35,14 @@ def whole(value: Any, what: str, most: int, least: int = 0) -> int:
     return number
 
 
+def with_port(listen: str, port: int) -> str:
+    """The address that was listened on, with the port that was chosen."""
+    if port == 0:
+        return listen
+    head, colon, _ = listen.rpartition(":")
+    return f"{head if colon and not listen.endswith('//' + head) else listen}:{port}"
+
+
 def milliseconds(seconds: Optional[float], what: str, never: int = _FOR_EVER) -> int:
     """Seconds as whole milliseconds; None: `never`."""
     if seconds is None:

@@ -1,18 +1,21 @@
 """Which of NumPy's and torch's tensors can travel, and how their memory is described to the compiled half.
 
 Neither library is linked, and neither is imported unless the caller's tensors are theirs: everything is read from attributes, so one
-build serves every version of both. A description is (name, dtype, shape, strides in bytes or None, address, bytes to swap).
+build serves every version of both. A description is (name, dtype, shape, strides in bytes or None, address, bytes to swap), and for a
+tensor on a device also what copies it and the device's number.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
+from ._devices import Blocks, DeviceTensor, copier_of
 from ._errors import Error
 from ._native import numpy_format, numpy_name
 
-Description = Tuple[str, str, Tuple[int, ...], Optional[Tuple[int, ...]], int, int]
+Description = Tuple[Any, ...]
 
 _TORCH = {
     "bool": "BOOL", "uint8": "U8", "int8": "I8", "uint16": "U16", "int16": "I16", "uint32": "U32", "int32": "I32", "uint64": "U64",
@@ -33,34 +36,51 @@ def _describe_numpy(numpy: Any, name: str, array: Any) -> Description:
     # the str of a type of ml_dtypes does not say what it is; its name does, where it has no other byte order
     known = numpy_format(dtype.str) or (numpy_format(dtype.name) if dtype.names is None and dtype.isnative else None)
     if known is None:
-        raise _refuse("unsupported_dtype", name, f"NumPy's {dtype}")
+        raise _refuse("unsupported_dtype", name, f"NumPy's {dtype}{_advice(dtype.name)}")
     ours, swap = known
     if isinstance(array, numpy.ma.MaskedArray):
         raise _refuse("unsupported_layout", name, "a masked array's mask would be lost; fill it first")
+    if type(array) not in (numpy.ndarray, numpy.memmap):
+        raise _refuse("unsupported_layout", name, f"a {type(array).__name__} would arrive as an ndarray; publish numpy.asarray(...) of it")
     interface = array.__array_interface__
     strides = None if array.flags.c_contiguous else array.strides
     return name, ours, array.shape, strides, interface["data"][0], swap
 
 
-def _describe_torch(torch: Any, name: str, tensor: Any) -> Description:
+def _advice(dtype: str) -> str:
+    """What to do with elements that safetensors has no name for, as far as there is something."""
+    if re.fullmatch(r"(torch\.)?u?int[1-7]", dtype) or dtype.startswith("torch.bits"):
+        return ", for which safetensors has no dtype; publish the bytes that hold them, as uint8"
+    if re.fullmatch(r"float[46]_\w+", dtype):
+        return ", which holds one element in each byte, where safetensors packs them; publish uint8"
+    return ""
+
+
+def _describe_torch(torch: Any, name: str, tensor: Any, blocks: Blocks, spaces: Dict[str, int]) -> Description:
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        how = "publish its tensorpull.local_shards(...)" if hasattr(tensor, "to_local") else "publish the tensors that it is made of"
+        raise _refuse("unsupported_layout", name, f"a {type(tensor).__module__}.{type(tensor).__qualname__} would arrive as something else; {how}")
     if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested:
         raise _refuse("unsupported_layout", name, "a sparse, quantised or nested tensor has no bytes in order")
-    if tensor.device.type != "cpu":
-        why = "a meta tensor has no bytes" if tensor.device.type == "meta" else f"it is on {tensor.device}; publish tensor.cpu()"
-        raise _refuse("unsupported_layout", name, why)
+    copier = None if tensor.device.type == "cpu" else copier_of(tensor.device)
+    if copier is None and tensor.device.type != "cpu":
+        raise _refuse("unsupported_layout", name, f"a {tensor.device} tensor has no bytes")
     if tensor.is_conj() or tensor.is_neg():
         raise _refuse("unsupported_layout", name, "its memory is conjugated or negated; publish tensor.resolve_conj().resolve_neg()")
     ours = _TORCH.get(str(tensor.dtype).rpartition(".")[2])
     shape = tuple(tensor.shape)
     if ours is None or (ours == "F4" and not shape):
-        raise _refuse("unsupported_dtype", name, str(tensor.dtype))
+        raise _refuse("unsupported_dtype", name, f"{tensor.dtype}{_advice(str(tensor.dtype))}")
     size = tensor.element_size()
     if ours == "F4":
         if not tensor.is_contiguous():
             raise _refuse("unsupported_layout", name, "packed elements in another order than C's")
         shape = (*shape[:-1], 2 * shape[-1])
     strides = None if tensor.is_contiguous() else tuple(step * size for step in tensor.stride())
-    address = tensor.data_ptr()
+    if copier is not None and tensor.numel() != 0:
+        space = spaces.setdefault(str(tensor.device), len(spaces) + 1)
+        return name, ours, shape, strides, copier.address(tensor), 0, DeviceTensor(torch, tensor, copier, blocks), space
+    address = tensor.data_ptr() if copier is None else 0
     if address == 0 and tensor.numel() != 0:
         raise _refuse("unsupported_layout", name, f"{type(tensor).__name__} has no memory of its own")
     return name, ours, shape, strides, address, 0
@@ -69,7 +89,7 @@ def _describe_torch(torch: Any, name: str, tensor: Any) -> Description:
 class Tensors:
     """A caller's dict, described. `keep` holds what keeps the memory alive; `ties` the names that are further names of another tensor."""
 
-    def __init__(self, tensors: Mapping[str, Any], tie_numpy: bool = False) -> None:
+    def __init__(self, tensors: Mapping[str, Any]) -> None:
         if not isinstance(tensors, Mapping):
             raise TypeError(f"a dict of tensors, not {type(tensors).__name__}")
         self.described: List[Description] = []
@@ -79,27 +99,27 @@ class Tensors:
         self.read_only: List[str] = []
         numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
         seen: Dict[Tuple[Any, ...], str] = {}
+        blocks = Blocks()
+        spaces: Dict[str, int] = {}
         for name, tensor in _sorted(tensors):
             if torch is not None and isinstance(tensor, torch.Tensor):
-                one = _describe_torch(torch, name, tensor)
+                one = _describe_torch(torch, name, tensor, blocks, spaces)
                 # an alias: what the module gives this tensor as new memory later does not free the old
                 held = tensor.detach()
-                may_tie = True
             elif numpy is not None and isinstance(tensor, numpy.ndarray):
                 one = _describe_numpy(numpy, name, tensor)
                 held = tensor
-                may_tie = tie_numpy
                 if not tensor.flags.writeable:
                     self.read_only.append(name)
             else:
                 raise TypeError(f"{name!r} is no torch.Tensor and no numpy.ndarray but {type(tensor).__module__}.{type(tensor).__qualname__}")
-            if may_tie and 0 not in one[2]:
-                kept = seen.setdefault(one[1:], name)
-                if kept != name:
+            if 0 not in one[2]:
+                kept = seen.setdefault((*one[1:6], *one[7:]), name)
+                if kept != name and name != "format":  # which savers put into metadata: there it is no tie
                     self.ties[name] = kept
                     continue
             self.described.append(one)
-            self.keep.append(held)
+            self.keep.append((held, *one[6:7]))
             if held is not tensor:
                 self.torch.append(held)
 
@@ -125,7 +145,7 @@ def _sorted(tensors: Mapping[str, Any]) -> List[Tuple[str, Any]]:
         raise Error("invalid_argument", "a tensor's name is not Unicode text", ascii(e.object)) from None
 
 
-def _make(name: str, shape: Tuple[int, ...], empty: Callable[[], Any]) -> Any:
+def make_or_refuse(name: str, shape: Tuple[int, ...], empty: Callable[[], Any]) -> Any:
     """An owner may describe what safetensors allows and these libraries do not: more than 64 dimensions, an extent of 2**63 beside one of 0."""
     try:
         return empty()
@@ -135,25 +155,46 @@ def _make(name: str, shape: Tuple[int, ...], empty: Callable[[], Any]) -> Any:
         raise _refuse("unsupported_layout", name, f"no tensor of {len(shape)} dimensions, {str(shape)[:60]}, can be made: {str(e)[:200]}") from None
 
 
+def numpy_dtype(name: str, dtype: str) -> Any:
+    """NumPy's own or ml_dtypes's, for a tensor that an owner has described."""
+    import numpy
+
+    theirs = numpy_name(dtype)
+    if not theirs:
+        raise _refuse("unsupported_dtype", name, f"NumPy has no {dtype}")
+    try:
+        return numpy.dtype(theirs)
+    except TypeError:
+        try:
+            import ml_dtypes
+        except ImportError:
+            raise _refuse("unsupported_dtype", name, f"NumPy has {dtype} with the package ml_dtypes only; or ask for torch") from None
+        if not hasattr(ml_dtypes, theirs):
+            raise _refuse("unsupported_dtype", name, f"this version of ml_dtypes has no {dtype}") from None
+        return numpy.dtype(getattr(ml_dtypes, theirs))
+
+
+def torch_dtype(name: str, dtype: str, shape: Tuple[int, ...]) -> Tuple[Any, Tuple[int, ...]]:
+    """torch's dtype, and the shape as torch has it."""
+    import torch
+
+    kind = getattr(torch, _TORCH_NAMES.get(dtype, ""), None)
+    if kind is None:
+        raise _refuse("unsupported_dtype", name, f"this torch has no {dtype}")
+    if dtype == "F4":
+        if not shape or shape[-1] % 2:
+            raise _refuse("unsupported_dtype", name, "an odd number of packed elements in a row")
+        shape = (*shape[:-1], shape[-1] // 2)
+    return kind, shape
+
+
 def numpy_maker(made: Dict[str, Any]) -> Callable[[str, str, Tuple[int, ...]], Tuple[int, int]]:
     """Makes NumPy's arrays for tensors that an owner has described."""
     import numpy
 
     def make(name: str, dtype: str, shape: Tuple[int, ...]) -> Tuple[int, int]:
-        theirs = numpy_name(dtype)
-        if not theirs:
-            raise _refuse("unsupported_dtype", name, f"NumPy has no {dtype}")
-        try:
-            kind = numpy.dtype(theirs)
-        except TypeError:
-            try:
-                import ml_dtypes
-            except ImportError:
-                raise _refuse("unsupported_dtype", name, f"NumPy has {dtype} with the package ml_dtypes only; or ask for torch") from None
-            if not hasattr(ml_dtypes, theirs):
-                raise _refuse("unsupported_dtype", name, f"this version of ml_dtypes has no {dtype}") from None
-            kind = numpy.dtype(getattr(ml_dtypes, theirs))
-        array = _make(name, shape, lambda: numpy.empty(shape, kind))
+        kind = numpy_dtype(name, dtype)
+        array = make_or_refuse(name, shape, lambda: numpy.empty(shape, kind))
         made[name] = array
         return array.__array_interface__["data"][0], array.nbytes
 
@@ -165,14 +206,8 @@ def torch_maker(made: Dict[str, Any]) -> Callable[[str, str, Tuple[int, ...]], T
     import torch
 
     def make(name: str, dtype: str, shape: Tuple[int, ...]) -> Tuple[int, int]:
-        kind = getattr(torch, _TORCH_NAMES.get(dtype, ""), None)
-        if kind is None:
-            raise _refuse("unsupported_dtype", name, f"this torch has no {dtype}")
-        if dtype == "F4":
-            if not shape or shape[-1] % 2:
-                raise _refuse("unsupported_dtype", name, "an odd number of packed elements in a row")
-            shape = (*shape[:-1], shape[-1] // 2)
-        tensor = _make(name, shape, lambda: torch.empty(shape, dtype=kind))
+        kind, shape = torch_dtype(name, dtype, shape)
+        tensor = make_or_refuse(name, shape, lambda: torch.empty(shape, dtype=kind))
         made[name] = tensor
         return tensor.data_ptr(), tensor.numel() * tensor.element_size()
 
@@ -182,15 +217,19 @@ def torch_maker(made: Dict[str, Any]) -> Callable[[str, str, Tuple[int, ...]], T
 def empty_like(tensors: Mapping[str, Any]) -> Dict[str, Any]:
     """New memory for tensors of these names, dtypes and shapes, contiguous and in this machine's byte order; tied where these are tied."""
     made: Dict[str, Any] = {}
-    ties: Dict[int, Any] = {}
+    ties: Dict[Any, Any] = {}
     torch = sys.modules.get("torch")
     for name, tensor in tensors.items():
-        if id(tensor) not in ties:
-            if torch is not None and isinstance(tensor, torch.Tensor):
-                ties[id(tensor)] = torch.empty(tensor.shape, dtype=tensor.dtype)
-            else:
-                import numpy
+        if torch is not None and isinstance(tensor, torch.Tensor):
+            # a state dict's tied tensors are several objects over one memory; a meta tensor has none, and gives its shape all the same
+            same: Any = (tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride()) if tensor.device.type != "meta" and tensor.numel() else id(tensor)
+            if same not in ties:
+                ties[same] = torch.empty(tensor.shape, dtype=tensor.dtype)
+        else:
+            import numpy
 
-                ties[id(tensor)] = numpy.empty(tensor.shape, tensor.dtype.newbyteorder("="))
-        made[name] = ties[id(tensor)]
+            same = (tensor.__array_interface__["data"][0], tensor.dtype, tensor.shape, tensor.strides) if tensor.size else id(tensor)
+            if same not in ties:
+                ties[same] = numpy.empty(tensor.shape, tensor.dtype.newbyteorder("="))
+        made[name] = ties[same]
     return made

@@ -107,11 +107,18 @@ class Outcome(NamedTuple):
 
 
 class TensorDict(Dict[str, Any]):
-    """A dict of tensors that a download has filled; `receipt` says how, `metadata` is what the owner sent with them."""
+    """A dict of tensors that a download has filled; `receipt` says how, `metadata` is what the owner sent with them. `structure` is that of a tree, for `unflatten`."""
 
     receipt: Optional[Receipt] = None
+    structure: Optional[str] = None
     metadata: Dict[str, str]
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)
         self.metadata = {}
+
+
+class TensorView(TensorDict):
+    """A dict of tensors over shared memory. `owner_can_write`: its owner has the model itself there, and may go on writing to it."""
+
+    owner_can_write: bool = False

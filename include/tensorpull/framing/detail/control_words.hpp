@@ -34,15 +34,19 @@ constexpr struct_size body_size(frame_kind kind) noexcept {
 /// Words of the longest data section, without the frame's first word.
 inline constexpr std::size_t most_body_words = 9;
 
-/// The Frame's first word: the request's id, the kind, and `verified` of a confirmation.
+/// Bytes of the longest frame without lists, texts and bodies, a description: a segment table and a root pointer of a word each, the frame, its body.
+inline constexpr std::size_t short_frame_bytes = 8 * (2 + size_of_frame.data + size_of_frame.pointers + most_body_words);
+
+/// The Frame's first word: the request's id, the kind, `verified` of a confirmation, and `memory` of a request for a description.
 constexpr std::uint64_t first_word(const frame& m) noexcept {
   const std::uint64_t tag = m.kind == frame_kind::chunk ? 0 : static_cast<std::uint64_t>(m.kind);
-  return m.id | tag << 32 | std::uint64_t{m.kind == frame_kind::confirm && m.flag} << 48;
+  return m.id | tag << 32 | std::uint64_t{(m.kind == frame_kind::confirm && m.flag) || (m.kind == frame_kind::describe && m.memory)} << 48;
 }
 constexpr void take_first_word(std::uint64_t w, frame& m) noexcept {
   m.id = static_cast<std::uint32_t>(w);
   m.kind = static_cast<frame_kind>(static_cast<std::uint16_t>(w >> 32));
   m.flag = m.kind == frame_kind::confirm && (w >> 48 & 1) != 0;
+  m.memory = m.kind == frame_kind::describe && (w >> 48 & 1) != 0;
 }
 
 /// Writes the data words of any kind but chunk. `w`: most_body_words words, all zero.
@@ -95,7 +99,7 @@ constexpr void put_words(const frame& m, std::uint64_t* w) noexcept {
       w[5] = m.data_start;
       w[6] = m.nonce;
       w[7] = m.length | m.tensors << 32;
-      w[8] = m.window | flag << 16;
+      w[8] = m.window | flag << 16 | std::uint64_t{m.memory} << 17;
       break;
     case frame_kind::schema_page:
       w[3] = m.offset;
@@ -112,7 +116,7 @@ constexpr void put_words(const frame& m, std::uint64_t* w) noexcept {
 
 constexpr status to_status(std::uint64_t word) noexcept {
   const auto s = static_cast<status>(static_cast<std::uint16_t>(word));
-  return s <= status::unreadable ? s : status::unsupported;  // a newer peer's status that is not known here is still a refusal
+  return s <= status::owner_lost ? s : status::unsupported;  // a newer peer's status that is not known here is still a refusal
 }
 
 /// The reverse of put_words(), for the kind that `m` has already. Words that an older peer did not send must be zero.
@@ -169,6 +173,7 @@ constexpr void take_words(const std::uint64_t* w, frame& m) noexcept {
       m.tensors = w[7] >> 32;
       m.window = static_cast<std::uint16_t>(w[8]);
       m.flag = (w[8] >> 16 & 1) != 0;
+      m.memory = (w[8] >> 17 & 1) != 0;
       break;
     case frame_kind::schema_page:
       m.offset = w[3];

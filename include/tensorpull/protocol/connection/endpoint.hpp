@@ -289,7 +289,9 @@ class endpoint {
       ++heard_;
       handler_.on_message(m);
     } else if (is_request(m.kind)) {
-      const auto answered = answers_.take(m);
+      identity_source who;
+      if constexpr (knows_peer<Handler>) who = identity_source(handler_);
+      const auto answered = answers_.take(m, who);
       if (!answered) return failure(answered.error());
       blocked_ = !*answered;
     } else if (m.kind == frame_kind::nothing || !pulls_) {

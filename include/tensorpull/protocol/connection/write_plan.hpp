@@ -32,6 +32,7 @@ struct basic_write_plan {
   std::array<item, Items> items;                               ///< what the spans belong to, in order; the first item_count are used
   std::size_t item_count = 0;                               ///< how many there are
   std::size_t bytes = 0;                                    ///< in all spans together
+  std::span<const int> descriptors{};                       ///< what the stream passes along with them (byte_stream, 7)
 
   /// Whether there is room for one more reply or long frame.
   bool has_room() const noexcept { return span_count + 4 <= max_spans && item_count < items.size(); }

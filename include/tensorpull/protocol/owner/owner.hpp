@@ -10,6 +10,7 @@
 #include <tensorpull/framing/frame.hpp>
 #include <tensorpull/image/gather_scatter.hpp>
 #include <tensorpull/integrity/concept.hpp>
+#include <tensorpull/protocol/owner/access.hpp>
 #include <tensorpull/protocol/owner/detail/digests.hpp>
 #include <tensorpull/protocol/owner/detail/subset.hpp>
 #include <tensorpull/protocol/owner/detail/transaction_table.hpp>
@@ -139,19 +140,43 @@ class owner {
     return publish(image, version, verifiable, id, options);
   }
 
+  /// Publishes several images in an open transaction that has none yet: all, or none. Everything that could fail is found before anything changes, so an
+  /// error leaves what was published before as it was, also under IDs that are given; no recipient sees only some of them. Each needs a free slot, and
+  /// nothing makes room for it. The images that they replace are not read any more when this returns. `images`: a list of transaction_image.
+  /// invalid_argument with the index: an ID or a version is 0, an ID comes twice, or there are no images or the transaction is not open or has some;
+  /// table_full: too few slots or records are free; busy with the index: called from within a callback while an image that is replaced is read.
+  template <class Images>
+  result<void> publish_all(const Images& images, bool verifiable, transaction_id in) noexcept {
+    const lock_guard hold(lock_);
+    if (const auto ok = book_.admits_all(in, images); !ok) return ok;
+    for (std::size_t i = 0; i < images.size(); ++i)
+      if (const publication* const old = find(images[i].as.id); old != nullptr && pinned_here(*old)) return failure(errc::busy, i);
+    for (std::size_t i = 0; i < images.size(); ++i) {
+      const reference& as = images[i].as;
+      if (publication* const old = find(as.id); old != nullptr && old->now == publication::state::published) book_.take(*old);
+      publication* const slot = vacant();  // there is one: admits_all has counted them, and what is taken keeps its own
+      *slot = {as.id, images[i].image, as.version, ++orders_, {}, in, slot->generation + 1, 0, publication::state::published, verdict::open, verifiable};
+      (void)book_.attach(*slot);  // the records were counted, too
+    }
+    for (std::size_t i = 0; i < slots_.size(); ++i) {
+      publication& p = slots_[i];
+      if (p.pins == 0 || p.now != publication::state::withdrawn) continue;
+      for (std::size_t k = 0; k < images.size(); ++k)
+        if (images[k].as.id == p.id) await_unpinned(p);
+    }
+    return {};
+  }
+
   /// After this returns without an error, nothing reads the image's memory any more, whether it was published until now or had settled before. It
   /// waits for sends of other threads that read it. Recipients are told `withdrawn` with `reason`, a number of the application's, in the answers to
   /// requests in flight and to later ones. unknown_reference: nothing is known under `id`. busy: called from within a callback while the image is read.
   /// Gives the transaction that the reference is a part of.
   result<transaction_id> withdraw(ref_id id, std::uint32_t reason = 0) noexcept {
-    const lock_guard hold(lock_);
-    publication* const slot = find(id);
-    if (slot == nullptr) return failure(errc::unknown_reference);
-    if (pinned_here(*slot)) return failure(errc::busy);
-    if (slot->now == publication::state::published) slot->reason = reason, book_.take(*slot);
-    const transaction_id of = slot->transaction;
-    await_unpinned(*slot);
-    return of;
+    return end(id, [&](publication& p) { p.reason = reason, book_.take(p); });
+  }
+  /// The same where another owner coordinates the transaction, which is gone: it ends as verdict::owner_lost.
+  result<transaction_id> lose(ref_id id) noexcept {
+    return end(id, [&](publication& p) { book_.lose(p); });
   }
 
   /// Withdraws everything, and settles also what is not sealed: the last settlements can be delivered before the owner is destroyed. Nothing may read the
@@ -256,12 +281,21 @@ class owner {
     return n;
   }
 
+  /// From now on a request is answered only if `may` says so; any other is answered as one for a reference that nobody knows. It is asked without the lock,
+  /// before anything is looked up, so that a refusal takes as long as an unknown reference does. Once it has agreed, it is asked again for the same
+  /// connection only when that names another recipient, when the reference is published anew, or when it pulls more references than
+  /// the limits' transfers_per_connection. It must not throw. Call it before there are connections. Without it, everybody may.
+  void authorise(const authorise_callback& may) noexcept { may_ = may; }
+
   // What a connection calls: the role of an owner at its end.
 
-  /// Answers one request. False: there is nothing to send (a cancellation). locate() answers requests for named tensors.
-  bool handle(peer& from, const frame& m, pending_reply& out) noexcept {
+  /// Answers one request. False: there is nothing to send (a cancellation). locate() answers requests for named tensors. `who`: the other end of the
+  /// connection.
+  bool handle(peer& from, const frame& m, pending_reply& out, const identity_source& who = {}) noexcept {
+    const bool may = authorised(from, m, who);
     const lock_guard hold(lock_);
     out = {frame_kind::refused, status::bad_request, m.id, 0, 0, 0, 0, m.ref, m.version, m.offset, 0, 0, digest_kind::none};
+    if (!may) return m.kind != frame_kind::cancel && refuse(out, status::unknown_reference);
     if (m.kind == frame_kind::confirm || m.kind == frame_kind::cancel) return settle(from, m, out);
     publication* const slot = find(m.ref);
     if (slot == nullptr || slot->now == publication::state::withdrawn) return over(out, slot, m);
@@ -290,7 +324,8 @@ class owner {
   /// Answers a request for named tensors into `answer`, whose ranges lie in `ranges`. More names than `ranges` has room for are refused. `working`: the
   /// digest is not ready; ask again. The answer is `busy` if others have used up the limits' subset_bytes_per_second, or while another subset's digest
   /// is computed. Cost: a search for each name, and a slice of 64 KiB of a subset that is not remembered.
-  digest_state locate(peer& from, const frame& m, std::span<byte_range> ranges, frame& answer) noexcept {
+  digest_state locate(peer& from, const frame& m, std::span<byte_range> ranges, frame& answer, const identity_source& who = {}) noexcept {
+    if (!authorised(from, m, who)) return no_owner::locate(m, answer);
     const lock_guard hold(lock_);
     const digest_state now = answer_locate(from, m, ranges, answer);
     const bool ended = now == digest_state::working && subset_job_.key.generation == 0;
@@ -388,8 +423,53 @@ class owner {
     --p.pins;
     if (payload_bytes_sent == 0) return;
     p.counts.bytes_sent += payload_bytes_sent;
+    bytes_sent_ += payload_bytes_sent;
     recipient_record& to = book_.records.at(r.record);
     if (to.nonce == r.nonce && to.ref == r.ref) book_.moved(p, to, payload_bytes_sent);
+  }
+
+  // For those who give images in another way than by chunks: an owner that derives from this one, or a connection that speaks another protocol.
+
+  /// What is published, without making whoever asks a recipient of it. `m` has the reference, its version (0: any) and the recipient. `ok`: `out` has it;
+  /// unknown_reference, also for who may not have it; stale: `out.version` is published; withdrawn, unreadable: it is over.
+  status look(peer& from, const frame& m, publication_facts& out, const identity_source& who = {}) noexcept {
+    frame asked;  // as a description is asked for
+    asked.kind = frame_kind::describe;
+    asked.ref = m.ref, asked.version = m.version, asked.recipient = m.recipient;
+    const bool may = authorised(from, asked, who);
+    const lock_guard hold(lock_);
+    const publication* const p = find(m.ref);
+    if (!may || p == nullptr) return status::unknown_reference;
+    if (p->now != publication::state::published) return p->unreadable ? status::unreadable : status::withdrawn;
+    const image_schema& schema = *p->image.schema;
+    out = {p->version, schema.image_bytes, schema.fingerprint, p->verifiable};
+    return m.version != 0 && m.version != p->version ? status::stale : status::ok;
+  }
+  /// Whether a program is asked who may have what.
+  bool authorises() const noexcept { return bool(may_); }
+  /// What there is in all. Cost: one pass over all records.
+  owner_totals totals() noexcept {
+    const lock_guard hold(lock_);
+    owner_totals t;
+    t.bytes_sent = bytes_sent_;
+    for (const publication& p : slots_) t.references += p.now == publication::state::published;
+    for (const recipient_record& r : book_.records.all())
+      if (r.who) ++t.recipients[static_cast<std::size_t>(r.state)];
+    return t;
+  }
+  /// The recipient behind a reply has been given the whole image, so its confirmation is taken.
+  void served_whole(const pending_reply& r) noexcept {
+    const lock_guard hold(lock_);
+    recipient_record& to = book_.records.at(r.record);
+    if (to.nonce == r.nonce && to.ref == r.ref && to.state == recipient_state::acquired) to.state = recipient_state::provisional;
+  }
+
+ protected:
+  /// Whether this version is published now.
+  bool is_published(ref_id id, std::uint64_t version) const noexcept {
+    const lock_guard hold(lock_);
+    const publication* const p = find(id);
+    return p != nullptr && p->now == publication::state::published && p->version == version;
   }
 
  private:
@@ -398,16 +478,42 @@ class owner {
   static constexpr std::uint32_t nobody = 0;  // no connection has this number
   static constexpr auto busy_delay_ms = static_cast<std::uint32_t>(Limits::busy_delay.count());  // limits_policy has bounded it
 
+  /// Asks the program, unless it has agreed already.
+  bool authorised(peer& from, const frame& m, const identity_source& who) noexcept {
+    if (!may_) return true;
+    const bool settles = m.kind == frame_kind::confirm || m.kind == frame_kind::cancel;
+    const recipient_id as = m.kind == frame_kind::describe || (settles && m.recipient) ? m.recipient : from.who;
+    {
+      const lock_guard hold(lock_);
+      const publication* const slot = find(m.ref);
+      if (slot != nullptr && as == from.who && from.find(static_cast<std::uint32_t>(slot - slots_.data()), slot->generation) != nullptr) return true;
+    }
+    return may_({who(), m.ref, m.version, as});
+  }
+
   // The caller of these holds the lock.
   publication* find(ref_id id) const noexcept {
     publication* last = nullptr;  // the latest of those that are over
     for (std::size_t i = 0; i < slots_.size(); ++i) {
       publication& p = slots_[i];
-      if (p.now == publication::state::empty || p.id != id) continue;
+      const std::uint64_t differs = (p.id.high ^ id.high) | (p.id.low ^ id.low);  // an ID is a key: how long this takes does not say how much of one is right
+      if (p.now == publication::state::empty || differs != 0) continue;
       if (p.now == publication::state::published) return &p;
       if (last == nullptr || p.order > last->order) last = &p;
     }
     return last;
+  }
+  /// Ends what is published under an ID, and waits until nobody reads it. Takes the lock.
+  template <class Take>
+  result<transaction_id> end(ref_id id, Take take) noexcept {
+    const lock_guard hold(lock_);
+    publication* const slot = find(id);
+    if (slot == nullptr) return failure(errc::unknown_reference);
+    if (pinned_here(*slot)) return failure(errc::busy);
+    if (slot->now == publication::state::published) take(*slot);
+    const transaction_id of = slot->transaction;
+    await_unpinned(*slot);
+    return of;
   }
   /// An empty slot, or else the oldest that is over, not read, and not needed by its transaction.
   publication* vacant() noexcept {
@@ -740,7 +846,9 @@ class owner {
   splitmix64 nonces_;
   std::uint64_t nonce_step_;
   std::uint64_t orders_ = 0;
+  std::uint64_t bytes_sent_ = 0;
   std::uint32_t connections_ = 0;
+  authorise_callback may_{};
   [[no_unique_address]] mutable Lock lock_{};
 };
 

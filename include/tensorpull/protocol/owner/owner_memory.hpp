@@ -58,6 +58,7 @@ struct transaction {
   state now = state::empty;  ///< how far it is now
   bool named = false;          ///< the recipients are expected by name, so others do not count
   bool by_hand = false;        ///< the owner withdrew a part of it
+  bool lost = false;           ///< the owner that coordinates it is gone
   std::uint32_t callbacks = 0;  ///< of it that run now, on any thread
 };
 
@@ -94,12 +95,39 @@ struct recipient_record : serve_state {
   bool anonymous = false;            ///< it has no ID of its own: another connection cannot continue it
 };
 
+/// What is said of a publication to who is no recipient of it yet.
+struct publication_facts {
+  std::uint64_t version = 0;      ///< which is published
+  std::uint64_t image_bytes = 0;  ///< of the whole image
+  std::uint64_t fingerprint = 0;  ///< of its schema
+  bool verifiable = false;        ///< whether `version` is the image's digest
+};
+
+/// What an owner has in all.
+struct owner_totals {
+  std::uint64_t references = 0;       ///< that are published now
+  std::uint64_t bytes_sent = 0;       ///< payload handed to transports since the owner was made
+  std::uint64_t recipients[10] = {};  ///< records that are remembered, by recipient_state
+};
+
 /// The memory that an owner borrows as long as it lives.
 struct owner_memory {
   std::span<publication> slots;         ///< one for each reference that is published at a time
   std::span<transaction> transactions;  ///< one for each transaction under way, and some more
   std::span<recipient_record> records;  ///< one for each recipient of each reference
   std::span<std::uint32_t> buckets;     ///< for finding records; as many as records
+};
+
+/// How much an owner is asked to have room for; 0: as much as its limits say.
+struct owner_room_size {
+  std::size_t references = 0;  ///< that are published at a time
+  std::size_t recipients = 0;  ///< of all of them together
+};
+
+/// An image of a transaction that is published as a whole, and what it is published as.
+struct transaction_image {
+  source_view image{};  ///< borrowed until the transaction has settled
+  reference as{};       ///< its ID, and the image's version and fingerprint
 };
 
 /// Holds an owner's memory: for `References` references at a time, and `Recipients` recipients of all of them together.
@@ -109,6 +137,8 @@ class owner_storage {
   /// Borrows it; valid as long as this object is.
   owner_memory view() noexcept { return {slots_, transactions_, records_, buckets_}; }
   operator owner_memory() noexcept { return view(); }
+  /// Whether there is as much room as is wanted.
+  static constexpr bool has(const owner_room_size& wanted) noexcept { return wanted.references <= References && wanted.recipients <= Recipients; }
 
  private:
   std::array<publication, References> slots_{};

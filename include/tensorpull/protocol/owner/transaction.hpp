@@ -30,6 +30,7 @@ enum class verdict : std::uint8_t {
   failed,                ///< fewer confirmed than were expected
   uncertified,           ///< the number of recipients was not known
   withdrawn,             ///< the owner withdrew or replaced a reference, and it ended as none of the first three
+  owner_lost,            ///< this owner only helped another one, which is gone, so nobody here knows how it ended
 };
 
 /// The enumerator's name.
@@ -42,6 +43,7 @@ constexpr std::string_view to_string(verdict v) noexcept {
     case verdict::failed: return "failed";
     case verdict::uncertified: return "uncertified";
     case verdict::withdrawn: return "withdrawn";
+    case verdict::owner_lost: return "owner_lost";
   }
   return "unknown";
 }

@@ -56,6 +56,15 @@ class recipient {
   recipient(const pull_request& request, Chunking chunking, std::uint32_t first_id) noexcept
       : request_(request), chunking_(chunking), first_id_(first_id), next_id_(first_id), expected_id_(first_id) {}
 
+  /// Tells a strategy that adapts how the transfer gets on. Lengths of chunks on their way stay, since an answer is compared with them: so a request
+  /// ahead of the description has to be answered first, and of a subset, whose parts may come in any order, every request.
+  void measured(std::uint64_t landed, std::chrono::nanoseconds time) noexcept
+    requires detail::adapts<Chunking>
+  {
+    if (describing() || (!request_.subset.empty() && in_flight_ > 0)) return;
+    chunking_.measured({ask_.offset, expected_.offset, landed, time});
+  }
+
   /// The next request to send. False: there is none now.
   bool next(frame& out) noexcept {
     out = {};
@@ -170,7 +179,7 @@ class recipient {
   /// After `busy`: how long the owner asks us to wait, in milliseconds.
   std::chrono::milliseconds delay() const noexcept { return std::chrono::milliseconds(delay_ms_); }
 
- private:
+ protected:
   enum class phase : std::uint8_t {
     start,
     describing,

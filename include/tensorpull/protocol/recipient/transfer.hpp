@@ -16,8 +16,8 @@
 namespace tensorpull {
 
 /// One pull. A model of transfer_role (roles.hpp). Borrows the consumer. Do not move it while it is in use. Size with XXH3-64, whose state is 576
-/// bytes: 1 KiB without digests, one state more for the image's digest, two more for chunk digests.
-template <consumer Consumer, chunking_strategy Chunking, integrity_policy Integrity, class Limits = default_limits>
+/// bytes: 1 KiB without digests, one state more for the image's digest, two more for chunk digests. `Machine`: the recipient's, over a stream if nothing is said.
+template <consumer Consumer, chunking_strategy Chunking, integrity_policy Integrity, class Limits = default_limits, class Machine = recipient<Chunking, Limits>>
 class transfer {
   static_assert(!Consumer::irrevocable || Integrity::per_chunk,
                 "tensorpull: this consumer cannot undo what it has taken, so the pipeline needs an integrity policy that checks each chunk "
@@ -135,6 +135,12 @@ class transfer {
     chunk_left_ = 0;
     machine_.restart(landed_);
   }
+  /// A driver calls it now and then with the time since the call before. It does something only if the chunking adapts.
+  void measured(std::chrono::nanoseconds time) noexcept
+    requires detail::adapts<Chunking>
+  {
+    machine_.measured(landed_, time);
+  }
   /// Milliseconds that the owner's `busy` asks us to wait before restart(); 0: it is not busy.
   std::chrono::milliseconds pause() const noexcept { return std::chrono::milliseconds(paused_ ? std::max<std::chrono::milliseconds::rep>(machine_.delay().count(), 1) : 0); }
 
@@ -194,7 +200,7 @@ class transfer {
     return m;
   }
 
- private:
+ protected:
   static pull_request complete(pull_request request, const Consumer& to) noexcept {
     if (const std::uint64_t own = to.fingerprint(); own != 0) request.fingerprint = own;  // a consumer of any schema expects what the reference states
     request.schema = to.schema();
@@ -202,9 +208,10 @@ class transfer {
     return request;
   }
 
-  void chunk_complete() noexcept {
+  /// `checked`: its own digest was right.
+  void chunk_complete(bool checked = false) noexcept {
     if constexpr (Integrity::per_chunk)
-      if (chunk_hash_.digest() != chunk_digest_) {
+      if (!checked && chunk_hash_.digest() != chunk_digest_) {
         // damaged on its way, or by a source that changed: ask for the same range again, a few times
         if (damaged_in_a_row_++ == most_damaged || !rewind()) return fail({errc::chunk_digest_mismatch, 0, 0, {}});
         ++damaged_;
@@ -274,7 +281,7 @@ class transfer {
   [[no_unique_address]] std::conditional_t<Integrity::per_chunk, chunk_hash_of<Integrity>, nothing> chunk_hash_{};
   [[no_unique_address]] std::conditional_t<can_rewind && Integrity::whole, typename Integrity::hash_type, unchecked> good_hash_{};  // before the chunk
   Consumer& to_;
-  recipient<Chunking, Limits> machine_;
+  Machine machine_;
   std::uint64_t landed_ = 0, chunk_offset_ = 0, chunk_left_ = 0, chunk_digest_ = 0, chunks_ = 0, damaged_ = 0;
   optional<error> error_;
   std::uint32_t answers_ = 0, reason_ = 0;

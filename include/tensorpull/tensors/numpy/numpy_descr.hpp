@@ -92,6 +92,6 @@ constexpr std::optional<numpy_type_row> numpy_type_of(std::string_view text) noe
   return {};
 }
 
-static_assert(parse_numpy_descr(">c8")->swap_bytes == 4 && parse_numpy_descr("|b1")->type == dtype::boolean && !parse_numpy_descr("<c16"));
+static_assert(parse_numpy_descr(std::endian::native == std::endian::little ? ">c8" : "<c8")->swap_bytes == 4 && parse_numpy_descr("|b1")->type == dtype::boolean && !parse_numpy_descr("<c16"));
 
 }  // namespace tensorpull

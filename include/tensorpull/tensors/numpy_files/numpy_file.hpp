@@ -124,6 +124,7 @@ class numpy_file {
       place.offset = offset + header->data_offset;
       place.element_bytes = static_cast<std::uint8_t>(bits(header->format.type) / 8);
       place.swap_bytes = header->format.swap_bytes;
+      if constexpr (!little_endian_machine) place.swap_bytes = static_cast<std::uint8_t>(place.swap_bytes != 0 ? 0 : number_bytes(header->format.type));
       const bool columns = header->fortran_order && header->rank > 1 && header->data_bytes != 0;
       auto& shape = (columns ? column_shapes : shapes).emplace_back(header->extents().begin(), header->extents().end());
       if (columns) {

@@ -21,6 +21,9 @@
 
 namespace tensorpull {
 
+// Elements that are read through torch are sent as torch has them in memory.
+static_assert(little_endian_machine, "tensorpull: PyTorch's tensors are not supported on big-endian machines");
+
 /// The tensors of a module or a state dict as an image. Holds torch's handles, so the memory lives as long as this; the bytes stay the
 /// module's own. `from` is a torch::nn::Module (its parameters and buffers; of a Sequential: *sequential), or anything that is iterated
 /// as names and tensors: std::map, OrderedDict, c10::Dict<std::string, at::Tensor>, a vector of pairs.

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tensorpull/core/result.hpp>
-#include <tensorpull/links/byte_stream.hpp>
+#include <tensorpull/links/datagram_link.hpp>
 #include <tensorpull/std/chrono.hpp>
 
 #include <concepts>
@@ -28,6 +28,27 @@ concept stream_factory = requires(F& connect) {
   typename std::remove_cvref_t<decltype(connect())>::value_type::stream;
   requires std::same_as<std::remove_cvref_t<decltype(connect())>,
                         result<stream_pair<typename std::remove_cvref_t<decltype(connect())>::value_type::stream>>>;
+};
+
+/// Two ends of a datagram link. What goes to `to_right` over `left` arrives at `right`, which answers the address that it came from.
+template <datagram_link D>
+struct datagram_pair {
+  using link = D;                   ///< the link that is checked
+  D left,                           ///< the end that speaks first, as a recipient does
+      right;                        ///< the other end
+  typename D::address to_right{};   ///< under which address `left` reaches `right`
+};
+
+/// Makes pairs of the datagram link that is checked:
+///  1. `connect()` gives a result<datagram_pair<D>>, a new pair each time, over which nothing has gone yet;
+///  2. optionally, `connect.now_us()`, as a stream_factory's;
+///  3. optionally, `connect.damage_next()`: changes bytes of the next datagram that goes over the newest pair, on its way and where `checked` protects them;
+///     other ones each time. Without it requirement 6 is skipped.
+template <class F>
+concept datagram_factory = requires(F& connect) {
+  typename std::remove_cvref_t<decltype(connect())>::value_type::link;
+  requires std::same_as<std::remove_cvref_t<decltype(connect())>,
+                        result<datagram_pair<typename std::remove_cvref_t<decltype(connect())>::value_type::link>>>;
 };
 
 /// How patient a check is, and what it counts.

@@ -4,6 +4,7 @@
 
 #include <tensorpull/testing/conformance/conformance_options.hpp>
 #include <tensorpull/testing/conformance/conformance_report.hpp>
+#include <tensorpull/testing/conformance/detail/crash_line.hpp>
 #include <tensorpull/testing/conformance/detail/pipe_signals.hpp>
 #include <tensorpull/testing/conformance/detail/stream_requirements.hpp>
 #include <tensorpull/testing/conformance/detail/stream_transfers.hpp>
@@ -16,6 +17,7 @@ template <stream_factory Connect>
 conformance_report check_byte_stream(Connect connect, const conformance_options& options = {}) {
   conformance_report report;
   const detail::pipe_signals signals;  // a stream that raises SIGPIPE fails a check instead of ending the program
+  const detail::crash_line crash(report);  // one that crashes has a line
   detail::stream_probe<Connect> probe(connect, options, report);
   detail::stream_requirements<Connect>(probe).run();
   detail::stream_transfers<Connect>(probe).run();

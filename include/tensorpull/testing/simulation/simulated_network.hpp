@@ -26,6 +26,11 @@ struct simulated {
   using stream = simulated_stream;  ///< one end of a connection
   static constexpr std::uint64_t max_payload_bytes = tensorpull::max_payload_bytes;
   static constexpr std::size_t connection_bytes = 0;
+  static constexpr bool reliable = true;
+  static constexpr bool ordered = true;
+  static constexpr bool shares_memory = false;
+  static constexpr bool encrypted = false;
+  static constexpr identity_kind identifies = identity_kind::none;
   template <class Parts>
   using downloader = publisher<Parts>;
   template <class Parts>

@@ -22,7 +22,7 @@ struct simulation_report {
   std::array<std::uint64_t, 64> failed{};    ///< transfers by error code
   std::uint64_t went_on = 0;                 ///< times that a transfer continued after a lost connection, a time-out or `busy`
   std::uint64_t resumed = 0;                 ///< times that a new process continued from a cursor
-  std::array<std::uint64_t, 7> settled{};    ///< transactions by verdict
+  std::array<std::uint64_t, 8> settled{};    ///< transactions by verdict
   std::uint64_t frame_faults = 0;            ///< frames that were doubled, delayed, dropped, shortened or damaged
 
   // must not happen, whatever the policies

@@ -1,6 +1,7 @@
 // One connection of an event-driven host: a stream, an endpoint, and the waits for them. Only host.hpp makes them.
 #pragma once
 
+#include <tensorpull/core/peer_identity.hpp>
 #include <tensorpull/links/pump.hpp>
 #include <tensorpull/protocol/connection/endpoint.hpp>
 #include <tensorpull/transports/host/detail/event_gate.hpp>
@@ -9,6 +10,7 @@
 #include <tensorpull/transports/host_budget.hpp>
 #include <tensorpull/transports/message.hpp>
 #include <tensorpull/transports/pull_options.hpp>
+#include <tensorpull/transports/send_limiter.hpp>
 #include <tensorpull/transports/stream/pollable_stream.hpp>
 #include <tensorpull/transports/stream/pull.hpp>
 
@@ -17,6 +19,8 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
+
+#include <sys/socket.h>
 
 #include <atomic>
 #include <memory>
@@ -55,12 +59,23 @@ struct hosted_pull {
 template <class Parts>
 struct hosted_pull<Parts, no_consumer> {};
 
+/// What a transport's connections speak: frames, unless it says otherwise.
+template <class Parts, class Owner, class Handler>
+struct endpoint_of {
+  using type = endpoint<typename Parts::framing, typename Parts::limits, Owner, Handler>;
+};
+template <class Parts, class Owner, class Handler>
+  requires requires { typename Parts::transport::template endpoint_type<Parts, Owner, Handler>; }
+struct endpoint_of<Parts, Owner, Handler> {
+  using type = typename Parts::transport::template endpoint_type<Parts, Owner, Handler>;
+};
+
 }  // namespace detail
 
 /// A connection as the host's handler sees it. Valid until the handler's closed() has returned; use it only from within the handler's calls.
 /// The event loop's pending operations share its ownership, because their memory is inside it; the host holds one share while it is open.
 template <class Host>
-class connection : public std::enable_shared_from_this<connection<Host>> {
+class connection : public std::enable_shared_from_this<connection<Host>>, private send_limiter<typename Host::lock_type>::share {
   using parts = typename Host::parts;
   using transport = typename parts::transport;
   using stream_type = typename transport::stream;
@@ -68,6 +83,7 @@ class connection : public std::enable_shared_from_this<connection<Host>> {
   using pull_type = detail::hosted_pull<parts, consumer_type>;
   using clock = std::chrono::steady_clock;
   using executor = typename Host::executor;
+  using share = typename send_limiter<typename Host::lock_type>::share;  // of what the host may send
   static constexpr bool pulls = !std::is_same_v<consumer_type, no_consumer>;
 
  public:
@@ -86,6 +102,12 @@ class connection : public std::enable_shared_from_this<connection<Host>> {
     const auto ok = end_.send_message(kind, references, body);
     if (ok) again();
     return ok;
+  }
+
+  /// Who is at the other end, as far as the stream knows, from connected() on. Its views are valid as long as the connection.
+  peer_identity peer() const noexcept {
+    if constexpr (knows_peer<stream_type>) return stream_.peer();
+    else return {};
   }
 
   /// The other end is known to the program: it need not ask for something first to have a buffer for a frame above 512 bytes and to outlive the accept
@@ -118,6 +140,8 @@ class connection : public std::enable_shared_from_this<connection<Host>> {
   static constexpr bool takes_messages = Host::takes_messages;
   /// For the endpoint: a message can be taken at any time.
   bool ready() const noexcept { return true; }
+  /// For the endpoint: what the connections of this host share.
+  auto& shared() noexcept { return host_.shared(); }
   /// For the endpoint: gives a message to the handler.
   void on_message(const frame& f) noexcept { host_.handler().message(*this, detail::message_of(f)); }
 
@@ -191,21 +215,24 @@ class connection : public std::enable_shared_from_this<connection<Host>> {
       if (!pull_stepped(awaits_us(did))) return;
       // only a round without a read can be the last: what was read may need an answer
       done = did.received == 0 && (did.sent == 0 || (!readable_ && (did.write_blocked || !end_.output_ready())));
-      if (end_.works()) {  // other connections first
+      if (did.works || end_.works()) {  // other connections first
         done = false;
         break;
       }
     }
+    if constexpr (requires { end_.said_all(); } && !transport::encrypted)
+      if (end_.said_all()) ::shutdown(events_.native_handle(), SHUT_WR);  // the other end need not wait until what it still sends has been thrown away
     host_.published().deliver();
     const bool waits = !did.wants_read || end_.stalled();  // no buffer is free for the next frame
     const bool gave_back = long_frame_.load(std::memory_order_relaxed) != 0 && end_.long_frame() == 0;
     if (gave_back || (waited_ && !waits)) host_.retry_one();  // there may be one for the next that waits
     waited_ = waits;
-    note(awaits_us(did) || end_.works() || end_.awaits_time());  // nothing can come before we have computed a digest
-    if (!done) return again();  // other connections first; not a wait, because what was read last may need an answer and no more bytes may come
+    const bool limited = host_.limiter().limited() && host_.limiter().waits(*this);
+    note(awaits_us(did) || limited || did.works || end_.works() || end_.awaits_time());  // nothing can come before we have computed a digest, or may send again
+    if (!done && !limited) return again();  // other connections first; not a wait, because what was read last may need an answer and no more bytes may come
     if (waits) host_.await_memory(*this);
     awaits_time_.store(end_.awaits_time(), std::memory_order_relaxed);
-    wait_for({did.wants_read, end_.output_ready()});
+    wait_for({did.wants_read, end_.output_ready() && !did.write_ended && !limited});
   }
   /// Whether the other end waits for memory of ours, and not we for the other end to take our answers.
   bool awaits_us(const pumped& did) const noexcept { return (!did.wants_read || end_.stalled()) && end_.output_idle(); }
@@ -242,7 +269,7 @@ class connection : public std::enable_shared_from_this<connection<Host>> {
   template <class Transfer>
   result<pumped> step(Transfer& t, std::size_t most) noexcept {
     pumped did;
-    if (const auto ok = detail::pump_write(end_, t, stream_, detail::thread_scratch(), did, most); !ok) return failure(ok.error());
+    if (const auto ok = write(t, did, most); !ok) return failure(ok.error());
     did.wants_read = true;
     if (!readable_) {  // the wait is under way; a buffer may have become free meanwhile
       if (const auto ok = end_.parse(t); !ok) return failure(ok.error());
@@ -251,6 +278,22 @@ class connection : public std::enable_shared_from_this<connection<Host>> {
     if (const auto ok = detail::pump_read(end_, t, stream_, did); !ok) return failure(ok.error());
     if (did.read_drained) readable_ = false;
     return did;
+  }
+
+  /// Writes as much as the host may send now.
+  template <class Transfer>
+  result<void> write(Transfer& t, pumped& did, std::size_t most) noexcept {
+    if (!host_.limiter().limited()) return detail::pump_write(end_, t, stream_, detail::thread_scratch(), did, most);
+    struct limit {
+      connection& c;
+      std::uint64_t& admitted;
+      std::uint64_t admit(std::uint64_t bytes) noexcept { return admitted = c.host_.take(c, bytes); }
+      void wrote(std::uint64_t bytes) noexcept { c.host_.limiter().put_back(c, admitted - bytes); }
+    };
+    std::uint64_t admitted = 0;
+    const auto ok = detail::pump_write(end_, t, stream_, detail::thread_scratch(), did, most, limit{*this, admitted});
+    if (!did.wants_write) host_.limiter().leave(*this);
+    return ok;
   }
 
   void begin_again(pull_type& p) noexcept {
@@ -299,7 +342,7 @@ class connection : public std::enable_shared_from_this<connection<Host>> {
         if (now.waits_for.write) wait(true);
         return false;
       }
-      if (now.status != io_status::ok) return shut({errc::connection_failed, now.system, 0, {}}), false;
+      if (now.status != io_status::ok) return shut({now.code, now.system, 0, {}}), false;
     }
     established_ = true;
     others_.reset();
@@ -353,7 +396,7 @@ class connection : public std::enable_shared_from_this<connection<Host>> {
   Host& host_;
   boost::asio::posix::basic_stream_descriptor<executor> events_;  // borrows the stream's descriptor
   stream_type stream_;
-  endpoint<typename parts::framing, typename parts::limits, typename Host::owner_type, connection> end_;
+  typename detail::endpoint_of<parts, typename Host::owner_type, connection>::type end_;
   std::optional<pull_type> pull_;
   detail::handler_memory read_memory_, write_memory_, post_memory_;
   detail::budget_watch watch_{std::chrono::steady_clock::now()};

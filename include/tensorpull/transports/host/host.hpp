@@ -5,6 +5,7 @@
 #include <tensorpull/transports/host/connection.hpp>
 #include <tensorpull/transports/host/detail/thread_lock.hpp>
 #include <tensorpull/transports/publisher.hpp>
+#include <tensorpull/transports/send_limiter.hpp>
 #include <tensorpull/transports/stream/posix_stream.hpp>
 #include <tensorpull/transports/stream/stream_transport.hpp>
 
@@ -32,6 +33,9 @@ struct host_options {
   /// For how many connections the event loop's records are allocated at start. Up to this number, later connections leave no more records behind.
   std::size_t reserved_connections = 0;
   connection_budgets budgets{};         ///< when a connection is ended
+  send_limits limits{};                 ///< how fast it may send, to all connections and to each
+  authorise_callback authorise{};       ///< who may have what, as publisher::authorise; none: everybody
+  owner_room_size room{};               ///< for how much it has room to publish; more than the limits say: with heap_owner_room (protocol/owner/owner_room.hpp)
 };
 
 namespace detail {
@@ -41,6 +45,27 @@ struct silent_handler {
   template <class C> void message(C&, const tensorpull::message&) noexcept {}
   template <class C> void pulled(C&, const result<receipt>&) noexcept {}
   template <class C> void closed(C&, const error&) noexcept {}
+};
+
+/// What publishes for a host's connections: its own, or another's.
+template <class Parts, class Lock>
+struct publisher_of {
+  using type = publisher<Parts, Lock, Parts::limits::recipients>;
+};
+template <class Parts, class Lock>
+  requires requires { typename Parts::shared_publisher; }
+struct publisher_of<Parts, Lock> {
+  using type = typename Parts::shared_publisher;
+};
+/// What the connections of a host share: nothing, unless the transport says otherwise.
+template <class Parts, class Lock>
+struct shared_of {
+  struct type {};
+};
+template <class Parts, class Lock>
+  requires requires { typename Parts::transport::template shared_type<Parts, Lock>; }
+struct shared_of<Parts, Lock> {
+  using type = typename Parts::transport::template shared_type<Parts, Lock>;
 };
 
 /// Where a host of this transport connects to.
@@ -64,7 +89,7 @@ template <class Parts, class Handler, class Consumer>
 class host<Parts, Handler, Consumer> {
   static_assert(sizeof(detail::consumer_checks < Consumer, std::is_same_v<Consumer, no_consumer> || consumer < Consumer >>) != 0);  // next to the user's line
   using transport = typename Parts::transport;
-  using listener_type = std::remove_cvref_t<decltype(*transport::listen(std::string_view{}))>;
+  using listener_type = typename detail::listener_of<transport>::type;
 
  public:
   using parts = Parts;                                                            ///< the pipeline's policies
@@ -73,22 +98,27 @@ class host<Parts, Handler, Consumer> {
   using executor = boost::asio::io_context::executor_type;                        ///< where callbacks run
   static constexpr bool threads = transport::threads;                             ///< whether several threads may run the io_context
   using lock_type = std::conditional_t<threads, detail::thread_lock, no_lock>;    ///< no lock for one thread
-  using publisher_type = publisher<Parts, lock_type, Parts::limits::recipients>;  ///< what publishes
+  using publisher_type = typename detail::publisher_of<Parts, lock_type>::type;   ///< what publishes
   using owner_type = typename publisher_type::owner_type;                         ///< the owner's state machine
   using connection = tensorpull::connection<host>;                                ///< what handlers are given
   using destinations = typename detail::destinations_of<transport>::type;         ///< the places that connect() tries
   static constexpr bool takes_messages = !std::is_same_v<Handler, detail::silent_handler>;  ///< if not, connections refuse long messages
 
   /// Borrows the io_context and the handler; allocates the message buffers. Throws std::bad_alloc, or boost::system::system_error from the event loop.
-  host(boost::asio::io_context& io, Handler& handler, const host_options& options = {})
-      : io_(io), handler_(handler), options_(options), memory_(options.message_buffers * frame_bytes / 64 + 1),
-        pool_({reinterpret_cast<std::byte*>(memory_.data()), options.message_buffers * frame_bytes}, frame_bytes), acceptor_(io), timer_(io) {
+  host(boost::asio::io_context& io, Handler& handler, const host_options& options = {}) : host(io, handler, options, nullptr) {}
+  /// The same over what another publishes, which is borrowed; none: over its own.
+  host(boost::asio::io_context& io, Handler& handler, const host_options& options, publisher_type* published)
+      : io_(io), handler_(handler), options_(options), published_(published != nullptr ? *published : own_.emplace(options.room)), memory_(options.message_buffers * frame_bytes / 64 + 1),
+        pool_({reinterpret_cast<std::byte*>(memory_.data()), options.message_buffers * frame_bytes}, frame_bytes), acceptor_(io), timer_(io), send_timer_(io), limiter_(options.limits) {
     static_assert(requires(Handler& h, connection& c) { h.connected(c); }, "tensorpull: a host's handler is told of each connection: void connected(auto& connection)");
     static_assert(requires(Handler& h, connection& c, const tensorpull::message& m) { h.message(c, m); }, "tensorpull: a host's handler is given messages: void message(auto& connection, const message&)");
     static_assert(requires(Handler& h, connection& c, const result<receipt>& r) { h.pulled(c, r); }, "tensorpull: a host's handler is told how a pull ended: void pulled(auto& connection, const result<receipt>&)");
     static_assert(requires(Handler& h, connection& c, const error& e) { h.closed(c, e); }, "tensorpull: a host's handler is told of each connection's end: void closed(auto& connection, const error&)");
+    if (!published_.has_room()) throw std::bad_alloc();
+    if (options.authorise) published_.authorise(options.authorise);
     reserve(options.reserved_connections);
     start_timer();
+    if (limiter_.limited()) start_send_timer();
   }
   /// No thread may run the io_context meanwhile; it may run again afterwards. Connections are closed without a call of closed().
   ~host() {
@@ -102,27 +132,21 @@ class host<Parts, Handler, Consumer> {
 
   /// What publishes: add_tensors(), withdraw() and the rest.
   publisher_type& published() noexcept { return published_; }
+  /// What its connections share, if the transport gives them something (http_owner.hpp).
+  auto& shared() noexcept { return shared_; }
 
   /// Starts to listen. Returns the port, which the system has chosen if it was 0; 0 if the transport has no ports. Errors: those of the transport's
   /// listen(); invalid_argument: it listens already; cancelled: stop() was called; io: the event loop cannot watch the listener; out_of_memory.
   /// One thread calls it at a time.
-  result<std::uint16_t> listen(std::string_view address) noexcept {
-    if (listening_) return failure(errc::invalid_argument, 0, address);
-    if (stop_posted_) return failure(errc::cancelled, 0, address);
-    auto listener = transport::listen(address);
-    if (!listener) return failure(listener.error());
-    boost::system::error_code failed;
-    try {
-      acceptor_.assign(listener->native_handle(), failed);
-    } catch (...) {  // the event loop's record of the descriptor
-      return failure(errc::out_of_memory, 0, address);
-    }
-    if (failed) return failure(errc::io, 0, address, failed.value());
-    listener_.emplace(std::move(*listener));
-    listening_ = true;  // another thread's timer may look at both from now on
-    accept_event(recheck);
-    if constexpr (requires { listener_->port(); }) return listener_->port();
-    else return std::uint16_t{0};
+  result<std::uint16_t> listen(std::string_view address) noexcept
+    requires requires { transport::listen(address); }
+  {
+    return listen_by([&] { return transport::listen(address); }, address);
+  }
+  /// The same with an address that is more than text.
+  template <detail::listens<listener_type> Address>
+  result<std::uint16_t> listen(const Address& address) noexcept {
+    return listen_by([&] { return address.listen(); }, {});
   }
 
   /// Starts to connect; the handler's connected() or closed() says how it ended, with a connection of this `tag`, perhaps on another thread before this
@@ -131,11 +155,13 @@ class host<Parts, Handler, Consumer> {
   result<void> connect(std::string_view address, std::uint64_t tag = 0) noexcept
     requires requires { transport::resolve(address); }
   {
-    auto found = transport::resolve(address);
-    if (!found) return failure(found.error());
-    std::unique_ptr<destinations> to(new (std::nothrow) destinations(std::move(*found)));
-    if (to == nullptr) return failure(errc::out_of_memory);
-    return connect_next(to, tag, {errc::bad_address, 0, 0, {}});
+    return connect_to(transport::resolve(address), tag);
+  }
+  /// The same with an address that is more than text.
+  template <class Address>
+    requires requires(const Address& address) { { address.resolve() } noexcept -> std::same_as<result<destinations>>; }
+  result<void> connect(const Address& address, std::uint64_t tag = 0) noexcept {
+    return connect_to(address.resolve(), tag);
   }
   /// Takes over a connection that the program has made, and treats it as one that was accepted: the handler's connected() may trust() it. Errors, after
   /// which the stream is still the caller's: cancelled: stop() was called; out_of_memory.
@@ -163,7 +189,7 @@ class host<Parts, Handler, Consumer> {
   struct anchor {
     explicit anchor(host* h) noexcept : to(h) {}
     host* to;
-    detail::handler_memory accept_memory, timer_memory, stop_memory;
+    detail::handler_memory accept_memory, timer_memory, send_memory, stop_memory;
   };
   struct alignas(64) block {
     std::byte bytes[64];
@@ -195,7 +221,39 @@ class host<Parts, Handler, Consumer> {
   guarded handler() noexcept { return {handler_}; }
   owner_type& machine() noexcept { return published_.machine(); }
   buffer_pool<lock_type>& pool() noexcept { return pool_; }
+  send_limiter<lock_type>& limiter() noexcept { return limiter_; }
+  /// Takes some of what may be sent, or makes the connection wait for it.
+  std::uint64_t take(connection& c, std::uint64_t bytes) noexcept {
+    const std::uint64_t n = limiter_.take(c, bytes, std::chrono::steady_clock::now().time_since_epoch());
+    if (n == 0 && limiter_.needs_ticks()) start_send_timer();
+    return n;
+  }
 
+  template <class Listen>
+  result<std::uint16_t> listen_by(Listen listen, const error_name& address) noexcept {
+    if (listening_) return failure(errc::invalid_argument, 0, address);
+    if (stop_posted_) return failure(errc::cancelled, 0, address);
+    auto listener = listen();
+    if (!listener) return failure(listener.error());
+    boost::system::error_code failed;
+    try {
+      acceptor_.assign(listener->native_handle(), failed);
+    } catch (...) {  // the event loop's record of the descriptor
+      return failure(errc::out_of_memory, 0, address);
+    }
+    if (failed) return failure(errc::io, 0, address, failed.value());
+    listener_.emplace(std::move(*listener));
+    listening_ = true;  // another thread's timer may look at both from now on
+    accept_event(recheck);
+    if constexpr (requires { listener_->port(); }) return listener_->port();
+    else return std::uint16_t{0};
+  }
+  result<void> connect_to(result<destinations> found, std::uint64_t tag) noexcept {
+    if (!found) return failure(found.error());
+    std::unique_ptr<destinations> to(new (std::nothrow) destinations(std::move(*found)));
+    if (to == nullptr) return failure(errc::out_of_memory);
+    return connect_next(to, tag, {errc::bad_address, 0, 0, {}});
+  }
   /// Begins a connection to the first of these destinations that lets one begin. `why`: the error, if none is left.
   result<void> connect_next(std::unique_ptr<destinations>& to, std::uint64_t tag, error why) noexcept {
     while (to->more()) {
@@ -250,6 +308,7 @@ class host<Parts, Handler, Consumer> {
       --count_;
       share = std::move(c.self_);
     }
+    limiter_.leave(c);
     if (was_full && anchor_->to != nullptr) accept_event(recheck);
   }
 
@@ -308,6 +367,17 @@ class host<Parts, Handler, Consumer> {
     timer_.async_wait(detail::in_memory(anchor_->timer_memory, [a = anchor_](const boost::system::error_code&) {
       if (a->to != nullptr) a->to->timer_event(interval_over);
     }));
+  }
+  /// While connections wait until they may send, one call is pending. The first one is made in the constructor, as for the other timer.
+  void start_send_timer() {
+    send_timer_.expires_after(send_limiter<lock_type>::tick_interval);
+    send_timer_.async_wait(detail::in_memory(anchor_->send_memory, [a = anchor_](const boost::system::error_code&) {
+      if (a->to != nullptr) a->to->send_more();
+    }));
+  }
+  void send_more() noexcept {
+    const auto wake = [](typename send_limiter<lock_type>::share& s) noexcept { static_cast<connection&>(s).again(); };
+    if (limiter_.tick(std::chrono::steady_clock::now().time_since_epoch(), wake)) start_send_timer();
   }
   /// An event of the timer: an interval has passed, the host stops, or the interval is another one now.
   void timer_event(std::uint32_t what) noexcept {
@@ -385,12 +455,15 @@ class host<Parts, Handler, Consumer> {
   boost::asio::io_context& io_;
   Handler& handler_;
   host_options options_;
-  publisher_type published_;
+  std::optional<publisher_type> own_;
+  publisher_type& published_;
+  [[no_unique_address]] typename detail::shared_of<Parts, lock_type>::type shared_{};
   std::vector<block> memory_;
   buffer_pool<lock_type> pool_;
   boost::asio::posix::basic_stream_descriptor<executor> acceptor_;  // borrows the listener's descriptor
   std::optional<listener_type> listener_;
-  boost::asio::basic_waitable_timer<std::chrono::steady_clock, boost::asio::wait_traits<std::chrono::steady_clock>, executor> timer_;
+  boost::asio::basic_waitable_timer<std::chrono::steady_clock, boost::asio::wait_traits<std::chrono::steady_clock>, executor> timer_, send_timer_;
+  send_limiter<lock_type> limiter_;
   std::shared_ptr<anchor> anchor_ = std::make_shared<anchor>(this);
   [[no_unique_address]] lock_type lock_{};
   connection *first_ = nullptr, *first_awaiting_memory_ = nullptr, *last_awaiting_memory_ = nullptr;

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <tensorpull/transports/host/host.hpp>
+#include <tensorpull/transports/publishing_owner.hpp>
 #include <tensorpull/transports/stream/stream_transport.hpp>
 #include <tensorpull/transports/stream/wait.hpp>
-#include <tensorpull/transports/until_settled.hpp>
 
 namespace tensorpull {
 
@@ -17,7 +17,7 @@ struct owner_options {
 /// A pipeline's `downloader` over streams. Movable. Its end settles what is open: callbacks are called once more, with what there was. open() allocates the buffers; each connection is one more allocation.
 template <class Parts>
   requires listening_transport<typename Parts::transport>
-class stream_owner<Parts> {
+class stream_owner<Parts> : public publishing_owner<stream_owner<Parts>> {
   using transport = typename Parts::transport;
 
  public:
@@ -25,22 +25,20 @@ class stream_owner<Parts> {
 
   /// Starts to listen. Errors: bad_address, connection_failed (with errno: the address is in use, ...), io (the event loop has no descriptors), out_of_memory.
   static result<stream_owner> open(const owner_options& options = {}) noexcept {
-    try {
-      std::unique_ptr<state> s(new state(options.host));
-      std::string_view listen = options.listen;
-      if constexpr (requires { transport::any_address; })
-        if (listen.data() == nullptr) listen = transport::any_address;
-      if (listen.data() != nullptr) {
-        const auto port = s->connections.listen(listen);
-        if (!port) return failure(port.error());
-        s->port = *port;
-      }
-      return stream_owner(std::move(s));
-    } catch (const boost::system::system_error& e) {  // of the event loop's own descriptors
-      return failure(errc::io, 0, {}, e.code().value());
-    } catch (...) {
-      return failure(errc::out_of_memory);
-    }
+    return open_by(options.host, [&](state& s) -> result<std::uint16_t> {
+      if constexpr (requires { transport::listen(options.listen); }) {
+        std::string_view listen = options.listen;
+        if constexpr (requires { transport::any_address; })
+          if (listen.data() == nullptr) listen = transport::any_address;
+        if (listen.data() != nullptr) return s.connections.listen(listen);
+      } else if (options.listen.data() != nullptr) return failure(errc::bad_address, 0, std::string_view("this transport wants an object, open(where)"));  // such as a tls_address
+      return std::uint16_t{0};
+    });
+  }
+  /// Starts to listen on an address that is more than text, such as a tls_address. Errors: as above, and those of the address.
+  template <detail::listens<typename detail::listener_of<transport>::type> Address>
+  static result<stream_owner> open(const Address& listen, const host_options& options = {}) noexcept {
+    return open_by(options, [&](state& s) { return s.connections.listen(listen); });
   }
 
   /// The port that it listens on; 0 if the transport has no ports, or if it does not listen.
@@ -51,56 +49,22 @@ class stream_owner<Parts> {
     return s_->connections.adopt(std::move(stream));
   }
 
-  /// Publishes a model. An lvalue is borrowed: it must not change until it is settled or withdrawn. An rvalue or a pointer that owns a model is kept, and
-  /// released then. Cost and errors: as publisher::add_tensors.
-  template <class Model>
-  result<reference> add_tensors(Model&& model, const publish_options& options = {}) {
-    return s_->connections.published().add_tensors(std::forward<Model>(model), options);
-  }
-  /// Publishes any image. The memory behind the view is the caller's, or that of `keep`, which is released when the reference is settled or withdrawn.
-  result<reference> add_image(const source_view& image, const publish_options& options = {}, unique_any keep = {}) noexcept {
-    return s_->connections.published().add_image(image, options, std::move(keep));
-  }
-  /// As publisher::withdraw.
-  result<void> withdraw(const reference& ref, std::uint32_t reason = 0) noexcept { return s_->connections.published().withdraw(ref, reason); }
-  /// As publisher::status_of.
-  result<publication_status> status_of(const reference& ref) const noexcept { return s_->connections.published().status_of(ref); }
-  /// As publisher::settled.
-  bool settled(const reference& ref) const noexcept { return s_->connections.published().settled(ref); }
-  /// Opens a transaction for references that settle together: publish each with `{.transaction = id}`, then seal it. Error: table_full.
-  result<transaction_id> open_transaction(const transaction_options& options) noexcept { return s_->connections.published().open_transaction(options); }
-  /// No more references are added to the transaction, so it may settle.
-  void seal(transaction_id id) noexcept { s_->connections.published().seal(id); }
-  /// As publisher::settlement_of.
-  result<settlement> settlement_of(const reference& ref) noexcept { return s_->connections.published().settlement_of(ref); }
-  /// As publisher::recipient_of.
-  result<recipient_record> recipient_of(const reference& ref, recipient_id who) noexcept { return s_->connections.published().recipient_of(ref, who); }
-  /// As publisher::recipients_of.
-  std::size_t recipients_of(const reference& ref, std::span<recipient_record> out) noexcept { return s_->connections.published().recipients_of(ref, out); }
-  /// How many callbacks of transactions have thrown. What they threw is dropped.
-  std::uint64_t callback_failures() const noexcept { return s_->connections.published().callback_failures(); }
   /// How many connections there are.
   std::size_t connections() const noexcept { return s_->connections.connections(); }
-
-  /// Serves on this thread until `until(owner)` is true (until_settled(ref), or a lambda) or `stop` is requested, which is noticed within 0.1 s. True if
-  /// `until` held. If the transport's `threads` is true, several threads may call it at the same time. What `until` throws is passed on.
-  template <class Until>
-    requires(!std::is_convertible_v<Until, stop_token>)
-  bool run(Until until, const stop_token& stop = {}) {
-    detail::check_until<Until, stream_owner>();
-    if constexpr (std::predicate<Until&, const stream_owner&>)
-      while (!until(std::as_const(*this))) {
-        if (stop.stop_requested()) return false;
-        s_->io.run_one_for(detail::wait_step);
-      }
-    return true;
-  }
-  /// Serves until `stop` is requested.
-  void run(const stop_token& stop) {
-    run([](const stream_owner&) { return false; }, stop);
-  }
+  /// What its connections share, if the transport gives them something: the options and counts of with_http.
+  auto& shared() noexcept { return s_->connections.shared(); }
+  /// The event loop, and what publishes: for another host over the same references, such as http_door. Both are valid as long as the owner.
+  boost::asio::io_context& event_loop() noexcept { return s_->io; }
+  /// See event_loop().
+  auto& publications() noexcept { return s_->connections.published(); }
 
  private:
+  friend publishing<stream_owner>;
+  friend publishing_owner<stream_owner>;
+  auto& published() noexcept { return s_->connections.published(); }
+  const auto& published() const noexcept { return s_->connections.published(); }
+  void serve_a_while() { s_->io.run_one_for(detail::wait_step); }
+
   struct state {
     explicit state(const host_options& options) : io(transport::threads ? BOOST_ASIO_CONCURRENCY_HINT_SAFE : 1), connections(io, handler, options) {}
     boost::asio::io_context io;
@@ -108,6 +72,20 @@ class stream_owner<Parts> {
     host<Parts, detail::silent_handler, no_consumer> connections;
     std::uint16_t port = 0;
   };
+  template <class Listen>
+  static result<stream_owner> open_by(const host_options& options, Listen listen) noexcept {
+    try {
+      std::unique_ptr<state> s(new state(options));
+      const result<std::uint16_t> port = listen(*s);
+      if (!port) return failure(port.error());
+      s->port = *port;
+      return stream_owner(std::move(s));
+    } catch (const boost::system::system_error& e) {  // of the event loop's own descriptors
+      return failure(errc::io, 0, {}, e.code().value());
+    } catch (...) {
+      return failure(errc::out_of_memory);
+    }
+  }
   explicit stream_owner(std::unique_ptr<state> s) noexcept : s_(std::move(s)) {}
   std::unique_ptr<state> s_;
 };

@@ -73,6 +73,11 @@ struct loopback {
   using is_transport_policy = void;
   static constexpr std::uint64_t max_payload_bytes = tensorpull::max_payload_bytes;
   static constexpr std::size_t connection_bytes = 0;
+  static constexpr bool reliable = true;
+  static constexpr bool ordered = true;
+  static constexpr bool shares_memory = true;
+  static constexpr bool encrypted = false;
+  static constexpr identity_kind identifies = identity_kind::none;
 
   /// A pull has both ends, and a buffer for each.
   template <class Parts>

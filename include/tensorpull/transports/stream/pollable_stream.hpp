@@ -16,6 +16,7 @@ struct establishment {
   io_status status = io_status::ok;
   std::int32_t system = 0;  ///< errno of a failure; 0: none
   io_ready waits_for{};     ///< directions of the descriptor to wait for
+  errc code = errc::connection_failed;  ///< what a failure is called
 };
 
 /// A pollable stream S, which an event loop waits for:
@@ -43,17 +44,43 @@ concept stream_listener = std::movable<L> && requires(L l) {
   { l.native_handle() } noexcept -> std::same_as<int>;
 };
 
+namespace detail {
+/// The listener of a transport that has one of the two ways to say so; void if it has none.
+template <class T>
+struct listener_of {
+  using type = void;
+};
+template <class T>
+  requires requires { typename T::listener; }
+struct listener_of<T> {
+  using type = typename T::listener;
+};
+template <class T>
+  requires(requires(std::string_view address) { T::listen(address); })
+struct listener_of<T> {
+  using type = std::remove_cvref_t<decltype(*T::listen(std::string_view{}))>;
+};
+
+/// An address that is more than text, and on which an owner can listen.
+template <class Address, class Listener>
+concept listens = requires(const Address& at) {
+  { at.listen() } noexcept -> std::same_as<result<Listener>>;
+};
+}  // namespace detail
+
 /// A transport policy T whose connections an event loop can serve:
 ///  1. `T::stream` is a pollable_stream;
-///  2. `T::listen(address) -> result<L>` with a stream_listener L;
+///  2. `T::listen(address) -> result<L>` with a stream_listener L; or, if text is not enough to listen, `T::listener` names L, and an address is an object
+///     with `listen() -> result<L>`;
 ///  3. `T::threads`: whether several threads may run the connections of one owner;
 ///  4. optionally, `T::resolve(address) -> result<A>`: where the other end may be, for a host's connect(). A is movable. `a.more()`: whether a place is
-///     left; `a.start_connect() -> result<stream>`: begins to connect to the next place and does not wait for the other end;
+///     left; `a.start_connect() -> result<stream>`: begins to connect to the next place and does not wait for the other end. An address that is an object
+///     has the same `resolve()`;
 ///  5. optionally, `T::connected(stream&)`: called once, when a connection that start_connect() began is established;
 ///  6. optionally, `T::any_address`: what an owner listens on if its options name no address.
 template <class T>
-concept listening_transport = pollable_stream<typename T::stream> && requires(std::string_view address) {
-  requires stream_listener<std::remove_cvref_t<decltype(*T::listen(address))>, typename T::stream>;
+concept listening_transport = pollable_stream<typename T::stream> && requires {
+  requires stream_listener<typename detail::listener_of<T>::type, typename T::stream>;
   { T::threads } -> std::convertible_to<bool>;
 };
 

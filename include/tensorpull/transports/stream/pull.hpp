@@ -48,6 +48,27 @@ class progress_deadline {
   std::uint32_t answers_ = 0;
 };
 
+/// Tells a chunking that adapts how much time passes. Others need no time, and take no memory here.
+template <class Chunking>
+class chunk_pace {
+ public:
+  static void restart() noexcept {}
+};
+template <adapts Chunking>
+class chunk_pace<Chunking> {
+ public:
+  void restart() noexcept { since_ = std::chrono::steady_clock::now(); }
+  template <class Transfer>
+  void note(Transfer& t) noexcept {
+    const auto before = since_;
+    since_ = std::chrono::steady_clock::now();
+    t.measured(since_ - before);
+  }
+
+ private:
+  std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
+};
+
 /// The chunk length that progress is measured against.
 template <class Chunking>
 constexpr std::uint64_t chunk_length_of(const Chunking& c) noexcept {
@@ -59,13 +80,24 @@ struct nothing_else {
   constexpr void operator()() const noexcept {}
 };
 
-/// One pull into a consumer: the transfer, and what outlives each of its connections (tries, the time given to a busy owner, progress, the cursor).
-/// Borrows the consumer and the options.
+/// The transfer of a pull: the protocol's own, or the one that the transport makes of it.
 template <class Parts, class Consumer>
+struct transfer_of {
+  using type = transfer<Consumer, typename Parts::chunking, typename Parts::integrity, typename Parts::limits>;
+};
+template <class Parts, class Consumer>
+  requires requires { typename Parts::transport::template shared_transfer<Parts, Consumer>; }
+struct transfer_of<Parts, Consumer> {
+  using type = typename Parts::transport::template shared_transfer<Parts, Consumer>;
+};
+
+/// One pull into a consumer: the transfer, and what outlives each of its connections (tries, the time given to a busy owner, progress, the cursor).
+/// Borrows the consumer and the options. `Transfer`: over a stream if nothing is said.
+template <class Parts, class Consumer, class Transfer = typename transfer_of<Parts, Consumer>::type>
 class running_pull {
  public:
   using chunking_type = typename Parts::chunking;
-  using transfer_type = tensorpull::transfer<Consumer, chunking_type, typename Parts::integrity, typename Parts::limits>;
+  using transfer_type = Transfer;
 
   /// `first_id`: the connection's next_id(), 1 for a new connection. `me`: the recipient, if the options name none.
   running_pull(const reference& ref, Consumer& to, const pull_options& options, const chunking_type& chunking, std::uint32_t first_id, recipient_id me = {}) noexcept
@@ -79,6 +111,7 @@ class running_pull {
   /// Reports progress and updates the cursor; called after every step.
   void note() noexcept {
     report_.note(t_, options_);
+    if constexpr (adapts<chunking_type>) pace_.note(t_);
     const auto chunks = static_cast<std::uint32_t>(t_.chunks());
     if (std::exchange(chunks_, chunks) != chunks) keep_cursor();
   }
@@ -95,6 +128,7 @@ class running_pull {
   void begin(Endpoint& end) noexcept {
     end.begin_pull();
     deadline_.restart();
+    pace_.restart();
   }
   /// Why this try is over, although the transfer has not ended; nothing while it goes on. Called after every step.
   optional<error> judge() noexcept {
@@ -183,6 +217,7 @@ class running_pull {
   retry_state tries_;
   progress_report report_;
   progress_deadline deadline_;
+  [[no_unique_address]] chunk_pace<chunking_type> pace_;
 };
 /// memory_bound counts a pull as its transfer, its buffers and this.
 template <class Pull>
@@ -195,6 +230,11 @@ struct borrowed_stream {
   io_result read_some(std::span<const std::span<std::byte>> s) noexcept { return to->read_some(s); }
   io_result write_some(std::span<const std::span<const std::byte>> s) noexcept { return to->write_some(s); }
   io_ready wait(bool read, bool write, std::chrono::milliseconds t) noexcept { return to->wait(read, write, t); }
+  auto take_descriptors() noexcept
+    requires requires(Stream& s) { s.take_descriptors(); }
+  {
+    return to->take_descriptors();
+  }
 };
 
 /// A random number by which the owner tells this recipient from others.
@@ -208,6 +248,12 @@ inline recipient_id random_recipient() noexcept {
 template <class Transport, class Stream>
 concept connects = requires(std::string_view address, std::chrono::milliseconds timeout, const stop_token& stop) {
   { Transport::connect(address, timeout, stop) } noexcept -> std::same_as<result<Stream>>;
+};
+
+/// An address that is more than text: an object that makes the connection itself, as tls_address and proxied_address do.
+template <class Address, class Stream>
+concept dials = requires(const Address& to, std::chrono::milliseconds timeout, const stop_token& stop) {
+  { to.connect(timeout, stop) } noexcept -> std::same_as<result<Stream>>;
 };
 
 }  // namespace detail

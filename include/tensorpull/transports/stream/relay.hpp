@@ -97,7 +97,7 @@ result<relayed> relay(Upstream& upstream, Stream& recipient, const reference& re
       const io_result io = recipient.read_some(room);
       machine.received(io.bytes);
       moved = io.bytes > 0;
-      if (io.status == io_status::closed || io.status == io_status::failed) machine.hung_up();
+      if (is_end(io.status)) machine.hung_up();
     }
     const auto did = upstream.step_transfer(machine);
     if (!did) {
@@ -110,7 +110,7 @@ result<relayed> relay(Upstream& upstream, Stream& recipient, const reference& re
       const io_result io = recipient.write_some({out.data(), n});
       machine.written(io.bytes);
       moved = moved || io.bytes > 0;
-      if (io.status == io_status::closed || io.status == io_status::failed) machine.hung_up();
+      if (is_end(io.status)) machine.hung_up();
     }
     if (moved || did->received + did->sent > 0 || did->works) {
       last = clock::now();

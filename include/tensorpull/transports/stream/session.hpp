@@ -40,6 +40,21 @@ class session {
   static constexpr std::size_t frame_bytes = (std::max(message_frame_bytes<limits>, std::size_t{limits::control_frame_bytes}) + 63) / 64 * 64;
   static constexpr std::size_t scratch_bytes = detail::slice_bytes<limits>;
 
+  /// Messages are kept in an inbox; a stream that knows its peer is asked who it is.
+  struct plain_handler : inbox_type {
+    explicit plain_handler(const Stream&) noexcept {}
+  };
+  struct identified_handler : inbox_type {
+    explicit identified_handler(const Stream& s) noexcept : stream(s) {}
+    peer_identity peer() const noexcept
+      requires knows_peer<Stream>
+    {
+      return stream.peer();
+    }
+    const Stream& stream;
+  };
+  using handler_type = std::conditional_t<knows_peer<Stream>, identified_handler, plain_handler>;
+
   struct state {
     explicit state(Stream s) noexcept : stream(std::move(s)) {}
     /// Called after every step: delivers settlements, and looks at the budgets every 50 ms.
@@ -51,11 +66,11 @@ class session {
     }
     Stream stream;
     published_type published;
-    inbox_type box;
+    handler_type box{stream};
     alignas(64) std::array<std::byte, 2 * frame_bytes> memory;  // one for a frame that comes, one for a frame that goes
     buffer_pool<> pool{memory, frame_bytes};
     alignas(64) std::array<std::byte, scratch_bytes> scratch;
-    endpoint<typename Parts::framing, limits, typename published_type::owner_type, inbox_type> end{published.machine(), pool, box};
+    endpoint<typename Parts::framing, limits, typename published_type::owner_type, handler_type> end{published.machine(), pool, box};
     optional<error> broken;
     std::chrono::steady_clock::time_point ticked{};
     recipient_id me{system_entropy{}() | 1};  // a session is one recipient, however often it pulls
@@ -82,15 +97,14 @@ class session {
     static_assert(detail::connects<typename Parts::transport, Stream>,
                   "tensorpull: a transport over streams connects: static result<stream> connect(std::string_view address, std::chrono::milliseconds timeout, "
                   "const stop_token& stop) noexcept");
-    if constexpr (detail::connects<typename Parts::transport, Stream>) {
-      for (retry_state tries(options.retry);;) {
-        auto stream = Parts::transport::connect(address, options.timeout, options.stop);
-        if (stream) return over(std::move(*stream));
-        const auto delay = tries.after(stream.error().code, 0, {}, system_entropy{}());
-        if (!delay) return failure(stream.error());
-        if (!detail::wait_out(*delay, options.stop, [](std::chrono::milliseconds time) { detail::pause(time); })) return failure(errc::cancelled);
-      }
-    } else return failure(errc::bad_address);  // refused above
+    if constexpr (detail::connects<typename Parts::transport, Stream>)
+      return connect_by([&] { return Parts::transport::connect(address, options.timeout, options.stop); }, options);
+    else return failure(errc::bad_address);  // refused above
+  }
+  /// The same with an address that is more than text: tls_address, proxied_address, or an object of your own with such a `connect(timeout, stop)`.
+  template <detail::dials<Stream> Address>
+  static result<session> connect(const Address& address, const connect_options& options = {}) noexcept {
+    return connect_by([&] { return address.connect(options.timeout, options.stop); }, options);
   }
 
   /// Pulls what is published under `ref` into `model`. A model of another schema is refused before data moves.
@@ -114,6 +128,16 @@ class session {
   }
 
  private:
+  template <class Connect>
+  static result<session> connect_by(Connect connect, const connect_options& options) noexcept {
+    for (retry_state tries(options.retry);;) {
+      auto stream = connect();
+      if (stream) return over(std::move(*stream));
+      const auto delay = tries.after(stream.error().code, 0, {}, system_entropy{}());
+      if (!delay) return failure(stream.error());
+      if (!detail::wait_out(*delay, options.stop, [](std::chrono::milliseconds time) { detail::pause(time); })) return failure(errc::cancelled);
+    }
+  }
   template <consumer Consumer>
   result<receipt> pull_into(const reference& ref, Consumer& to, const pull_options& options, chunking_type chunking) noexcept {
     if (s_->broken) return failure(*s_->broken);
@@ -154,8 +178,19 @@ class session {
   result<void> withdraw(const reference& ref, std::uint32_t reason = 0) noexcept { return s_->published.withdraw(ref, reason); }
   /// As publisher::status_of.
   result<publication_status> status_of(const reference& ref) const noexcept { return s_->published.status_of(ref); }
+  /// As publisher::recipient_of.
+  result<recipient_record> recipient_of(const reference& ref, recipient_id who) noexcept { return s_->published.recipient_of(ref, who); }
   /// As publisher::settled.
   bool settled(const reference& ref) const noexcept { return s_->published.settled(ref); }
+
+  /// Who may have what is published here, as publisher::authorise. Call it before anything is served.
+  void authorise(const authorise_callback& may) noexcept { s_->published.authorise(may); }
+  /// Who is at the other end, as far as the stream knows. Its views are valid as long as the session.
+  peer_identity peer() const noexcept
+    requires knows_peer<Stream>
+  {
+    return s_->stream.peer();
+  }
 
   /// Sends an application message; returns when the system has taken it. Serves while it waits. Errors: does_not_fit: body or references are above the
   /// limits; timed_out; cancelled; or why the connection is lost.
@@ -224,6 +259,7 @@ class session {
 
   unexpected broke(const error& e) noexcept {
     s_->broken = e;
+    s_->published.tick();  // what was heard last may have completed a recipient, or settled something
     return failure(e);
   }
 

@@ -48,6 +48,10 @@ struct stream_transport {
   static constexpr std::uint64_t max_payload_bytes = tensorpull::max_payload_bytes;
   /// The descriptor, the event loop's record of it, and the memory of the pending operations.
   static constexpr std::size_t connection_bytes = 1088;
+  static constexpr bool reliable = true, ordered = true;  ///< every stream is
+  static constexpr bool shares_memory = false;
+  static constexpr bool encrypted = false;                           ///< hide it in a policy whose stream encrypts
+  static constexpr identity_kind identifies = identity_kind::none;  ///< hide it in a policy whose stream has peer()
 
   template <class Parts>
   using downloader = stream_owner<Parts>;
@@ -67,6 +71,12 @@ struct stream_transport {
       const auto connect = [&] { return Self::connect(address, options.per_request_timeout, options.stop); };
       return pull_with<Parts>(connect, [](std::chrono::milliseconds time) { detail::pause(time); }, ref, to, options, chunking);
     } else return failure(errc::bad_address);  // refused above
+  }
+  /// The same with an address that is more than text: an object whose `connect(timeout, stop)`, as above, gives the stream.
+  template <class Parts, consumer Consumer, detail::dials<Stream> Address>
+  static result<receipt> pull(const Address& address, const reference& ref, Consumer& to, const pull_options& options, typename Parts::chunking chunking) noexcept {
+    const auto connect = [&] { return address.connect(options.per_request_timeout, options.stop); };
+    return pull_with<Parts>(connect, [](std::chrono::milliseconds time) { detail::pause(time); }, ref, to, options, chunking);
   }
 };
 

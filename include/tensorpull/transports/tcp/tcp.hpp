@@ -15,9 +15,7 @@ struct basic_tcp : stream_transport<basic_tcp<Threads>, posix_stream, Threads> {
 
   /// As tcp_connect.
   static result<posix_stream> connect(std::string_view address, std::chrono::milliseconds timeout, const stop_token& stop) noexcept {
-    const auto now = std::chrono::steady_clock::now();
-    const auto most = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::time_point::max() - now);
-    return tcp_connect(address, timeout < most ? now + timeout : std::chrono::steady_clock::time_point::max(), stop);
+    return tcp_connect(address, detail::deadline_after(timeout), stop);
   }
   /// As tcp_addresses::of.
   static result<tcp_addresses> resolve(std::string_view address) noexcept { return tcp_addresses::of(address); }

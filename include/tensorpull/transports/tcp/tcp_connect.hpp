@@ -105,7 +105,8 @@ class tcp_addresses {
   /// Begins to connect to the next address, of which there is one, and does not wait for the other end; the stream's establish() says how it ends. Error:
   /// connection_failed (with errno).
   result<posix_stream> start_connect() noexcept {
-    const addrinfo& a = *std::exchange(next_, next_->ai_next);
+    const addrinfo& a = *next_;
+    next_ = a.ai_next;
     posix_stream s(::socket(a.ai_family, a.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, a.ai_protocol), true);
     if (s.native_handle() < 0) return failure(errc::connection_failed, 0, {}, errno);
     if (::connect(s.native_handle(), a.ai_addr, a.ai_addrlen) != 0 && errno != EINPROGRESS) return failure(errc::connection_failed, 0, {}, errno);

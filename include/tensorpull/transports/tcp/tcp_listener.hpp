@@ -1,6 +1,7 @@
 // Accepts TCP connections one at a time, with plain sockets: for programs that give each to a session or a relay, and for event loops.
 #pragma once
 
+#include <tensorpull/transports/stream/detail/accept.hpp>
 #include <tensorpull/transports/tcp/tcp_connect.hpp>
 
 namespace tensorpull {
@@ -35,26 +36,12 @@ class tcp_listener {
 
   /// The next connection; does not wait. Errors: timed_out: none is waiting; out_of_memory with errno: no descriptors or memory now; io with errno.
   result<posix_stream> accept() noexcept {
-    for (;;) {
-      posix_stream s(::accept4(socket_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-      if (s.native_handle() >= 0) return detail::tune_connected(s.native_handle()), std::move(s);
-      const int e = errno;
-      if (e == EINTR || e == ECONNABORTED) continue;
-      if (e == EAGAIN || e == EWOULDBLOCK) return failure(errc::timed_out);
-      return failure(e == EMFILE || e == ENFILE || e == ENOBUFS || e == ENOMEM ? errc::out_of_memory : errc::io, 0, {}, e);
-    }
+    auto s = detail::accept_socket(native_handle());
+    if (s) detail::tune_connected(s->native_handle());
+    return s;
   }
   /// The next connection; waits for it. Errors: timed_out, cancelled (noticed within 0.1 s), out_of_memory, io with errno.
-  result<posix_stream> accept(std::chrono::milliseconds timeout, const stop_token& stop = {}) noexcept {
-    const auto start = std::chrono::steady_clock::now();
-    for (;;) {
-      if (auto s = accept(); s || s.error().code != errc::timed_out) return s;
-      if (stop.stop_requested()) return failure(errc::cancelled);
-      const auto spent = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start);
-      if (spent >= timeout) return failure(errc::timed_out);
-      socket_.wait(true, false, std::min(detail::wait_step, timeout - spent));
-    }
-  }
+  result<posix_stream> accept(std::chrono::milliseconds timeout, const stop_token& stop = {}) noexcept { return detail::accept_within(*this, socket_, timeout, stop); }
 
  private:
   tcp_listener(posix_stream s, std::uint16_t port) noexcept : socket_(std::move(s)), port_(port) {}

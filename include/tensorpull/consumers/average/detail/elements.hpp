@@ -9,6 +9,7 @@
 // rounded to nearest even and saturated. BOOL, the packed types and F8_E8M0 (scales of block formats: their mean scales nothing) have none.
 #pragma once
 
+#include <tensorpull/core/byte_order.hpp>
 #include <tensorpull/core/dtype.hpp>
 
 #include <bit>
@@ -101,15 +102,22 @@ using f8_e4m3fnuz_format = float_format<std::uint8_t, 4, 3, 8, float_specials::n
 static_assert(f16_format::decode(0x3c00) == 1.0f && f16_format::encode(65520.0f) == 0x7c00 && f16_format::decode(1) == 0x1p-24f);
 static_assert(f8_e4m3_format::decode(0x7e) == 448.0f && f8_e4m3fnuz_format::decode(0x7f) == 240.0f && f8_e5m2_format::decode(0x7b) == 57344.0f);
 
+/// The number whose bytes lie at `at` as an image has them.
 template <class T>
 T load(const std::byte* at) noexcept {
   T value;
-  std::memcpy(&value, at, sizeof value);
+  if constexpr (little_endian_machine) {
+    std::memcpy(&value, at, sizeof value);
+  } else {
+    std::byte reversed[sizeof value];
+    for (std::size_t i = 0; i < sizeof value; ++i) reversed[i] = at[sizeof value - 1 - i];
+    std::memcpy(&value, reversed, sizeof value);
+  }
   return value;
 }
 
 /// An averaged element type E: `sum` is the type of its sums, `parts` how many of them an element has, `bytes` the size of a part;
-/// read() gives a part as a sum, write() rounds a quotient.
+/// read() gives a part of an image as a sum, write() rounds a quotient and writes it in the machine's byte order.
 template <std::floating_point T, std::size_t Parts = 1>
 struct native_float {
   using sum = T;

@@ -2,6 +2,7 @@
 // the meaning of the words. The storage bounds every list. Only capnp_framing.hpp uses this.
 #pragma once
 
+#include <tensorpull/core/byte_order.hpp>
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/framing/capnp/detail/capnp_lists.hpp>
 #include <tensorpull/framing/detail/control_words.hpp>
@@ -19,8 +20,7 @@ namespace tensorpull::detail {
 /// The first words of the data section; words that the sender's version does not have are zero.
 inline void copy_words(capnp::AnyStruct::Reader from, std::uint64_t* to, std::size_t words) {
   const auto bytes = from.getDataSection();
-  for (std::size_t i = 0; i < words; ++i) to[i] = 0;
-  if (const std::size_t n = bytes.size() < 8 * words ? bytes.size() & ~std::size_t{7} : 8 * words; n > 0) std::memcpy(to, bytes.begin(), n);
+  for (std::size_t i = 0; i < words; ++i) to[i] = i < bytes.size() / 8 ? load_le64(bytes.begin() + 8 * i) : 0;
 }
 /// The i-th pointer; null if the sender's version does not have it.
 inline capnp::AnyPointer::Reader pointer_of(capnp::AnyStruct::Reader from, unsigned i) {

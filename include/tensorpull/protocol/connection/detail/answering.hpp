@@ -1,6 +1,7 @@
 // The owner's role at one end of a connection: which of the owner's references the peer uses, and the answers that wait to be sent.
 #pragma once
 
+#include <tensorpull/core/peer_identity.hpp>
 #include <tensorpull/protocol/connection/detail/stream_output.hpp>
 #include <tensorpull/protocol/roles.hpp>
 
@@ -26,15 +27,15 @@ class answering {
   /// Whether the last request is a locate whose digest is not ready.
   bool locating() const noexcept { return locating_; }
 
-  /// Answers a request. False: there is no room for the answer yet, or locating(); call it again with the same request.
-  result<bool> take(const frame& m) noexcept {
+  /// Answers a request of `who`. False: there is no room for the answer yet, or locating(); call it again with the same request.
+  result<bool> take(const frame& m, const identity_source& who) noexcept {
     if constexpr (!Owner::owns) {
       return true;  // an end that owns nothing says nothing
     } else {
       if (output.replies_full()) return false;
-      if (m.kind == frame_kind::locate) return locate(m);
+      if (m.kind == frame_kind::locate) return locate(m, who);
       pending_reply r;
-      if (owner_->handle(serves_, m, r)) {
+      if (owner_->handle(serves_, m, r, who)) {
         served += r.kind != frame_kind::refused || r.status == status::busy;
         output.push(r);
       }
@@ -49,12 +50,12 @@ class answering {
   std::uint32_t served = 0;  ///< requests that were not refused, or only because there is no room now
 
  private:
-  result<bool> locate(const frame& m) noexcept {
+  result<bool> locate(const frame& m, const identity_source& who) noexcept {
     // a digest that was begun is computed to its end whatever the peer takes, since others wait for the next one
     if (!locating_ && !output.long_free()) return false;
     byte_range ranges[Limits::control_frame_bytes / 32];
     frame answer;
-    locating_ = owner_->locate(serves_, m, ranges, answer) == digest_state::working;
+    locating_ = owner_->locate(serves_, m, ranges, answer, who) == digest_state::working;
     if (locating_ || !output.long_free()) return false;
     const bool no_buffer = answer.kind != frame_kind::refused && pool_.available() == 0;  // waiting for one while holding one could wait for ever
     if (no_buffer) answer.status = status::busy, answer.version = m.version;

@@ -90,6 +90,7 @@ class stream_output {
   /// causes no other. connection_lost: a part of a frame was sent when its image was withdrawn, so the stream cannot continue.
   result<void> plan(plan_type& out, Owner& owner, std::span<std::byte> scratch, std::size_t most) noexcept {
     out.span_count = out.item_count = out.bytes = 0;
+    out.descriptors = {};
     digesting_ = digest_state::ready;
     std::uint64_t allowance = digest_bytes;
     if (reply_sent_ > 0) {  // a frame that was begun comes first
@@ -212,6 +213,8 @@ class stream_output {
         owner.refuse_gone(r);
       }
       const bool pinned = image != nullptr && r.kind != frame_kind::refused;
+      if constexpr (requires { owner.descriptors(r); })
+        if (r.memory && pinned) out.descriptors = owner.descriptors(r);
       const auto n = Framing::encode(owner.expand(r), scratch.first(frame_room));
       const std::size_t length = n ? *n : 0;
       add(out, scratch.subspan(skip, length - skip));

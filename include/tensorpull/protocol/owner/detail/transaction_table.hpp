@@ -95,12 +95,43 @@ class transaction_table {
     const transaction* const t = find(in);
     const bool there = old != nullptr && old->now == publication::state::published;
     if (t == nullptr || t->now != transaction::state::open || (there && old->transaction == in)) return failure(errc::invalid_argument);
+    if (t->options.named.empty()) return {};  // no records are made before somebody asks
     std::size_t room = 0;
     for (const recipient_record& r : records.all()) {
       const auto why = r.who ? worth(r) : recipient_table::gone;
       room += why == recipient_table::gone || publication_of(r) == old || (why != recipient_table::counted_on && !r.expected && r.connection == 0);
     }
     if (room < t->options.named.size()) return failure(errc::table_full, records.all().size());
+    return {};
+  }
+
+  /// Whether all of these images can join a transaction that has none yet, each in the place of what is published under its ID. After that nothing about
+  /// them can fail, until the owner's lock is released. Errors: as owner::publish_all.
+  template <class Images>
+  result<void> admits_all(transaction_id in, const Images& images) noexcept {
+    const transaction* const t = find(in);
+    if (t == nullptr || t->now != transaction::state::open || t->outcome.references != 0 || images.size() == 0) return failure(errc::invalid_argument);
+    std::size_t free_slots = 0;
+    for (const publication& p : slots_) free_slots += p.now == publication::state::empty || (p.now == publication::state::withdrawn && p.pins == 0 && !needs(p));
+    if (free_slots < images.size()) return failure(errc::table_full, slots_.size());
+    for (std::size_t i = 0; i < images.size(); ++i) {
+      bool wrong = !images[i].as.id || images[i].as.version == 0;
+      for (std::size_t k = 0; k < i; ++k) wrong = wrong || images[k].as.id == images[i].as.id;
+      if (wrong) return failure(errc::invalid_argument, i);
+    }
+    if (t->options.named.empty()) return {};
+    std::uint64_t wanted = std::uint64_t{images.size()} * t->options.named.size(), room = 0;
+    for (const recipient_record& r : records.all()) {
+      bool again = false;  // it makes way for the same recipient's record of the new version
+      if (r.who)
+        for (std::size_t i = 0; i < images.size() && !again; ++i)
+          if (images[i].as.id == r.ref)
+            for (const recipient_id who : t->options.named) again = again || who == r.who;
+      const auto why = r.who ? worth(r) : recipient_table::gone;
+      if (again) --wanted;
+      else room += why == recipient_table::gone || (why != recipient_table::counted_on && !r.expected && r.connection == 0);
+    }
+    if (room < wanted) return failure(errc::table_full, records.all().size());
     return {};
   }
 
@@ -168,6 +199,12 @@ class transaction_table {
     end(p, t);
     count_again(t);
     check(t);
+  }
+
+  /// The owner that coordinates the transaction of `p` is gone.
+  void lose(publication& p) noexcept {
+    find(p.transaction)->lost = true;
+    take(p);
   }
 
   /// The image of `p` cannot be read any more, so nobody can finish it.
@@ -446,6 +483,7 @@ class transaction_table {
     const bool known = t.outcome.expected != 0;
     t.outcome.verdict = known && confirmed >= t.outcome.expected               ? (sum.completed >= t.outcome.expected ? verdict::completed : verdict::completed_unverified)
                         : t.options.least != 0 && confirmed >= t.options.least ? verdict::quorum
+                        : t.lost                                               ? verdict::owner_lost
                         : t.by_hand                                            ? verdict::withdrawn
                         : known                                                ? verdict::failed
                                                                                : verdict::uncertified;

@@ -3,6 +3,7 @@
 
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/framing/frame.hpp>
+#include <tensorpull/std/optional.hpp>
 
 #include <array>
 #include <cstddef>
@@ -51,6 +52,13 @@ class wanted_ranges {
     while (p.range < count_ && n >= ranges_[p.range].end - ranges_[p.range].begin) n -= ranges_[p.range].end - ranges_[p.range].begin, ++p.range;
     if (p.range < count_) p.offset = ranges_[p.range].begin + n;
     return p;
+  }
+  /// The reverse of at(): how many wanted bytes lie before `offset`; nothing if that byte is not wanted.
+  optional<std::uint64_t> position_of(std::uint64_t offset) const noexcept {
+    std::uint64_t before = 0;
+    for (std::size_t i = 0; i < count_ && offset >= ranges_[i].begin; before += ranges_[i].end - ranges_[i].begin, ++i)
+      if (offset < ranges_[i].end) return before + (offset - ranges_[i].begin);
+    return {};
   }
   /// `length` must not pass the end of the range.
   void advance(position& p, std::uint64_t length) const noexcept {

@@ -18,7 +18,7 @@ struct npy_place {
   /// of its first byte
   std::uint64_t offset = 0;
   std::uint8_t element_bytes = 1;
-  /// bytes of each number that lies in the other byte order, or 0
+  /// bytes of each number that lies in another byte order than that of images, or 0
   std::uint8_t swap_bytes = 0;
   /// The first index changes fastest: then the shape is needed; no extent is 0, and rank is at least 1. Otherwise rank is 0.
   std::uint8_t rank = 0;

@@ -40,8 +40,8 @@ class stream_probe {
              const std::span<const std::byte> rest = bytes.subspan(done);
              const io_result io = s.write_some({&rest, 1});
              done += std::min(io.bytes, rest.size());
-             return done == bytes.size() || io.status == io_status::closed || io.status == io_status::failed ? ended : io.bytes > 0 ? moved
-                                                                                                                                    : nothing;
+             return done == bytes.size() || is_end(io.status) ? ended : io.bytes > 0 ? moved
+                                                                                     : nothing;
            }),
            done;
   }
@@ -55,8 +55,8 @@ class stream_probe {
       const io_result io = s.read_some({&rest, 1});
       last = io.status;
       done += std::min(io.bytes, rest.size());
-      return done == most || io.status == io_status::closed || io.status == io_status::failed ? ended : io.bytes > 0 ? moved
-                                                                                                                     : nothing;
+      return done == most || is_end(io.status) ? ended : io.bytes > 0 ? moved
+                                                                      : nothing;
     });
     if (end != nullptr) *end = last;
     got.resize(done);

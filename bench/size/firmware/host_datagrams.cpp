@@ -1,0 +1,65 @@
+// The other end of a line of datagrams: a host's engine, as the transport `serial` drives it. It asks for an update of the model when the model was pulled, with a
+// digest of each chunk; pipelines that have none do not answer.
+#include "host.hpp"
+#include "rings.hpp"
+
+#include <tensorpull/embedded/owner.hpp>
+#include <tensorpull/framing/word_framing.hpp>
+#include <tensorpull/links/serial_link.hpp>
+#include <tensorpull/protocol/datagrams/datagram_endpoint.hpp>
+#include <tensorpull/protocol/datagrams/datagram_transfer.hpp>
+#include <tensorpull/transports/datagrams/step.hpp>
+
+using namespace tensorpull;
+
+namespace {
+
+struct device {
+  io_result read(std::span<std::byte> memory) noexcept { return moved(rings::read(memory)); }
+  io_result write(std::span<const std::byte> bytes) noexcept { return moved(rings::write(bytes)); }
+  io_ready wait(bool read, bool write, std::chrono::milliseconds) noexcept { return {read, write}; }
+
+ private:
+  static io_result moved(std::size_t bytes) noexcept { return {bytes > 0 ? io_status::ok : io_status::would_block, 0, bytes}; }
+};
+
+using link_type = serial_link<device, chunk_bytes + 80>;
+using end_type = datagram_endpoint<host::framing, host::limits, host::owner_type, ignore_messages>;
+perceptron model;
+perceptron update;
+struct digests {
+  using is_integrity_policy = void;
+  using hash_type = xxh3_64;
+  using chunk_hash_type = embedded_crc32c<>;
+  static constexpr bool whole = true;
+  static constexpr bool per_chunk = true;
+};
+detail::datagram_memory<link_type> come;
+alignas(8) std::byte scratch[end_type::scratch_bytes(chunk_bytes + 80) / 8 * 8 + 8];
+
+}  // namespace
+
+void other_end() {
+  static const engine::table table(model);
+  static host::owner_type references(host::storage, [] { return std::uint64_t{12345}; });
+  static const bool published = host::publish(references, model, table);
+  static ignore_messages inbox;
+  static buffer_pool<> pool;
+  static link_type link{device()};
+  static end_type end(references, pool, inbox, link.datagram_bytes(), 0x1234567812345678);
+  static const engine::table update_table(update);
+  static land to(update_table.view());
+  static datagram_transfer<land, fixed_bytes<chunk_bytes>, digests, host::limits> pull(to, {.ref = {5, 6}, .recipient = {7}}, {}, 1);
+  static bool pulls = false;
+  if (!pulls && references.status_of({1, 2})->completed == 1) {
+    pulls = true;
+    pull.fits(link.datagram_bytes());
+    end.begin_pull();
+  }
+  if (pulls && !pull.ended()) {
+    (void)step_datagrams(end, pull, link, scratch, come, std::chrono::milliseconds(board::now_ms()));
+    return;
+  }
+  no_transfer idle;
+  if (published) (void)step_datagrams(end, idle, link, scratch, come, std::chrono::milliseconds(board::now_ms()));
+}

@@ -1,0 +1,159 @@
+"""Runs job.py with and without tensorpull, in turns, and prints what each took: measure.py [--repeats N] [options of job.py]."""
+
+from __future__ import annotations
+
+import argparse
+import glob
+import hashlib
+import json
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import datetime
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TICKS = os.sysconf("SC_CLK_TCK")
+DONE = {True: r"download ref=\S+ done: elapsed=([\d.]+)s size=([\d.]+)MB", False: r"tensorpull: ref=\S+ from \S+ by (\S+): done in ([\d.]+) s, (\d+) bytes"}
+
+
+def processes_of(root: int) -> "dict[int, str]":
+    """A process and its descendants, with their command lines."""
+    parents, found = {}, {root: ""}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/stat") as f:
+                parents[int(pid)] = int(f.read().rpartition(")")[2].split()[1])
+        except OSError:
+            pass
+    grew = True
+    while grew:
+        grew = False
+        for pid, parent in parents.items():
+            if parent in found and pid not in found:
+                found[pid], grew = "", True
+    for pid in found:
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as f:
+                found[pid] = f.read().decode(errors="replace").replace("\0", " ")
+        except OSError:
+            pass
+    return found
+
+
+def role_of(command: str) -> str:
+    if "simulator_worker" in command:
+        site = re.search(r"site-\d+", command)
+        return site[0] if site else "site"
+    return "server" if "simulator" in command else "driver"
+
+
+def look(pid: int, seen: dict) -> None:
+    with open(f"/proc/{pid}/status") as f:
+        status = dict(re.findall(r"^(VmHWM|Threads):\s+(\d+)", f.read(), re.M))
+    with open(f"/proc/{pid}/stat") as f:
+        fields = f.read().rpartition(")")[2].split()
+    seen["memory"] = max(seen["memory"], int(status.get("VmHWM", 0)) / 1024)
+    seen["threads"].append((time.time(), int(status.get("Threads", 0))))
+    seen["cpu"] = (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def run(stock: bool, options: "list[str]", folder: str) -> dict:
+    workspace = os.path.join(folder, "stock" if stock else "tensorpull")
+    shutil.rmtree(workspace, ignore_errors=True)
+    os.makedirs(workspace)
+    command = [sys.executable, os.path.join(HERE, "job.py"), "--workspace", workspace, *(["--stock"] if stock else []), *options]
+    with open(os.path.join(folder, "console.txt"), "w") as console:
+        child = subprocess.Popen(command, cwd=HERE, stdout=console, stderr=subprocess.STDOUT, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        seen: "dict[int, dict]" = {}
+        known, last = {}, 0.0
+        while child.poll() is None:
+            if time.monotonic() - last > 0.5:
+                known, last = processes_of(child.pid), time.monotonic()
+            for pid, command_line in known.items():
+                one = seen.setdefault(pid, {"role": "", "memory": 0.0, "cpu": 0.0, "threads": []})
+                one["role"] = role_of(command_line) if command_line else one["role"]
+                try:
+                    look(pid, one)
+                except (OSError, IndexError):
+                    pass
+            time.sleep(0.05)
+    with open(os.path.join(folder, "console.txt"), errors="replace") as f:
+        text = f.read()
+    if child.returncode:
+        raise SystemExit(f"job.py ended with {child.returncode}:\n{text[-3000:]}")
+    logs = ""
+    for path in glob.glob(f"{glob.escape(workspace)}/**/log.txt", recursive=True):
+        with open(path, errors="replace") as f:
+            logs += f.read()
+    lines = sorted(set(logs.splitlines()))
+    found = [re.search(DONE[stock], line) for line in lines]
+    if stock:
+        times = [(float(m[1]), float(m[2]) * 2**20) for m in found if m]
+    else:
+        times = [(float(m[2]), float(m[3])) for m in found if m and m[1] == "tensorpull"]
+    largest = max((size for _, size in times), default=0)
+    ended = sorted({stamp(line) for line in lines if re.search(r"Aggregated (\d+)/\1 results", line)})
+    server = max((s for s in seen.values() if s["role"] == "server"), key=lambda s: s["memory"])
+    sites = [s for s in seen.values() if s["role"].startswith("site")]
+
+    def threads(begin: float, end: float) -> int:
+        return max((n for t, n in server["threads"] if begin <= t <= end), default=0)
+
+    import torch
+
+    (model,) = glob.glob(f"{glob.escape(workspace)}/**/FL_global_model.pt", recursive=True)
+    state = torch.load(model, weights_only=False)
+    state = state.get("model", state)
+    digest = hashlib.sha256(b"".join(name.encode() + torch.as_tensor(state[name]).numpy().tobytes() for name in sorted(state))).hexdigest()[:16]
+    accuracies = re.findall(r"ACCURACY round=(\d+) ([\d.]+)", text + logs)
+    return {
+        "transfer": statistics.median(t for t, size in times if size > largest / 2), "transfers": len(times), "bytes": largest,
+        "round": statistics.median([b - a for a, b in zip(ended, ended[1:])] or [0.0]), "cpu": sum(s["cpu"] for s in seen.values()), "server cpu": server["cpu"],
+        "server memory": server["memory"], "site memory": max((s["memory"] for s in sites), default=0.0),
+        "server threads": threads(0, 1e12), "threads, round 2": threads(*ended[:2]) if len(ended) > 2 else 0, "threads, last round": threads(*ended[-2:]) if len(ended) > 2 else 0, "digest": digest,
+        "accuracy": max(accuracies)[1] if accuracies else "",
+    }  # fmt: skip
+
+
+def stamp(line: str) -> float:
+    try:
+        return datetime.strptime(line[:23], "%Y-%m-%d %H:%M:%S,%f").timestamp()
+    except ValueError:
+        return 0.0
+
+
+def main() -> None:
+    p = argparse.ArgumentParser()
+    p.add_argument("--repeats", type=int, default=1)
+    p.add_argument("--json", default="")
+    a, options = p.parse_known_args()
+    folder = tempfile.mkdtemp(prefix="tensorpull-digits-")
+    runs: "dict[str, list[dict]]" = {"stock": [], "tensorpull": []}
+    try:
+        for _ in range(a.repeats):
+            for way in runs:
+                runs[way].append(run(way == "stock", options, folder))
+                print(way, json.dumps(runs[way][-1]), file=sys.stderr, flush=True)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    print(f"{'':34}{'stock':>12}{'tensorpull':>12}{'ratio':>8}")
+    for name, unit, what in (
+        ("transfer", "s", "one transfer"), ("round", "s", "one round"), ("cpu", "s", "processor time, all processes"), ("server cpu", "s", "processor time, server"),
+        ("server memory", "MiB", "peak memory, server"), ("site memory", "MiB", "peak memory, a site"), ("server threads", "", "threads, server"),
+        ("threads, round 2", "", "threads, server, round 2"), ("threads, last round", "", "threads, server, last round"),
+    ):  # fmt: skip
+        stock, ours = (statistics.median(r[name] for r in runs[way]) for way in runs)
+        print(f"{what + (', ' + unit if unit else ''):34}{stock:12.2f}{ours:12.2f}{stock / ours if ours else 0:8.2f}")
+    print(f"{'final model':34}{runs['stock'][-1]['digest'][:10]:>12}{runs['tensorpull'][-1]['digest'][:10]:>12}")
+    if a.json:
+        with open(a.json, "w") as f:
+            json.dump(runs, f, indent=1)
+
+
+if __name__ == "__main__":
+    main()

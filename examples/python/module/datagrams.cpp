@@ -1,0 +1,29 @@
+// Links of datagrams: udp:// and serial:.
+#include "in_datagrams.hpp"
+#include "owner_by_turns.hpp"
+
+#include <tensorpull/transports/serial/serial.hpp>
+#include <tensorpull/transports/udp/udp.hpp>
+
+namespace tensorpull::python {
+namespace {
+
+template <class Transport>
+std::shared_ptr<any_owner> open_owner(const datagram_owner_options& options) {
+  using downloader = typename datagram_net<Transport>::downloader;
+  auto made = std::make_shared<owner_by_turns<downloader>>(0);
+  made->of.emplace(value_or_raise(downloader::open(options)));
+  return made;
+}
+
+}  // namespace
+
+result<receipt> pull_udp(std::string_view address, const reference& from, pull_target to, const pull_options& options, chunks) noexcept { return pull_in_datagrams<udp>(address, from, to, options); }
+result<receipt> pull_serial(std::string_view address, const reference& from, pull_target to, const pull_options& options, chunks) noexcept {
+  return pull_in_datagrams<serial>(address, from, to, options);
+}
+
+std::shared_ptr<any_owner> open_udp(std::string_view listen, const host_options& host) { return open_owner<udp>(peers_of(host, listen)); }
+std::shared_ptr<any_owner> open_serial(std::string_view device, const host_options& host) { return open_owner<serial>(peers_of(host, device, 1)); }
+
+}  // namespace tensorpull::python

@@ -1,0 +1,243 @@
+// Images read and written by byte ranges, for programs that bring their own transport.
+#include "other_links.hpp"
+#include "slices.hpp"
+
+#include <tensorpull/consumers/any_schema/image_landing.hpp>
+#include <tensorpull/image/gather_scatter.hpp>
+#include <tensorpull/integrity/range_digest.hpp>
+#include <tensorpull/integrity/xxhash/xxhash_digest.hpp>
+
+#include <pybind11/stl.h>
+
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace tensorpull::python {
+namespace {
+
+/// Copies the image's bytes from `offset` on, as many as there is room for. They are there.
+result<void> copy_range(const source_view& image, std::uint64_t offset, std::span<std::byte> out) noexcept {
+  while (!out.empty()) {
+    std::span<const std::byte> pieces[64];
+    const gathered g = gather(image, offset, out.size(), pieces, out);
+    // what was packed lies at the beginning of `out`, in front of its place if pieces of tensors come before it
+    std::size_t to = 0;
+    for (std::size_t i = 0; i < g.pieces; ++i) to += pieces[i].size();
+    std::size_t end = to;
+    for (std::size_t i = g.pieces; i-- > 0;) {  // from the last one on, so that none is overwritten before it was moved
+      end -= pieces[i].size();
+      std::memmove(out.data() + end, pieces[i].data(), pieces[i].size());
+    }
+    if (g.failed || g.bytes == 0) return failure(errc::io, offset + g.bytes);
+    offset += g.bytes;
+    out = out.subspan(to);
+  }
+  return {};
+}
+
+py::tuple described(const tensor_entry& t) {
+  py::tuple shape(t.rank);
+  for (std::size_t k = 0; k < t.rank; ++k) shape[k] = t.shape[k];
+  return py::make_tuple(to_text(t.name), std::string(to_string(t.type)), shape, t.begin, t.size_bytes());
+}
+
+/// Of a whole header: the bytes of the image that it describes.
+std::uint64_t image_bytes(std::string_view header) {
+  const auto text = std::as_bytes(std::span(header));
+  header_reader reader(default_limits::tensors);
+  if (const auto ok = reader.take(text); !ok) raise(ok.error());
+  std::vector<tensor_entry> entries;
+  std::vector<std::uint64_t> extents;
+  std::vector<metadata_entry> pairs;
+  if (!reader.complete()) raise(errc::bad_frame);
+  reader.entries(entries, extents, pairs);
+  for (std::size_t i = 1; i < entries.size(); ++i)
+    if (!image_order(entries[i - 1].type, entries[i - 1].name, entries[i].type, entries[i].name)) raise(errc::bad_frame, entries[i].name);
+  const image_schema schema = value_or_raise(arrange(entries, {}, pairs));
+  std::vector<std::byte> own(header.size());
+  if (schema.header_bytes != header.size() || write_header(schema, 0, own) != own.size() || std::memcmp(own.data(), text.data(), own.size()) != 0) raise(errc::bad_frame);
+  return schema.image_bytes;
+}
+/// Of a tensor in an image.
+std::uint64_t tensor_bytes(const std::string& type, const std::vector<std::uint64_t>& shape) {
+  const auto known = dtype_from_string(type);
+  if (!known) raise(errc::unsupported_dtype, type);
+  return value_or_raise(size_bytes(*known, shape));
+}
+
+/// An image that is read.
+class image_reader {
+ public:
+  image_reader(const py::sequence& tensors, const std::vector<std::pair<std::string, std::string>>& metadata, py::object keep)
+      : image_(devices_.image_of(tensor_table(tensors), metadata)), keep_(std::move(keep)) {
+    const auto computed = [&] {
+      const py::gil_scoped_release unlocked;
+      return image_version<xxhash_digest, 16 * 1024>(image_.source());
+    }();
+    if (!computed) raise(computed.error());
+    version_ = *computed;
+  }
+  std::uint64_t bytes() const noexcept { return image_.schema().image_bytes; }
+  std::uint64_t header_bytes() const noexcept { return image_.schema().header_bytes; }
+  std::uint64_t version() const noexcept { return version_; }
+  std::uint64_t fingerprint() const noexcept { return image_.schema().fingerprint; }
+  py::list tensors() const {
+    py::list out;
+    for (std::size_t i = 0; i < image_.schema().tensor_count; ++i) out.append(described(image_.schema().tensors[i]));
+    return out;
+  }
+
+  py::bytes read(std::uint64_t offset, std::uint64_t length) const {
+    const std::uint64_t n = within(offset, length);
+    auto made = py::reinterpret_steal<py::bytes>(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(n)));
+    if (!made) throw py::error_already_set();
+    copy(offset, {reinterpret_cast<std::byte*>(PyBytes_AS_STRING(made.ptr())), static_cast<std::size_t>(n)});
+    return made;
+  }
+  std::uint64_t read_into(std::uint64_t offset, const py::buffer& to) const {
+    const py::buffer_info about = contiguous(to, true);
+    const std::uint64_t n = within(offset, static_cast<std::uint64_t>(about.size * about.itemsize));
+    copy(offset, {static_cast<std::byte*>(about.ptr), static_cast<std::size_t>(n)});
+    return n;
+  }
+
+  static py::buffer_info contiguous(const py::buffer& b, bool writable) {
+    py::buffer_info about = b.request(writable);
+    py::ssize_t expected = about.itemsize;
+    for (auto i = about.ndim; i-- > 0;) {
+      const auto k = static_cast<std::size_t>(i);
+      if (about.shape[k] > 1 && about.strides[k] != expected) throw py::value_error("the buffer is contiguous");
+      expected *= about.shape[k];
+    }
+    return about;
+  }
+
+ private:
+  std::uint64_t within(std::uint64_t offset, std::uint64_t length) const {
+    if (offset > bytes()) raise({errc::out_of_range, 0, bytes(), {}});
+    return std::min(length, bytes() - offset);
+  }
+  void copy(std::uint64_t offset, std::span<std::byte> out) const {
+    const auto done = [&] {
+      const py::gil_scoped_release unlocked;
+      return copy_range(image_.source(), offset, out);
+    }();
+    if (!done) raise(done.error());
+  }
+
+  device_reader devices_;
+  dynamic_image image_;
+  py::object keep_;
+  std::uint64_t version_ = 0;
+};
+
+/// `make(name, dtype, shape)` returns (address, bytes) of memory that stays valid until `clear()`. What either raises is kept.
+class range_allocator {
+ public:
+  range_allocator(py::object make, py::object clear) noexcept : make_(std::move(make)), clear_(std::move(clear)), stop_(std::make_unique<interruption>(py::none())) {}
+  result<std::byte*> allocate(const tensor_entry& entry) noexcept { return python_allocator(make_, clear_, *stop_).allocate(entry); }
+  void clear() noexcept { python_allocator(make_, clear_, *stop_).clear(); }
+  void rethrow() { stop_->rethrow(); }
+
+ private:
+  py::object make_, clear_;
+  std::unique_ptr<interruption> stop_;
+};
+
+/// An image that is written.
+class range_landing {
+  /// One thread at a time, without the interpreter's lock: making tensors takes that.
+  template <class F>
+  auto alone(F f) {
+    const py::gil_scoped_release unlocked;
+    const std::lock_guard mine(mutex_);
+    return f();
+  }
+
+ public:
+  range_landing(std::uint64_t image_bytes, py::object make, py::object clear, std::uint64_t max_bytes, std::uint64_t max_header_bytes, std::uint64_t max_tensors)
+      : to_(range_allocator(std::move(make), std::move(clear)), image_bytes, new_model_limits{max_bytes, max_header_bytes, max_tensors}) {}
+
+  void write(std::uint64_t offset, const py::buffer& from) {
+    const py::buffer_info about = image_reader::contiguous(from, false);
+    const std::span bytes(static_cast<const std::byte*>(about.ptr), static_cast<std::size_t>(about.size * about.itemsize));
+    told(alone([&] { return to_.write(offset, bytes); }));
+  }
+  std::uint64_t finish(std::uint64_t version) {
+    std::uint64_t mine = 0;
+    told(alone([&]() -> result<void> {
+      const auto done = to_.finish<xxhash_digest>(version);
+      if (!done) return failure(done.error());
+      mine = *done;
+      return {};
+    }));
+    return mine;
+  }
+  std::uint64_t written() {
+    return alone([&] { return to_.written(); });
+  }
+  std::uint64_t first_missing() {
+    return alone([&] { return to_.first_missing(); });
+  }
+  std::uint64_t header_left() {
+    return alone([&] { return to_.header_left(); });
+  }
+  py::dict metadata() {
+    py::dict out;
+    alone_with_python([&] {
+      for (const metadata_entry& pair : to_.made().pairs()) out[to_text(pair.key)] = to_text(pair.value);
+    });
+    return out;
+  }
+
+ private:
+  template <class F>
+  void alone_with_python(F f) {
+    std::unique_lock mine(mutex_, std::defer_lock);
+    {
+      const py::gil_scoped_release unlocked;
+      mine.lock();
+    }
+    f();
+  }
+  void told(const result<void>& how) {
+    to_.allocator().rethrow();
+    if (how) return;
+    const error& why = how.error();
+    if (why.code == errc::bad_request) raise(why, false, "these bytes of the image were written before");
+    if (why.code == errc::invalid_argument) raise(why, false, "the landing has ended");
+    raise(why);
+  }
+
+  std::mutex mutex_;
+  image_landing<range_allocator> to_;
+};
+
+}  // namespace
+
+void bind_images(py::module_& m) {
+  m.def("image_bytes", [](const py::bytes& header) { return image_bytes(std::string_view(header)); });
+  m.def("tensor_bytes", &tensor_bytes);
+  py::class_<image_reader>(m, "ImageReader")
+      .def(py::init<const py::sequence&, const std::vector<std::pair<std::string, std::string>>&, py::object>())
+      .def_property_readonly("bytes", &image_reader::bytes)
+      .def_property_readonly("header_bytes", &image_reader::header_bytes)
+      .def_property_readonly("version", &image_reader::version)
+      .def_property_readonly("fingerprint", &image_reader::fingerprint)
+      .def_property_readonly("tensors", &image_reader::tensors)
+      .def("read", &image_reader::read)
+      .def("read_into", &image_reader::read_into);
+  py::class_<range_landing>(m, "RangeLanding")
+      .def(py::init<std::uint64_t, py::object, py::object, std::uint64_t, std::uint64_t, std::uint64_t>())
+      .def("write", &range_landing::write)
+      .def("finish", &range_landing::finish)
+      .def_property_readonly("written", &range_landing::written)
+      .def_property_readonly("first_missing", &range_landing::first_missing)
+      .def_property_readonly("header_left", &range_landing::header_left)
+      .def_property_readonly("metadata", &range_landing::metadata);
+}
+
+}  // namespace tensorpull::python

@@ -1,0 +1,29 @@
+// Links through a NATS server (nats://). Without libnats this file is not compiled.
+#include "in_datagrams.hpp"
+#include "owner_by_turns.hpp"
+
+#include <tensorpull/transports/nats/nats.hpp>
+
+#include <string>
+
+namespace tensorpull::python {
+
+result<receipt> pull_nats(std::string_view url, const reference& from, pull_target to, const pull_options& options, chunks) noexcept { return pull_in_datagrams<nats>(url, from, to, options); }
+
+std::shared_ptr<any_owner> open_nats(std::string_view url, const host_options& host) {
+  using downloader = datagram_net<nats>::downloader;
+  auto made = std::make_shared<owner_by_turns<downloader, std::string>>(std::string(url));
+  nats_owner_options options;
+  options.server.url = made->borrowed;
+  options.serving = peers_of(host, {});
+  const py::gil_scoped_release unlocked;
+  auto opened = downloader::open(options);
+  if (!opened) {
+    const py::gil_scoped_acquire lock;
+    raise(opened.error());
+  }
+  made->of.emplace(std::move(*opened));
+  return made;
+}
+
+}  // namespace tensorpull::python

@@ -1,0 +1,64 @@
+"""The recipient's side: one pull into a safetensors file."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Optional, Union
+
+from . import _native
+from ._log import logger, place, short
+from ._options import pull_settings, whole
+from ._route import Addresses, over_addresses, web_settings
+from ._tls import TLS
+from ._types import Receipt
+
+
+def download_file(
+    address: Addresses,
+    ref_id: str,
+    path: Union[str, bytes, "os.PathLike[str]"],
+    *,
+    resume: bool = True,
+    overwrite: bool = False,
+    max_bytes: Optional[int] = None,
+    per_request_timeout: Optional[float] = 600.0,
+    chunk_size: Optional[int] = None,
+    progress: Any = None,
+    abort: Any = None,
+    progress_interval: float = 0.1,
+    version: Optional[int] = None,
+    recipient: Optional[str] = None,
+    window: int = 4,
+    retries: int = 3,
+    unverified: bool = False,
+    ssl: Optional[TLS] = None,
+    digest: Optional[str] = None,
+    bearer: Optional[str] = None,
+) -> Receipt:
+    """Pulls what is published under `ref_id` into a safetensors file. `path` leads to the complete file, whose digest was compared, or to what was there before.
+
+      address    one, or a list of addresses where the same is published: as `download_tensors`; what has arrived stays when the next one is asked
+      resume     until it is complete the file is `.NAME.part`, in the same folder. It stays there if the download fails or the process is killed, and the
+                 next call goes on with what is in it, as far as its digest says that the bytes are right. If it is of another version than what is published now,
+                 that is fetched from the start, unless `version` (or that of the `Reference`) asks for the other: "stale_version". A file that is
+                 there already under `path` and is what is published is left as it is: one byte is fetched, and the owner is told. False: a file
+                 of a name of its own, which is removed if the download fails.
+      overwrite  replace another regular file that is there; otherwise "io" (`system` is `errno.EEXIST`)
+      max_bytes  of the file, refused before data moves ("too_large"); None: what the disk has room for ("disk_full")
+
+    From a URL (`ref_id` is "", or a `Reference` whose version is compared) any safetensors file lands. A part is gone on with if it is of the same URL, or of the
+    version that is asked for. A file that is there already is refused, or replaced with `overwrite`.
+
+    The others are those of `download_tensors`, and its errors. One process at a time may have the part ("io", `errno.EAGAIN`). Cost: the bytes are hashed as they arrive, and what
+    is resumed is read once.
+    """
+    settings = pull_settings(ref_id, per_request_timeout, chunk_size, progress, progress_interval, abort, version, recipient, window, retries, unverified)
+    limit = 2**64 - 1 if max_bytes is None else whole(max_bytes, "max_bytes", 2**63 - 1)
+    name = os.fsencode(path)
+    web = web_settings(address, ref_id, digest, bearer, recipient)
+    got, source = over_addresses(address, ssl, lambda route: _native.download_file(
+        route, route.reference_of(ref_id, settings.version), name, bool(resume), bool(overwrite), limit, settings,
+    ), web)  # fmt: skip
+    receipt = Receipt._make(got)
+    logger.info("%s downloaded from %s: %d bytes, %s", short(ref_id), place(source), receipt.bytes, receipt.outcome)
+    return receipt

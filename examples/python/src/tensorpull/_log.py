@@ -1,0 +1,70 @@
+"""What this package says through `logging`, to the logger "tensorpull". Nothing is printed unless the program configures logging."""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import Any, Callable, Optional
+
+from ._types import Outcome, Progress
+
+logger = logging.getLogger("tensorpull")
+logger.addHandler(logging.NullHandler())
+
+
+def short(ref_id: str) -> str:
+    """Enough of a reference to recognise it, and not enough to pull with."""
+    return str(ref_id)[:8] + "..." if ref_id else "a file"
+
+
+def place(address: str) -> str:
+    """An address without what may be secret in it: a user and a password, a command's arguments."""
+    if address.startswith("pipe:"):
+        return address.split(" ", 1)[0]
+    if address.startswith(("http://", "https://")):
+        address = address.partition("?")[0]  # the query of a signed URL is a key
+    return re.sub(r"//[^/]*@", "//...@", address)
+
+
+def recipient_progress(progress: Optional[Callable[[Progress], None]]) -> Optional[Callable[[Progress], None]]:
+    """A callback that logs how each recipient ended, and calls the caller's; the caller's alone if nobody would read the log."""
+    if not logger.isEnabledFor(logging.INFO):
+        return progress
+
+    def tell(event: Progress) -> None:
+        if event.phase in ("completed", "failed", "aborted"):
+            who = f"recipient {event.recipient >> 32:08x}..." if event.recipient else "a recipient without a name"
+            logger.info("%s: %s %s%s", short(event.ref_id), who, event.phase, f" ({event.code})" if event.code else "")
+        if progress is not None:
+            progress(event)
+
+    return tell
+
+
+def log_outcome(settled: Optional[Callable[[Outcome], None]], what: Callable[[], str]) -> Callable[[Outcome], None]:
+    def tell(how: Outcome) -> None:
+        counts = how.counts
+        logger.info(
+            "%s ended: %s; %d of %s recipients completed, %d failed, %d cancelled, %d vanished or were absent; %d bytes sent in %.1f s", what(), how.verdict,
+            counts.completed + counts.completed_unverified, how.expected or "an unknown number of", counts.failed, counts.cancelled, counts.vanished + counts.absent,
+            counts.bytes_sent, how.milliseconds / 1000,
+        )  # fmt: skip
+        if settled is not None:
+            settled(how)
+
+    return tell
+
+
+def attempts(addresses: Any) -> Callable[[int, int, str, int], None]:
+    """A callback for the compiled half, which is told of each attempt to connect."""
+    shown = [place(address) for address in addresses]
+
+    def tell(index: int, before: int, code: str, system: int) -> None:
+        if code == "cancelled":
+            return
+        if code:
+            logger.warning("no connection to %s: %s%s", shown[index], code, f" (errno {system})" if system > 0 else "")
+        elif before:
+            logger.warning("connected again, to %s, for the %d. time", shown[index], before + 1)
+
+    return tell

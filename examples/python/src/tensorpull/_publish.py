@@ -1,0 +1,75 @@
+"""What publishing takes, whoever publishes: an owner of many connections, or a session."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Iterable, List, Mapping, Optional, Sequence, Tuple
+
+from . import _native
+from ._options import milliseconds, reference_id, text, whole
+from ._tensors import Tensors
+from ._trees import carry, said
+from ._types import Outcome, Progress, Reference, Status
+
+
+def as_outcome(values: Sequence[Any]) -> Outcome:
+    verdict, references, expected, counts, lasted = values
+    return Outcome(verdict, references, expected, Status._make(counts), lasted)
+
+
+def heard(callback: Any, what: str) -> None:
+    """Refuses what cannot be called."""
+    if callback is not None and not callable(callback):
+        raise TypeError(f"{what} is a callable; not {callback!r}")
+
+
+def publish(
+    add: Callable[..., Tuple[str, int, int, int]],
+    tensors: Any,
+    chunk_size: int,
+    recipients: Any,
+    least: int,
+    ref_id: Optional[str],
+    metadata: Optional[Mapping[str, str]],
+    settled: Optional[Callable[[Outcome], None]],
+    progress: Optional[Callable[[Progress], None]],
+    progress_interval: float,
+    acquire_timeout: Optional[float],
+    recipient_idle_timeout: Optional[float],
+    transaction_idle_timeout: Optional[float],
+    keep_order: bool = True,
+) -> Reference:
+    """Publishes through `add` of the compiled half. The arguments are those of `Downloader.add_tensors`."""
+    chunk_size = whole(chunk_size, "chunk_size", _native.max_chunk_bytes)
+    if metadata is not None and not isinstance(metadata, Mapping):
+        raise TypeError(f"metadata is a dict of str; not {metadata!r}")
+    heard(settled, "settled")
+    heard(progress, "progress")
+    carried = carry(tensors, metadata)
+    described = Tensors(carried.tensors)
+    pairs = said(carried, described.described, described.ties, keep_order)
+    how = _native.PublishSettings()
+    how.id = reference_id(ref_id) if ref_id is not None else ""
+    how.recipients, how.named = _expected(recipients)
+    how.least = whole(least, "least", 2**32 - 1)
+    expected = how.recipients or len(how.named)
+    if expected and how.least > expected:
+        raise ValueError(f"least is at most the number of recipients, which is {expected}; not {how.least}")
+    how.acquire_ms = milliseconds(acquire_timeout, "acquire_timeout", never=0)
+    how.recipient_idle_ms = milliseconds(recipient_idle_timeout, "recipient_idle_timeout", never=0)
+    how.transaction_idle_ms = milliseconds(transaction_idle_timeout, "transaction_idle_timeout", never=0)
+    how.progress_interval_ms = milliseconds(progress_interval, "progress_interval")
+    if settled is not None:
+        how.settled = lambda values: settled(as_outcome(values))
+    if progress is not None:
+        how.progress = lambda event: progress(Progress._make(event))
+    digits, version, fingerprint, nbytes = add(described.described, list(pairs.items()), described.keep, how)
+    return Reference(digits, version, fingerprint, nbytes, chunk_size)
+
+
+def _expected(recipients: Any) -> Tuple[int, List[int]]:
+    """How many recipients, or the numbers of their names. A str alone would be one recipient for each of its letters."""
+    if isinstance(recipients, int):
+        return whole(recipients, "recipients", 2**32 - 1), []
+    if isinstance(recipients, (str, bytes)) or not isinstance(recipients, Iterable):
+        raise TypeError(f"recipients is a number, or the recipients' names as in ['site-1', 'site-2']; not {recipients!r}")
+    return 0, [_native.recipient_named(text(name, "each of recipients", "a name")) for name in recipients]

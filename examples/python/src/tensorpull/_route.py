@@ -1,0 +1,90 @@
+"""One address or several: which is asked, and when the next is."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, List, Optional, Sequence, Tuple, TypeVar, Union
+
+from . import _native
+from ._errors import Error
+from ._log import attempts, logger, place
+from ._options import text
+from ._tls import TLS, native
+
+Addresses = Union[str, Sequence[str]]
+Result = TypeVar("Result")
+
+# No connection could be had, to any of the addresses of a route.
+_OUT_OF_REACH = ("connection_failed", "connection_lost", "timed_out", "truncated", "busy")
+# This one address is of no use; another may be.
+_REFUSED = ("unknown_reference", "withdrawn", "unreadable", "stale_version", "not_authenticated", "proxy_refused", "bad_address", "owner_lost", "already_final", "not_permitted")
+
+
+def addresses_of(address: Addresses) -> List[str]:
+    """The addresses as a list, each a str."""
+    if isinstance(address, str):
+        return [text(address, "address", "host:port")]
+    if isinstance(address, (bytes, dict)) or not hasattr(address, "__iter__"):
+        raise TypeError(f"address is host:port, a str, or a list of such; not {address!r}")
+    listed = [text(each, "each address", "host:port") for each in address]
+    if not listed:
+        raise ValueError("there is no address in the list")
+    return listed
+
+
+def _routes(listed: List[str]) -> List[List[str]]:
+    """Neighbours between which one pull can change are one route."""
+    made: List[List[str]] = []
+    for each in listed:
+        if made and _native.one_route(made[-1] + [each]):
+            made[-1].append(each)
+        else:
+            made.append([each])
+    return made
+
+
+def is_url(address: str) -> bool:
+    """Whether a web server is asked."""
+    return address.startswith(("http://", "https://"))
+
+
+def web_settings(address: Addresses, ref_id: str, digest: Optional[str], bearer: Optional[str], recipient: Optional[str]) -> Any:
+    """What URLs take besides. ValueError for what would not be heeded: without a URL there is nobody to show a bearer to, and all but URLs want a reference."""
+    listed = addresses_of(address)
+    if not any(map(is_url, listed)):
+        for what, given in (("digest", digest), ("bearer", bearer)):
+            if given is not None:
+                raise ValueError(f"{what} is for URLs, http:// or https://, and there is none")
+    elif digest is not None and not all(map(is_url, listed)):
+        raise ValueError("digest is for URLs, and others in the list are none: what they sent would not be compared with it")
+    if ref_id == "" and not all(map(is_url, listed)):
+        raise ValueError("ref_id may be empty for URLs alone, http:// or https://")
+    made = _native.HttpSettings()
+    for what, given, means in (("digest", digest, '"sha256:..." or "xxh3:..."'), ("bearer", bearer, "what is sent as authorisation"), ("recipient", recipient, "a name")):
+        if given is not None:
+            if given == "" and what != "recipient":
+                raise ValueError(f"{what} is empty")
+            setattr(made, what, text(given, what, means))
+    return made
+
+
+def over_addresses(address: Addresses, ssl: Optional[TLS], call: Callable[[Any], Result], web: Any = None) -> Tuple[Result, str]:
+    """Calls `call(route)` until one succeeds. Returns its result, and the address that it came from."""
+    listed = addresses_of(address)
+    tls = native(ssl)
+    web = _native.HttpSettings() if web is None else web
+    secure = [each for each in listed if each.startswith(("tls://", "https://"))]
+    why: Optional[Error] = None
+    for members in _routes(listed):
+        while members:
+            # settings of TLS are for the addresses that have it; where none has, the compiled half refuses them
+            route = _native.Route(members, tls if not secure or members[0] in secure else None, attempts(members), web)
+            try:
+                return call(route), members[route.current]
+            except Error as e:
+                if len(listed) == 1 or e.code not in _OUT_OF_REACH + _REFUSED:
+                    raise
+                why = e
+                logger.warning("%s: %s; on to the next address, if there is one", place(members[route.current]), e.code)
+                members = [] if e.code in _OUT_OF_REACH else members[: route.current] + members[route.current + 1 :]
+    assert why is not None
+    raise why

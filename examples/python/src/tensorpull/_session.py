@@ -1,0 +1,193 @@
+"""Both directions over one connection: a client dials out, and is pulled from."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Tuple
+
+from . import _native
+from ._download import pull
+from ._options import DEFAULT_CHUNK_BYTES, as_abort, milliseconds, reference_id, text, whole, with_port
+from ._publish import publish
+from ._tls import TLS, native
+from ._types import Outcome, Progress, Reference, Status, TensorDict
+
+
+class Message(NamedTuple):
+    """What one program says to another: a number that the two have agreed on, any bytes, and references to what was published."""
+
+    kind: int
+    body: bytes
+    references: Tuple[Reference, ...]
+
+
+class Session:
+    """One connection in both roles. Either end publishes, pulls what the other has published, and sends messages, whoever has dialled.
+
+        # a client that nobody can reach
+        with tensorpull.Session("server:8002") as server:
+            ref = server.add_tensors(model.state_dict(), recipients=1)
+            server.send(UPDATE, b"600 images", [ref])
+            server.serve(until=ref)                     # the server pulls over this connection
+
+        # the server
+        with tensorpull.Listener("0.0.0.0:8002") as door:
+            client = door.accept()                      # a Session; one thread for each, if there are many
+            message = client.receive()
+            state = client.download_tensors(message.references[0])
+
+    It answers the other end only while one of its calls waits: `serve`, `receive`, `send`, `download_tensors`. One thread at a time may use
+    it; another one gets RuntimeError. The interpreter's lock is not held while bytes move, and no thread is started. Every wait hears Ctrl-C
+    and `abort` within 0.1 s. A connection that is lost stays lost: "connection_lost" from then on. A session belongs to the process that
+    made it, as a `Downloader` does.
+    """
+
+    def __init__(self, address: str, timeout: Optional[float] = 10.0, retries: int = 3, abort: Any = None, *, ssl: Optional[TLS] = None) -> None:
+        """Connects to `address`, as `download_tensors` does; `timeout` in seconds for each try, `retries` if nobody is there yet."""
+        self._session = _native.Session.connect(
+            text(address, "address", "host:port"), milliseconds(timeout, "timeout"), whole(retries, "retries", 2**32 - 1), as_abort(abort),
+            native(ssl),
+        )  # fmt: skip
+
+    @classmethod
+    def _of(cls, session: Any) -> "Session":
+        made = cls.__new__(cls)
+        made._session = session
+        return made
+
+    def download_tensors(
+        self,
+        ref_id: str,
+        per_request_timeout: Optional[float] = 600.0,
+        chunk_size: Optional[int] = None,
+        progress: Any = None,
+        abort: Any = None,
+        *,
+        framework: Optional[str] = None,
+        out: Any = None,
+        subset: bool = False,
+        max_bytes: Optional[int] = None,
+        max_header_bytes: int = 16 << 20,
+        max_tensors: int = 1_000_000,
+        progress_interval: float = 0.1,
+        version: Optional[int] = None,
+        recipient: Optional[str] = None,
+        window: int = 4,
+        retries: int = 3,
+        unverified: bool = False,
+    ) -> TensorDict:
+        """Pulls what the other end has published under `ref_id`. Arguments and errors are those of `tensorpull.download_tensors`; it asks again
+        over this connection only. One more error: "unread_messages": messages are in the way; `receive()` them first."""
+        return pull(
+            self._session, (), ref_id, per_request_timeout, chunk_size, progress, abort, framework, out, subset, max_bytes, max_header_bytes, max_tensors,
+            progress_interval, version, recipient, window, retries, unverified,
+        )  # fmt: skip
+
+    def add_tensors(
+        self,
+        tensors: Any,
+        chunk_size: int = DEFAULT_CHUNK_BYTES,
+        *,
+        recipients: int = 0,
+        ref_id: Optional[str] = None,
+        metadata: Optional[Mapping[str, str]] = None,
+        settled: Optional[Callable[[Outcome], None]] = None,
+        progress: Optional[Callable[[Progress], None]] = None,
+        progress_interval: float = 30.0,
+        recipient_idle_timeout: Optional[float] = 600.0,
+        transaction_idle_timeout: Optional[float] = 600.0,
+        keep_order: bool = True,
+    ) -> Reference:
+        """Publishes a dict of tensors for the other end, as `Downloader.add_tensors` does; the arguments are those. `recipients=1`: it has
+        settled when the other end has confirmed. What is published ends with the session."""
+        return publish(
+            self._session.add, tensors, chunk_size, recipients, 0, ref_id, metadata, settled, progress, progress_interval, None, recipient_idle_timeout,
+            transaction_idle_timeout, keep_order,
+        )  # fmt: skip
+
+    def send(self, kind: int, body: bytes = b"", references: Iterable[str] = (), timeout: Optional[float] = 600.0, abort: Any = None) -> None:
+        """Sends a message; returns when the system has taken it. "does_not_fit": `body` is above 64 KiB, or there are too many references."""
+        if isinstance(references, str):
+            raise TypeError("references is several of them: [ref]")
+        named = [(str(reference_id(r)), getattr(r, "version", 0), getattr(r, "fingerprint", 0)) for r in references]
+        self._session.send(whole(kind, "kind", 2**32 - 1), bytes(memoryview(body)), named, milliseconds(timeout, "timeout"), as_abort(abort))
+
+    def receive(self, timeout: Optional[float] = None, abort: Any = None) -> Optional[Message]:
+        """The next message; it may have come during an earlier call. None: not within `timeout` seconds. Serves while it waits."""
+        got = self._session.receive(milliseconds(timeout, "timeout"), as_abort(abort))
+        if got is None:
+            return None
+        kind, body, references = got
+        return Message(kind, body, tuple(Reference(digits, version, fingerprint) for digits, version, fingerprint in references))
+
+    def serve(self, until: Any = None, timeout: Optional[float] = None) -> bool:
+        """Serves the other end on this thread, until `until`: a reference or several (all settled), a threading.Event, or a callable that
+        returns true; None: until the connection is lost. False: `timeout` seconds were over before."""
+        limit = milliseconds(timeout, "timeout")
+        if until is None or isinstance(until, str):
+            return self._session.serve([] if until is None else [reference_id(until)], None, limit)
+        if isinstance(until, (list, tuple, set, frozenset)):
+            refs = [reference_id(ref) for ref in until]
+            return self._session.serve(refs, None, limit) if refs else True
+        return self._session.serve([], as_abort(until), limit)
+
+    def withdraw(self, ref_id: str) -> None:
+        """Ends a publication: after this returns nothing reads its tensors, and the other end gets "withdrawn"."""
+        self._session.withdraw(reference_id(ref_id))
+
+    def status(self, ref_id: str) -> Status:
+        """Counts of the recipients of what this end has published."""
+        return Status._make(self._session.status(reference_id(ref_id)))
+
+    def settled(self, ref_id: str) -> bool:
+        """Whether the other end has confirmed or given up, or it was withdrawn, or is not known."""
+        return self._session.settled(reference_id(ref_id))
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close()` was called."""
+        return self._session.closed
+
+    def close(self) -> None:
+        """Closes the connection and lets go of what was published. RuntimeError while another thread uses it: end that with `abort`."""
+        self._session.close()
+
+    def __enter__(self) -> "Session":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+
+class Listener:
+    """Accepts connections, each of which is a `Session`. `accept` may be called by several threads."""
+
+    def __init__(self, listen: str = "127.0.0.1:0", *, ssl: Optional[TLS] = None) -> None:
+        """Listens on an address, as a `Downloader` does."""
+        self._listener = _native.Listener(text(listen, "listen", "host:port"), native(ssl))
+        self._listen = listen
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on; 0 if the transport has none."""
+        return self._listener.port
+
+    @property
+    def address(self) -> str:
+        """The address as `listen` had it, with the port."""
+        return with_port(self._listen, self.port)
+
+    def accept(self, timeout: Optional[float] = None, abort: Any = None) -> Optional[Session]:
+        """The next connection. None: none has come within `timeout` seconds, or `close()` was called meanwhile. Over TLS a client has 10
+        seconds for its handshake, in which this call hears nobody else; one that fails is dropped."""
+        session = self._listener.accept(milliseconds(timeout, "timeout"), as_abort(abort))
+        return None if session is None else Session._of(session)
+
+    def close(self) -> None:
+        """Stops listening. Sessions that were accepted stay."""
+        self._listener.close()
+
+    def __enter__(self) -> "Listener":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()

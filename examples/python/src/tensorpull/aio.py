@@ -1,0 +1,92 @@
+"""The same for `asyncio`: what waits can be awaited, and cancelled.
+
+    from tensorpull import aio
+
+    state = await aio.download_tensors("server:8002", ref_id, framework="torch")
+    how = await aio.outcome(owner, ref_id)             # while owner.start() serves
+
+Each download has a thread of its own, which is over when its `await` returns or raises. Cancelling stops the transfer within 0.1 s: the `await` raises
+`CancelledError` when nothing is written to the tensors or the file any more, and the owner has been told. Any event loop of asyncio will do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any, Callable, List, TypeVar, Union
+
+from . import _download, _file
+from ._downloader import Downloader
+from ._options import as_abort, milliseconds
+from ._types import Outcome, Receipt, TensorDict
+
+__all__ = ["download_file", "download_tensors", "outcome"]
+Result = TypeVar("Result")
+
+
+async def download_tensors(*arguments: Any, abort: Any = None, **more: Any) -> TensorDict:
+    """As `tensorpull.download_tensors`. `progress` is called on the download's thread, not on the loop's; `abort` has to be given by name."""
+    return await _in_a_thread(_download.download_tensors, abort, arguments, more)
+
+
+async def download_file(*arguments: Any, abort: Any = None, **more: Any) -> Receipt:
+    """As `tensorpull.download_file`; `progress` as above."""
+    return await _in_a_thread(_file.download_file, abort, arguments, more)
+
+
+async def outcome(owner: Downloader, refs: Any, timeout: "float | None" = None) -> Union[Outcome, List[Outcome]]:
+    """Waits until a reference is settled, or each of several, while `owner.start()` or another thread serves, and returns how: an `Outcome`, or a list of them.
+    Asks every 0.02 s; starts no thread. Raises TimeoutError after `timeout` seconds, and "unknown_reference"."""
+    one = isinstance(refs, str)
+    wanted = [refs] if one else list(refs)
+    loop = asyncio.get_running_loop()
+    end = None if timeout is None else loop.time() + milliseconds(timeout, "timeout") / 1000
+    while not all(owner.settled(ref) for ref in wanted):
+        if end is not None and loop.time() >= end:
+            raise TimeoutError(f"not settled within {timeout} seconds")
+        await asyncio.sleep(0.02)
+    done = [owner.outcome(ref) for ref in wanted]
+    return done[0] if one else done
+
+
+async def _in_a_thread(call: Callable[..., Result], abort: Any, arguments: Any, more: Any) -> Result:
+    loop = asyncio.get_running_loop()
+    stop = threading.Event()
+    asked = as_abort(abort)
+    # what was raised is a result, too: a future refuses StopIteration as its exception, and would never be done
+    done: "asyncio.Future[Any]" = loop.create_future()
+
+    def settle(value: Any, error: Any) -> None:
+        if not done.done():
+            done.set_result((value, error))
+
+    def run() -> None:
+        value = error = None
+        try:
+            value = call(*arguments, abort=lambda: stop.is_set() or (asked is not None and asked()), **more)
+        except BaseException as e:  # noqa: B902: whoever awaits it gets it
+            error = e
+        try:
+            loop.call_soon_threadsafe(settle, value, error)
+        except RuntimeError:  # the loop was closed without waiting for its tasks: nobody listens
+            pass
+
+    thread = threading.Thread(target=run, name="tensorpull.aio")
+    thread.start()
+    try:
+        value, error = await asyncio.shield(done)
+    except asyncio.CancelledError:
+        stop.set()
+        while not done.done():  # until the transfer lets go of the tensors; another cancellation changes nothing
+            try:
+                await asyncio.wait([done])
+            except asyncio.CancelledError:
+                continue
+        raise
+    finally:
+        stop.set()
+        thread.join()  # it has only to return
+    if error is not None:
+        raise error
+    result: Result = value
+    return result

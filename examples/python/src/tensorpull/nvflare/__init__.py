@@ -1,0 +1,7 @@
+"""NVIDIA FLARE's models travel by tensorpull; FLARE decides who, when and how long, as before.
+
+    recipe.add_decomposers(["tensorpull.nvflare.decomposers.tensor.TensorDecomposer"])
+
+It needs NVIDIA FLARE 2.9 at those sites that use it; others go on with FLARE's own chunks. Nothing is imported here, so that a process without FLARE or without torch may
+look around.
+"""

@@ -1,0 +1,106 @@
+"""Lands a model in safetensors files, one for each tensor, through a mapping of each: nothing is held in memory of this process's own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import mmap
+import os
+from typing import Any, Dict, List, Optional, Tuple
+
+import numpy
+
+from .. import _native
+from .._options import pull_settings
+from .._types import Receipt, TensorDict
+
+try:
+    from .._route import over_addresses
+except ImportError:  # a package that takes one address at a time
+    over_addresses = None  # type: ignore[assignment]
+
+
+class _Files:
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.rows: List[Tuple[str, str, Any]] = []  # name of the tensor, path, mapping
+        self.pins: List[Any] = []
+
+    def make(self, name: str, dtype: str, shape: Tuple[int, ...]) -> Tuple[int, int]:
+        """A file with room for one tensor, and where that is mapped."""
+        nbytes = _bytes_of(dtype, shape)
+        header = json.dumps({name: {"dtype": dtype, "shape": list(shape), "data_offsets": [0, nbytes]}}).encode()
+        header += b" " * (-len(header) % 64 + 56)  # 8 for the length and 56: the data begins at a multiple of 64
+        path = os.path.join(self.folder, f"tensor_{len(self.rows)}.part")  # not the tensor's name, which the other end chose
+        with open(path, "xb+") as file:
+            file.write(len(header).to_bytes(8, "little") + header)
+            file.flush()
+            os.posix_fallocate(file.fileno(), 0, 8 + len(header) + nbytes)  # a full disk is an error here, and a dead process later
+            mapped = mmap.mmap(file.fileno(), 8 + len(header) + nbytes)
+        self.rows.append((name, path, mapped))
+        pin = numpy.frombuffer(mapped, numpy.uint8, nbytes, 8 + len(header))
+        self.pins.append(pin)
+        return pin.ctypes.data, nbytes
+
+    def clear(self) -> None:
+        """It begins anew, or has failed."""
+        self.pins.clear()
+        for _, path, mapped in self.rows:
+            mapped.close()
+            with contextlib.suppress(OSError):  # FLARE may have removed the folder
+                os.unlink(path)
+        self.rows.clear()
+
+
+_BITS = {
+    "BOOL": 8, "U8": 8, "I8": 8, "F8_E4M3": 8, "F8_E5M2": 8, "I16": 16, "U16": 16, "F16": 16, "BF16": 16, "I32": 32, "U32": 32, "F32": 32, "I64": 64, "U64": 64, "F64": 64,
+    "C64": 64,
+}  # fmt: skip
+
+
+def _bytes_of(dtype: str, shape: Tuple[int, ...]) -> int:
+    if dtype not in _BITS:
+        raise ValueError(f"the type {dtype} cannot be landed in a file here")
+    count = 1
+    for n in shape:
+        count *= n
+    return count * _BITS[dtype] // 8
+
+
+def land_in_files(
+    through: Any, where: Tuple[Any, ...], ref: str, folder: str, *, per_request_timeout: Optional[float], retries: int, max_bytes: int, abort: Any,
+    version: Optional[int] = None, ssl: Any = None,
+) -> Any:  # fmt: skip
+    """Pulls into `folder`: a dict of (path, name), as FLARE's LazyTensorDict takes it. The files have their names once the digest is right."""
+    from .._session import Session
+    from .._tls import native
+
+    settings = pull_settings(ref, per_request_timeout, None, None, 0.1, abort, version, None, 4, retries, False)
+    files = _Files(folder)
+
+    def pull(target: Any, *begin: Any) -> Any:
+        return target.download_new(*begin, ref, files.make, files.clear, max_bytes, 16 << 20, 1_000_000, settings)
+
+    try:
+        if isinstance(through, Session):
+            receipt, metadata = pull(through._session)
+        elif over_addresses is not None:
+            (receipt, metadata), _ = over_addresses(*where, ssl, lambda route: pull(_native, route))
+        else:
+            receipt, metadata = pull(_native, *where, native(ssl))
+    except BaseException:
+        files.clear()
+        raise
+    result: Dict[str, Any] = {}
+    files.pins.clear()
+    for name, path, mapped in files.rows:
+        mapped.close()
+        final = path[: -len(".part")] + ".safetensors"
+        os.replace(path, final)
+        result[name] = (final, name)
+    for alias, kept in metadata.items():
+        if kept in result and alias not in result and alias != "format":
+            result[alias] = result[kept]
+    landed = TensorDict(result)
+    landed.metadata, landed.receipt = metadata, Receipt._make(receipt)
+    return landed

@@ -1,0 +1,145 @@
+"""What the two ends say to each other in the state of FLARE's download, and how it is checked. All of it is hostile until then."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import Any, Dict, FrozenSet, NamedTuple, Optional, Tuple
+
+#: The key in FLARE's state. A peer that does not know it sends it back or drops it; both mean FLARE's own chunks.
+KEY = "tensorpull"
+#: Another number is a version that this side does not speak.
+VERSION = 1
+_DIGITS = re.compile(r"[0-9a-f]{32}\Z")
+_TEXT = re.compile(r"[\x20-\x7e]{1,255}\Z")
+_ADDRESS = re.compile(r"(tls|tcp)://(\*|\[[0-9a-fA-F:.]{2,45}\]|[A-Za-z0-9._-]{1,253}):([0-9]{1,5})\Z")
+
+
+class Refused(ValueError):
+    """What a peer said is not taken. The transfer goes on with FLARE's chunks."""
+
+
+class Offer(NamedTuple):
+    """A model that can be pulled: from `address`, or, if that is None, over a connection which its owner makes."""
+
+    address: Optional[str]
+    ref: str
+    version: int
+    nbytes: int
+
+
+class Call(NamedTuple):
+    """Where an owner that nobody can reach is asked to connect to, and the word that it says there."""
+
+    address: str
+    token: str
+
+
+class Trust(NamedTuple):
+    """Which addresses this site connects to: `server`, where FLARE's server is, and `hosts`; without TLS this machine only, unless plain text was switched on by name."""
+
+    tls: bool
+    server: str
+    hosts: FrozenSet[str] = frozenset()
+    plain: bool = False
+
+
+def split(address: Any) -> Tuple[str, str, int]:
+    """Scheme, host and port of an address, or Refused."""
+    found = _ADDRESS.match(address) if isinstance(address, str) and len(address) <= 300 else None
+    if not found or not 0 < int(found[3]) < 65536:
+        raise Refused("its address is none")
+    return found[1], found[2].strip("[]").lower(), int(found[3])
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def checked_address(address: Any, trust: Trust) -> str:
+    """The address with its host. "*" is FLARE's server: a site knows its name, and the server may not. Refuses what this site does not connect to, whatever a peer says."""
+    scheme, host, port = split(address)
+    host = trust.server if host == "*" else host
+    if trust.tls and scheme != "tls":
+        raise Refused("its address has no TLS, and this site has certificates")
+    if not trust.tls and scheme == "tls":
+        raise Refused("its address has TLS, and this process has no certificates")
+    if host != trust.server and host not in trust.hosts and not (is_loopback(host) and is_loopback(trust.server)):
+        raise Refused(f"its address is not the FLARE server's: {host}")
+    if not trust.tls and not is_loopback(host) and not trust.plain:
+        raise Refused("its address is on another machine, and without TLS")
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+def _field(said: Dict[str, Any], name: str, kind: type, pattern: Optional["re.Pattern[str]"] = None) -> Any:
+    value = said.get(name)
+    if type(value) is not kind:  # a bool is no number here
+        raise Refused(f"its {name} is not a {kind.__name__}")
+    if pattern is not None and not pattern.match(value):
+        raise Refused(f"its {name} makes no sense")
+    return value
+
+
+def _envelope(said: Any, job: str, site: str, fields: FrozenSet[str]) -> Dict[str, Any]:
+    if type(said) is not dict or len(said) > 16:
+        raise Refused("it is no offer")
+    if _field(said, "v", int) != VERSION:
+        raise Refused("its version is not known here")
+    if set(said) != fields | {"v", "is", "job", "site"}:
+        raise Refused("its fields are others")
+    if _field(said, "job", str, _TEXT) != job:
+        raise Refused("it is of another job")
+    if _field(said, "site", str, _TEXT) != site:
+        raise Refused("it is for another site")
+    return said
+
+
+def what(said: Any) -> str:
+    """What kind of word it is; "" if it is none of ours."""
+    kind = said.get("is") if type(said) is dict else None
+    return kind if type(kind) is str else ""
+
+
+def offer(job: str, site: str, address: Optional[str], ref: str, version: int, nbytes: int) -> Dict[str, Any]:
+    """An offer for one site of one job. Without an address there is no reference yet: it comes over the connection."""
+    made = {"v": VERSION, "is": "offer" if address else "offer to call", "job": job, "site": site, "bytes": nbytes}
+    return {**made, "address": address, "ref": ref, "version": version} if address else made
+
+
+def parse_offer(said: Any, job: str, site: str, trust: Trust, max_bytes: int) -> Offer:
+    """The offer that `said` is, or Refused with the reason."""
+    calls = what(said) == "offer to call"
+    if not calls and what(said) != "offer":
+        raise Refused("it is no offer")
+    said = _envelope(said, job, site, frozenset({"bytes"} if calls else {"bytes", "address", "ref", "version"}))
+    nbytes = _field(said, "bytes", int)
+    if not 0 <= nbytes <= max_bytes:
+        raise Refused(f"its size is {nbytes} bytes, and at most {max_bytes} are taken here")
+    if calls:
+        return Offer(None, "", 0, nbytes)
+    version = _field(said, "version", int)
+    if not 0 <= version < 2**64:
+        raise Refused("its version of the model makes no sense")
+    ref = _field(said, "ref", str, _DIGITS)
+    return Offer(checked_address(_field(said, "address", str), trust), ref, version, nbytes)
+
+
+def call(job: str, site: str, address: str, token: str) -> Dict[str, Any]:
+    """A request to connect to `address` and to say `token` there."""
+    return {"v": VERSION, "is": "call", "job": job, "site": site, "address": address, "token": token}
+
+
+def parse_call(said: Any, job: str, site: str, trust: Trust) -> Call:
+    """The request that `said` is, or Refused."""
+    said = _envelope(said, job, site, frozenset({"address", "token"}))
+    return Call(checked_address(_field(said, "address", str), trust), _field(said, "token", str, _DIGITS))
+
+
+def word(kind: str) -> Dict[str, Any]:
+    """A word without anything else: "pulling", "pulled", "wait", "failed"."""
+    return {"v": VERSION, "is": kind}

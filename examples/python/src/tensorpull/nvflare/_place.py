@@ -1,0 +1,305 @@
+"""What a process of FLARE is: its job, its site, its certificates, and this library's two doors in the server."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import secrets
+import socket
+import threading
+import time
+import urllib.parse
+from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
+
+import tensorpull
+from nvflare.apis.fl_constant import SystemConfigs
+from nvflare.fuel.f3.cellnet.fqcn import FQCN
+from nvflare.fuel.f3.drivers.driver_params import DriverParams
+from nvflare.fuel.f3.mpm import MainProcessMonitor as mpm
+from nvflare.fuel.utils.config_service import ConfigService
+from nvflare.fuel.utils.fobs import FOBSContextKey
+from nvflare.fuel.utils.log_utils import get_obj_logger
+
+from ._offer import Trust, is_loopback
+
+#: Seconds in which a caller has to finish its handshake and say its word.
+HANDSHAKE = 3.0
+#: Callers that have not done so yet, at the same time; more wait until one has done or has run out of time.
+UNFINISHED = 16
+#: The kind of the message in which a caller says its word.
+HELLO = 0x74700001
+
+
+def setting(name: str, default: Any) -> Any:
+    """A setting of the job's configuration, or of the environment in capitals: tensorpull_enabled, NVFLARE_TENSORPULL_ENABLED."""
+    get = {bool: ConfigService.get_bool_var, int: ConfigService.get_int_var, float: ConfigService.get_float_var}.get(type(default), ConfigService.get_str_var)
+    try:
+        value = get(name=f"tensorpull_{name}", conf=SystemConfigs.APPLICATION_CONF, default=default)
+    except Exception:  # FLARE's configuration is not there, as in a program of tests
+        value = default
+    return default if value is None else value
+
+
+def site_setting(name: str) -> str:
+    """A setting that a job must not make for a site: of the environment only, as NVFLARE_TENSORPULL_HOSTS."""
+    return os.environ.get(f"NVFLARE_TENSORPULL_{name.upper()}", "").strip()
+
+
+def without_tls() -> bool:
+    return site_setting("without_tls").lower() in ("1", "true", "yes")
+
+
+def _host_of(url: Any) -> Optional[str]:
+    url = url[0] if isinstance(url, (list, tuple)) and url else url
+    return (urllib.parse.urlsplit(url).hostname or "").lower() or None if isinstance(url, str) else None
+
+
+def is_server(fqcn: str) -> bool:
+    return FQCN.split(fqcn)[0] == FQCN.ROOT_SERVER
+
+
+def job_of(fqcn: str, other: str) -> str:
+    """The job of a transfer between these two cells, as the server's name has it: "server.JOB"; a simulator's is "server" alone."""
+    for name in (fqcn, other):
+        parts = FQCN.split(name)
+        if parts[0] == FQCN.ROOT_SERVER:
+            return parts[1] if len(parts) > 1 else "simulate_job"
+    raise Refuge("neither end is a FLARE server")
+
+
+class Refuge(Exception):
+    """tensorpull cannot be used here; FLARE's own chunks can."""
+
+
+class Place:
+    """One process of one job."""
+
+    def __init__(self, cell: Any) -> None:
+        self.logger = get_obj_logger(self)
+        self.cell = cell  # or another one could get its number
+        self.fqcn: str = cell.get_fqcn()
+        self.is_server = is_server(self.fqcn)
+        core = cell.core_cell
+        keys = core.get_fobs_context().get(FOBSContextKey.SEC_CREDS) or {}
+        mine = (DriverParams.SERVER_CERT, DriverParams.SERVER_KEY) if self.is_server else (DriverParams.CLIENT_CERT, DriverParams.CLIENT_KEY)
+        cert, key, ca = (keys.get(name.value) for name in (*mine, DriverParams.CA_CERT))
+        url_host = _host_of(core.root_url)
+        self.server_host = url_host or ("localhost" if not core.secure else "")
+        if not self.server_host:
+            raise Refuge("this process is not connected to FLARE's server itself")
+        self.tls: Optional[tensorpull.TLS] = None
+        if core.secure and not (cert and key and ca):
+            raise Refuge("this process has no certificates of the startup kit")
+        if core.secure:
+            self.tls = tensorpull.TLS(
+                ca_file=ca, cert_file=cert, key_file=key, require_client_certificates=self.is_server, check_hostname=None if self.is_server else self.server_host
+            )  # fmt: skip
+        also = {host.strip().lower() for host in site_setting("hosts").split(",") if host.strip()}
+        self.trust = Trust(self.tls is not None, self.server_host, frozenset(also), without_tls())
+        self._lock = threading.Lock()
+        self._owner: Optional[tensorpull.Downloader] = None
+        self._door: Optional["Door"] = None
+        self._failed: Dict[str, float] = {}
+
+    def _listen(self) -> str:
+        default = "127.0.0.1" if self.tls is None and not without_tls() else "0.0.0.0"
+        host = site_setting("listen") or default
+        if self.tls is None and not is_loopback(host) and not without_tls():
+            raise Refuge(f"it does not listen on {host} without TLS")
+        return f"{'tls' if self.tls else 'tcp'}://{host}"
+
+    def _open(self, make: Callable[[str], Any]) -> Any:
+        """What `make` gives for the first port that is free, of those which the settings name."""
+        first, _, last = str(setting("ports", "0")).partition("-")
+        refusal: Optional[Exception] = None
+        for port in range(int(first), int(last or first) + 1):
+            try:
+                return make(f"{self._listen()}:{port}")
+            except tensorpull.Error as e:
+                refusal = e
+        raise Refuge(f"no port to listen on: {refusal}")
+
+    def _advertised(self, port: int) -> str:
+        host = setting("host", "") or "*"
+        if ":" in host:
+            host = f"[{host}]"
+        return f"{'tls' if self.tls else 'tcp'}://{host}:{port}"
+
+    def owner(self) -> Tuple[tensorpull.Downloader, str]:
+        """The server's one owner of all its models, made at the first use and served on one thread, and its address for the sites."""
+        with self._lock:
+            if self._owner is None:
+                rate = setting("bytes_per_second", 0) or None
+                self._owner = self._open(lambda at: _downloader(at, ssl=self.tls, recipient_bytes_per_second=rate)).start()
+                _at_the_end(self._owner.close)
+            return self._owner, self._advertised(self._owner.port)
+
+    def door(self) -> "Door":
+        """The server's one listener, at which sites call whose updates are to be pulled."""
+        with self._lock:
+            if self._door is None:
+                self._door = Door(self._open(lambda at: tensorpull.Listener(at, ssl=self.tls)), self._advertised)
+                _at_the_end(self._door.close)
+            return self._door
+
+    def reach(self, address: str, host: str, port: int) -> None:
+        """Finds out within seconds whether anybody is there: a wall drops packets, and the transfer itself would be patient."""
+        self.refuses(address)
+        try:
+            socket.create_connection((host, port), timeout=setting("connect_timeout", 5.0)).close()
+        except OSError as e:
+            self.is_out_of_reach(address)
+            raise Refuge(f"{address} is out of reach: {e}") from None
+
+    def refuses(self, address: str) -> None:
+        """Refuge, if nobody answered there within the last five minutes: each transfer would wait again."""
+        if time.monotonic() - self._failed.get(address, -1e9) < 300:
+            raise Refuge(f"{address} was out of reach a while ago")
+
+    def is_out_of_reach(self, address: str) -> None:
+        """Nobody answers there."""
+        if len(self._failed) > 64:
+            self._failed.clear()
+        self._failed[address] = time.monotonic()
+
+
+def _at_the_end(close: Callable[[], None]) -> None:
+    """FLARE stops its own threads first, and complains about others that go on; a program without its monitor ends as usual."""
+    mpm.add_cleanup_cb(close)
+    atexit.register(close)
+
+
+def _downloader(at: str, **more: Any) -> tensorpull.Downloader:
+    """One reference for each model that is under way: as many as a server of many clients may have, if this build lets its caller say so."""
+    try:
+        return tensorpull.Downloader(at, max_references=setting("max_references", 2048), **more)
+    except TypeError:
+        return tensorpull.Downloader(at, **more)
+
+
+class Caller(NamedTuple):
+    """Who has called and said an expected word, and what it has published on its connection."""
+
+    session: tensorpull.Session
+    reference: tensorpull.Reference
+
+
+class Door:
+    """A listener whose callers are told apart by the word that each was given over FLARE's own connection.
+
+    Whoever says nothing holds a thread for `HANDSHAKE` seconds and nobody else: threads are added while none is free, up to `UNFINISHED`, and go when they are idle.
+    """
+
+    def __init__(self, listener: tensorpull.Listener, advertised: Callable[[int], str]) -> None:
+        self._listener = listener
+        self.address = advertised(listener.port)
+        self.logger = get_obj_logger(self)
+        self._changed = threading.Condition()
+        self._expected: Dict[str, Optional[Caller]] = {}
+        self._free = 0
+        self._threads = 0
+        self._closed = False
+        with self._changed:
+            self._add()
+
+    def _add(self) -> None:
+        self._threads += 1
+        self._free += 1
+        threading.Thread(target=self._accept, name="tensorpull-door", daemon=True).start()
+
+    def expect(self) -> str:
+        """A new word for one caller."""
+        token = secrets.token_hex(16)
+        with self._changed:
+            self._expected[token] = None
+        return token
+
+    def arrived(self, token: str, timeout: float) -> Optional[Caller]:
+        """Who has said the word, if within `timeout` seconds."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._expected.get(token) is not None, timeout)
+            return self._expected.get(token)
+
+    def forget(self, token: str) -> None:
+        """Ends what `expect` began: closes the session, if there is one."""
+        with self._changed:
+            caller = self._expected.pop(token, None)
+        if caller is not None:
+            caller.session.close()
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+        self._listener.close()
+
+    def _accept(self) -> None:
+        busy = False  # whether this thread is counted as one that has a caller
+
+        def working(now: bool) -> None:
+            nonlocal busy
+            with self._changed:
+                if now != busy:
+                    busy = now
+                    self._free += -1 if now else 1
+                    if now and not self._free and self._threads < UNFINISHED:
+                        self._add()
+
+        idle = 0
+        while not self._closed:
+            began = time.monotonic()
+
+            def too_long() -> bool:  # asked every 0.05 s; a wait without a caller ends after 0.2 s, so a longer one is a handshake
+                lasted = time.monotonic() - began
+                if lasted > 0.4:
+                    working(True)
+                return self._closed or lasted > HANDSHAKE
+
+            try:
+                session = self._listener.accept(timeout=0.2, abort=too_long)
+                if session is not None:
+                    working(True)
+                    self._hear(session)
+            except tensorpull.Error:
+                session = None
+            except ValueError:  # closed meanwhile
+                break
+            finally:
+                working(False)
+            idle = 0 if session is not None else idle + 1
+            with self._changed:
+                if idle > 50 and self._free > 1:
+                    break
+        with self._changed:
+            self._threads -= 1
+            self._free -= 1
+
+    def _hear(self, session: tensorpull.Session) -> None:
+        """Takes in who says an expected word, and nobody else."""
+        try:
+            message = session.receive(timeout=HANDSHAKE)
+        except tensorpull.Error:
+            message = None
+        if message is not None and message.kind == HELLO and len(message.body) == 32 and len(message.references) == 1:
+            token = message.body.decode("ascii", "replace")
+            with self._changed:
+                if token in self._expected and self._expected[token] is None:
+                    self._expected[token] = Caller(session, message.references[0])
+                    self._changed.notify_all()
+                    return
+        self.logger.warning("tensorpull: a caller did not say a word that was expected; its connection is closed")
+        session.close()
+
+
+_places: Dict[int, Place] = {}
+_places_lock = threading.Lock()
+
+
+def place_of(cell: Any) -> Place:
+    """The one `Place` of a cell. Refuge: its certificates are missing, or tensorpull is switched off."""
+    if not setting("enabled", True):
+        raise Refuge("it is switched off")
+    with _places_lock:
+        found = _places.get(id(cell))
+        if found is None:
+            found = _places[id(cell)] = Place(cell)
+        return found

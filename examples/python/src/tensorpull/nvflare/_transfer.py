@@ -1,0 +1,285 @@
+"""The two ends of FLARE's download: who has a model offers it, who wants it pulls it, and FLARE's own chunks go on where that cannot be."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import Any, Dict, Mapping, Optional, Tuple
+
+import tensorpull
+from nvflare.fuel.f3.streaming.download_service import ProduceRC
+from nvflare.fuel.utils.fobs import FOBSContextKey
+
+from . import _offer
+from ._offer import KEY, Refused
+from ._place import HELLO, Place, Refuge, is_server, job_of, place_of, setting
+
+#: What FLARE's own chunks begin with.
+_BEGINNING = {"start": 0, "count": 0}
+#: The name under which a publication says which of FLARE's references it is. A pull of another one is refused.
+_REFERENCE = "nvflare.ref"
+#: What ends a try and leaves the transfer to FLARE's chunks: whatever goes wrong here, the job goes on. Each is logged.
+_GOES_ON = Exception
+
+
+def _with(word: Dict[str, Any]) -> Dict[str, Any]:
+    return {**_BEGINNING, KEY: word}
+
+
+class Offering:
+    """Comes before one of FLARE's Downloadables: its first answer offers the model, and the others are FLARE's if nobody takes the offer."""
+
+    def __init__(self, tensors: Dict[str, Any], max_chunk_size: int, cell: Any) -> None:
+        super().__init__(tensors, max_chunk_size)
+        self._cell = cell
+        self._flare_ref = ""
+        self._once = threading.Lock()
+        self._published: Optional[Tuple[tensorpull.Reference, str]] = None
+        self._refusal = ""
+        self._calls: Dict[str, str] = {}  # of a requester: "" while it is under way, then why it failed
+        self._gone = threading.Event()
+
+    def set_transaction(self, tx_id: str, ref_id: str) -> None:
+        self._flare_ref = ref_id
+        super().set_transaction(tx_id, ref_id)
+
+    def _metadata(self) -> Dict[str, str]:
+        return {_REFERENCE: self._flare_ref}
+
+    def _publish(self, place: Place) -> Tuple[tensorpull.Reference, str]:
+        """Once for all sites; the others wait for the pass over the bytes that the digest takes."""
+        with self._once:
+            tensors = self.base_obj
+            if self._gone.is_set() or tensors is None:
+                raise Refuge("the model is no longer there")
+            if self._refusal:
+                raise Refuge(self._refusal)
+            if self._published is None:
+                owner, address = place.owner()
+                try:
+                    # FLARE's budgets say how long it stays
+                    ref = owner.add_tensors(tensors, metadata=self._metadata(), transaction_idle_timeout=None, recipient_idle_timeout=None)
+                except _GOES_ON as e:
+                    self._refusal = str(e)
+                    raise
+                self._published = (ref, address)
+            return self._published
+
+    def _first(self, requester: str) -> Optional[Dict[str, Any]]:
+        try:
+            place = place_of(self._cell)
+            job = job_of(place.fqcn, requester)
+            if place.is_server:
+                ref, address = self._publish(place)
+                return _offer.offer(job, requester, address, str(ref), ref.version, ref.nbytes)
+            if not is_server(requester):
+                raise Refuge("the other end is no FLARE server, and this one neither")
+            return _offer.offer(job, requester, None, "", 0, sum(_nbytes(t) for t in self.base_obj.values()))
+        except _GOES_ON as e:
+            self.logger.info(f"tensorpull: ref={self._flare_ref} is not offered to {requester}: {e}")
+            return None
+
+    def produce(self, state: Optional[Dict[str, Any]], requester: str) -> Tuple[str, Any, Dict[str, Any]]:
+        if not state:
+            offer = self._first(requester)
+            return (ProduceRC.OK, [], _with(offer)) if offer else super().produce(state, requester)
+        said = state.get(KEY)
+        kind = _offer.what(said)
+        if kind == "pulled":
+            return ProduceRC.EOF, None, {}
+        if kind == "call":
+            self._call(said, requester)
+        if kind in ("call", "pulling"):  # an answer with an item, so that FLARE counts it as progress
+            why = self._calls.get(requester, "")
+            return ProduceRC.OK, [b""], _with(_offer.word("failed" if why else "wait"))
+        return super().produce({k: v for k, v in state.items() if k != KEY}, requester)
+
+    def _call(self, said: Any, requester: str) -> None:
+        """Connects to where FLARE's server asks for it, and is pulled from there, on a thread that ends with the transfer."""
+        with self._once:
+            if requester in self._calls:  # FLARE has asked again
+                return
+            self._calls[requester] = ""
+        try:
+            place = place_of(self._cell)
+            if place.is_server or not is_server(requester):
+                raise Refused("only FLARE's server is called")
+            call = _offer.parse_call(said, job_of(place.fqcn, requester), place.fqcn, place.trust)
+        except _GOES_ON as e:
+            self._call_failed(requester, e)
+            return
+        threading.Thread(target=self._serve, args=(place, call, requester), name="tensorpull-call", daemon=True).start()
+
+    def _call_failed(self, requester: str, why: Exception) -> None:
+        self._calls[requester] = str(why) or type(why).__name__
+        if not self._gone.is_set():
+            self.logger.warning(f"tensorpull: ref={self._flare_ref}: no connection to {requester} carries it: {why}")
+
+    def _serve(self, place: Place, call: _offer.Call, requester: str) -> None:
+        settled = threading.Event()
+        try:
+            place.refuses(call.address)
+            with tensorpull.Session(call.address, timeout=setting("connect_timeout", 5.0), retries=0, abort=self._gone, ssl=place.tls) as session:
+                tensors = self.base_obj
+                if tensors is None:
+                    return
+                ref = session.add_tensors(
+                    tensors, recipients=1, metadata=self._metadata(), settled=lambda _: settled.set(), transaction_idle_timeout=None, recipient_idle_timeout=None
+                )  # fmt: skip
+                session.send(HELLO, call.token.encode(), [ref], timeout=30.0, abort=self._gone)
+                session.serve(until=lambda: self._gone.is_set())  # until the server closes it or FLARE lets go of the model
+        except _GOES_ON as e:
+            if not settled.is_set():
+                if isinstance(e, tensorpull.Error) and e.code in ("connection_failed", "timed_out"):
+                    place.is_out_of_reach(call.address)
+                self._call_failed(requester, e)
+
+    def release(self) -> None:
+        with self._once:
+            self._gone.set()
+            published, self._published = self._published, None
+        if published:
+            try:
+                place_of(self._cell).owner()[0].withdraw(published[0])
+            except _GOES_ON as e:
+                self.logger.debug(f"tensorpull: {e}")
+        super().release()
+
+
+def _nbytes(tensor: Any) -> int:
+    return int(tensor.nbytes)
+
+
+class Pulling:
+    """Comes before one of FLARE's Consumers: takes an offer if it can, and begins FLARE's own chunks if it cannot."""
+
+    supports_pipelining = False  # it changes the state
+
+    def begin(self, cell: Any, source: str, flare_ref: str, framework: str, timeout: float, secure: bool, abort: Any) -> "Pulling":
+        self._cell, self._source, self._flare_ref, self._framework = cell, source, flare_ref, framework
+        self._timeout, self._secure, self._abort = timeout, secure, abort
+        self._ended, self._thread, self._own_chunks, self._stop = threading.Event(), None, False, threading.Event()
+        self._wait = 0.05
+        self._got: Any = None
+        self._failure: Optional[BaseException] = None
+        self._token, self._caller = "", None
+        self.way, self.bytes = "FLARE's chunks", 0
+        return self
+
+    # How bytes land: FLARE's result, and what to call for it.
+    def land(self, through: Any, where: Tuple[Any, ...], ref: str, **how: Any) -> Any:
+        """Pulls into new tensors of the framework and returns them."""
+        return through.download_tensors(*where, ref, framework=self._framework, **how)
+
+    def _stopped(self) -> bool:
+        return self._stop.is_set() or bool(self._abort is not None and self._abort.triggered)
+
+    def _pull(self, place: Place, offer: _offer.Offer) -> None:
+        try:
+            # without progress for so long, FLARE's chunks are the better way
+            how = dict(per_request_timeout=min(self._timeout or 30.0, 30.0), retries=1, max_bytes=offer.nbytes, abort=self._stopped)
+            if offer.address is not None:
+                _, host, port = _offer.split(offer.address)
+                place.reach(offer.address, host, port)
+                got = self.land(tensorpull, (offer.address,), offer.ref, version=offer.version, **how, **({"ssl": place.tls} if place.tls else {}))
+            else:
+                door, until = place.door(), time.monotonic() + 30.0
+                while self._caller is None and not self._stopped() and time.monotonic() < until:
+                    self._caller = door.arrived(self._token, 0.1)
+                if self._caller is None:
+                    raise Refuge("it did not call")
+                got = self.land(self._caller.session, (), self._caller.reference, **how)
+            if got.metadata.get(_REFERENCE) != self._flare_ref:
+                raise Refused("it is another model than FLARE's reference says")
+            self.bytes = got.receipt.bytes
+            self._got = _apart(got)
+        except BaseException as e:  # noqa: BLE001: whatever it is, the thread of FLARE hears it
+            self._failure = e
+        finally:
+            if self._token:
+                try:
+                    place.door().forget(self._token)
+                except _GOES_ON:
+                    pass
+            self._ended.set()
+
+    def _start(self, said: Any) -> Optional[Dict[str, Any]]:
+        """Begins to pull what is offered; the state for FLARE's next request. Raises what makes that impossible."""
+        place = place_of(self._cell)
+        if self._secure and place.tls is None:
+            raise Refuge("FLARE encrypts this message, and there is no TLS here")
+        job = job_of(place.fqcn, self._source)
+        most = setting("max_bytes", 0) or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        offer = _offer.parse_offer(said, job, place.fqcn, place.trust, most)
+        state = _offer.word("pulling")
+        if offer.address is None:
+            if not place.is_server:
+                raise Refuge("neither end can be called")
+            self._token = place.door().expect()
+            state = _offer.call(job, self._source, place.door().address, self._token)
+        self.logger.info(f"tensorpull: ref={self._flare_ref} pulls from {offer.address or 'the caller that is expected'}")
+        self._thread = threading.Thread(target=self._pull, args=(place, offer), name="tensorpull-pull", daemon=True)
+        self._thread.start()
+        return _with(state)
+
+    def consume(self, ref_id: str, state: Dict[str, Any], data: Any) -> Dict[str, Any]:
+        if self._own_chunks:
+            return super().consume(ref_id, state, data)
+        said = state.get(KEY) if isinstance(state, dict) else None
+        if self._thread is None:
+            if said is None:
+                self._own_chunks = True
+                return super().consume(ref_id, state, data)
+            try:
+                going = self._start(said)
+            except _GOES_ON as e:
+                return self._fall_back(e)
+            if self._token:
+                return going  # the other end has to hear it before it can call
+        elif _offer.what(said) == "failed" and self._caller is None:
+            return self._fall_back(Refuge("it cannot call this server"))
+        # Short waits at first, for small models, and then a sign of life now and again.
+        until = time.monotonic() + self._wait
+        self._wait = min(self._wait * 2, setting("sign_of_life", 5.0))
+        while not self._ended.wait(min(0.1, max(0.0, until - time.monotonic()))) and not self._stopped() and time.monotonic() < until:
+            pass
+        if not self._ended.is_set():
+            return _with(_offer.word("pulling"))
+        if self._failure is not None:
+            return _with(_offer.word("pulling")) if self._stopped() else self._fall_back(self._failure)
+        self.result, self._got, self.way = self._got, None, "tensorpull"
+        return _with(_offer.word("pulled"))
+
+    def _fall_back(self, why: BaseException) -> Dict[str, Any]:
+        self._stop.set()
+        self._own_chunks = True
+        self.logger.warning(f"tensorpull: ref={self._flare_ref} goes on with FLARE's chunks: {why}")
+        return dict(_BEGINNING)
+
+    def download_failed(self, ref_id: str, reason: str) -> None:
+        self._stop.set()
+        super().download_failed(ref_id, reason)
+
+
+def _apart(got: Any) -> Dict[str, Any]:
+    """Tensors that share memory arrive as one; FLARE's own arrive each on its own, and an aggregator may write to them."""
+    seen, result = set(), {}
+    for name, tensor in got.items():
+        copy = getattr(tensor, "clone", None) or getattr(tensor, "copy", None)
+        result[name] = copy() if id(tensor) in seen and copy else tensor
+        seen.add(id(tensor))
+    return result
+
+
+def report(logger: Any, consumer: Any, ref_id: str, source: str, began: float) -> None:
+    """One line for each transfer: which way it took, and how long."""
+    size = f", {consumer.bytes} bytes" if consumer.bytes else ""
+    logger.info(f"tensorpull: ref={ref_id} from {source} by {consumer.way}: {'failed' if consumer.error else 'done'} in {time.time() - began:.3f} s{size}")
+
+
+def cell_of(fobs_ctx: Mapping[str, Any]) -> Any:
+    return fobs_ctx.get(FOBSContextKey.CELL)
+
+
+__all__ = ["Offering", "Pulling", "cell_of", "report"]

@@ -1,0 +1,1 @@
+"""What a job names: one class for each kind of tensor."""

@@ -1,0 +1,138 @@
+"""Both ends of FLARE's download in this process, without FLARE's processes: what is offered, pulled, refused, and what FLARE's chunks carry."""
+
+from __future__ import annotations
+
+import types
+
+import numpy as np
+import pytest
+
+pytest.importorskip("nvflare")
+
+from nvflare.fuel.f3.streaming.download_service import ProduceRC  # noqa: E402
+
+from tensorpull.nvflare import _place  # noqa: E402
+from tensorpull.nvflare._offer import KEY  # noqa: E402
+from tensorpull.nvflare.decomposers.array import OfferedArrays, PulledArrays  # noqa: E402
+
+
+class Cell:
+    def __init__(self, fqcn):
+        self._fqcn = fqcn
+        self.core_cell = types.SimpleNamespace(root_url="tcp://localhost:8002", secure=False, get_fobs_context=dict)
+
+    def get_fqcn(self):
+        return self._fqcn
+
+
+@pytest.fixture(scope="module")
+def cells():
+    made = Cell("server.4d5f"), Cell("site-1.4d5f")
+    yield made
+    for cell in made:
+        place = _place.place_of(cell)
+        for door in (place._owner, place._door):
+            if door is not None:
+                door.close()
+
+
+def transfer(offered, pulled, requester, change=lambda state: None):
+    """FLARE's loop, as its two processes run it. The states that were sent, and the way it took."""
+    state, states = None, []
+    for _ in range(10_000):
+        rc, data, new = offered.produce(state, requester)
+        if rc != ProduceRC.OK:
+            break
+        change(new)
+        states.append(new)
+        state = pulled.consume("R1", new, data)
+        states.append(state)
+    assert rc == ProduceRC.EOF
+    pulled.download_completed("R1")
+    return states
+
+
+def ends(cells, model, back, offered=OfferedArrays, pulled=PulledArrays, framework="numpy", ref="R1"):
+    source, target = (cells[1], cells[0]) if back else cells
+    a = offered(model, 1 << 20, source)
+    a._flare_ref = "R1"
+    a.num_receivers = 1
+    b = pulled(None, {}).begin(target, source.get_fqcn(), ref, framework, 60.0, False, None)
+    return a, b, target.get_fqcn()
+
+
+MODEL = {"T0": np.arange(300_000, dtype=np.float32), "T1": np.ones((3, 4)), "T2": np.zeros((0, 2), np.int64)}
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_arrays_travel_both_ways(cells, back):
+    a, b, who = ends(cells, MODEL, back)
+    states = transfer(a, b, who)
+    assert b.way == "tensorpull" and b.bytes >= 1_200_000
+    assert b.result.keys() == MODEL.keys() and all(np.array_equal(b.result[k], v) and b.result[k].dtype == v.dtype for k, v in MODEL.items())
+    assert all(KEY in s for s in states if s)
+    a.release()
+    assert a.base_obj is None
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_tensors_that_share_memory_arrive_apart(cells, back):
+    torch = pytest.importorskip("torch")
+    from tensorpull.nvflare.decomposers.tensor import OfferedTensors, PulledTensors
+
+    weight = torch.nn.Parameter(torch.arange(12.0).reshape(3, 4))
+    a, b, who = ends(cells, {"T0": weight, "T1": weight.detach()}, back, OfferedTensors, PulledTensors, "torch")
+    transfer(a, b, who)
+    assert b.way == "tensorpull"
+    b.result["T0"] += 1
+    assert torch.equal(b.result["T1"], weight.detach())
+    a.release()
+
+
+@pytest.mark.parametrize("back", [False, True])
+@pytest.mark.parametrize("lie", [{"v": 2}, {"bytes": 2**60}, {"job": "other"}, {"site": "site-2.4d5f"}, {"is": "nonsense"}])
+def test_a_lie_ends_in_flares_chunks(cells, back, lie):
+    a, b, who = ends(cells, MODEL, back)
+    told = []
+
+    def change(state):
+        if not told and KEY in state:
+            told.append(True)
+            state[KEY].update(lie)
+
+    transfer(a, b, who, change)
+    assert b.way != "tensorpull" and all(np.array_equal(b.result[k], v) for k, v in MODEL.items())
+    a.release()
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_another_model_than_flares_reference_says_is_not_taken(cells, back):
+    a, b, who = ends(cells, MODEL, back, ref="R2")
+    transfer(a, b, who)
+    assert b.way != "tensorpull" and b.result.keys() == MODEL.keys()
+    a.release()
+
+
+def test_what_cannot_be_published_goes_by_flares_chunks(cells):
+    model = {"T0": np.array(["text", "more"]), "T1": np.ones(3)}
+    a, b, who = ends(cells, model, False)
+    transfer(a, b, who)
+    assert b.way != "tensorpull" and np.array_equal(b.result["T0"], model["T0"])
+    a.release()
+
+
+def test_a_peer_that_gives_the_offer_back_gets_flares_chunks(cells):
+    from nvflare.app_common.np.np_downloader import ArrayConsumer
+
+    a, _, who = ends(cells, MODEL, False)
+    stock = ArrayConsumer(None, {})
+    transfer(a, stock, who)
+    assert stock.result.keys() == MODEL.keys()
+    a.release()
+
+
+def test_switched_off(cells, monkeypatch):
+    monkeypatch.setattr(_place, "setting", lambda name, default: False if name == "enabled" else default)
+    a, b, who = ends(cells, MODEL, False)
+    transfer(a, b, who)
+    assert b.way != "tensorpull" and b.result.keys() == MODEL.keys()

@@ -1,0 +1,32 @@
+// The pipelines of recv over one transport.
+#pragma once
+
+#include "pulls.hpp"
+
+#include <tensorpull/tensorpull.hpp>
+
+namespace tools {
+
+template <class Net, class Where, class Cut>
+tp::result<tp::receipt> pull_by(const Where& where, const pull_call& call, pull_target to, const tp::pull_options& options, const Cut& cut) {
+  return std::visit([&](auto* target) { return Net::pull(where, call.ref, *target, options, cut); }, to);
+}
+
+/// Pulls from `where`, which is what the transport takes for an address, in chunks as the call says.
+template <class Transport, class Where>
+tp::result<tp::receipt> pull_over(const Where& where, const pull_call& call, pull_target to) {
+  using cut = tp::bytes_up_to<longest_chunk>;
+  const cut chunks{call.chunk == 0 ? longest_chunk : call.chunk};
+  if (call.digest) return pull_by<tp::pipeline<tp::tensor_list, cut, Transport>>(where, call, to, call.options, chunks);
+  return pull_by<tp::pipeline<tp::tensor_list, cut, Transport, tp::unverified>>(where, call, to, call.options, chunks);
+}
+/// Over datagrams: in chunks that fit one, of which there are many on their way, as many as the link carries. The digest is always checked.
+template <class Transport>
+tp::result<tp::receipt> pull_in_datagrams(const pull_call& call, pull_target to) {
+  using net = tp::pipeline<tp::tensor_list, tp::fit_datagram, Transport>;
+  tp::pull_options options = call.options;
+  options.window = Transport::max_payload_bytes < 64 * 1024 ? 256 : 8;
+  return pull_by<net>(std::string_view(call.link.address), call, to, options, typename net::chunking{});
+}
+
+}  // namespace tools

@@ -1,0 +1,133 @@
+// A serial line for a small machine: the frames of links/serial_link.hpp (COBS and a CRC32C) with a table of 64 bytes, received in place, and written where they are
+// sent from. And the steps that move datagrams between a line and the two roles.
+#pragma once
+
+#include <tensorpull/consumers/receipt.hpp>
+#include <tensorpull/core/result.hpp>
+#include <tensorpull/links/byte_stream.hpp>
+#include <tensorpull/links/cobs.hpp>
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace tensorpull {
+
+/// What a line needs of a device: `d.read(memory)` and `d.write(bytes)` as byte_device (links/byte_device.hpp) has them. Neither waits.
+template <class D>
+concept embedded_device = requires(D& d, std::span<std::byte> in, std::span<const std::byte> out) {
+  { d.read(in) } noexcept -> std::same_as<io_result>;
+  { d.write(out) } noexcept -> std::same_as<io_result>;
+};
+
+/// One end of a serial line: datagrams of at most `MaxIn` bytes come, and of at most `MaxOut` bytes go. Borrows the device. It holds one datagram that comes and one
+/// frame that goes, and nothing else. A frame that is damaged, cut or too long is dropped; noise costs the frames that it touches, and at most the one that follows.
+template <embedded_device Device, std::size_t MaxIn, std::size_t MaxOut, class Crc = crc32c_small>
+class embedded_line {
+ public:
+  static constexpr std::size_t max_in = MaxIn;    ///< The longest datagram that comes.
+  static constexpr std::size_t max_out = MaxOut;  ///< The longest datagram that goes.
+
+  /// Borrows the device.
+  explicit embedded_line(Device& over) noexcept : device_(over) {}
+
+  /// Reads what the device has until a datagram is whole, at most two of the longest frames; empty: none is. It lies in the line's memory until the next call.
+  std::span<const std::byte> receive() noexcept {
+    std::byte b;
+    for (std::size_t n = 0; n < 2 * cobs_frame_bytes(MaxIn); ++n) {
+      if (device_.read({&b, 1}).bytes == 0) break;
+      std::span<const std::byte> one{&b, 1};
+      if (reader_.read(one)) return reader_.datagram();
+    }
+    return {};
+  }
+
+  /// Memory for the next datagram that goes; empty: the device has not taken the one before yet. Hands on what the device takes.
+  std::span<std::byte> room() noexcept {
+    flush();
+    if (sent_ < frame_) return {};
+    return {memory_.data() + front, MaxOut};
+  }
+  /// Sends the first `bytes` bytes of room(), which may not be empty; 0 bytes: nothing is sent.
+  void send(std::size_t bytes) noexcept {
+    if (bytes == 0 || bytes > MaxOut) return;
+    std::byte* const from = memory_.data() + front;
+    const std::uint32_t crc = Crc::of({from, bytes});
+    for (std::size_t i = 0; i < 4; ++i) from[bytes + i] = static_cast<std::byte>(crc >> (8 * i) & 0xff);
+    // What is written never overtakes what is read: in front of the datagram is room for every byte that the frame has more.
+    std::size_t code = 0, to = 1;
+    for (std::size_t i = 0; i < bytes + 4; ++i) {
+      const std::byte b = from[i];
+      if (b != std::byte{0}) memory_[to++] = b;
+      if (b == std::byte{0} || to - code == 255) {
+        memory_[code] = static_cast<std::byte>(to - code);
+        code = to++;
+      }
+    }
+    memory_[code] = static_cast<std::byte>(to - code);
+    memory_[to++] = std::byte{0};
+    frame_ = static_cast<std::uint16_t>(to);
+    sent_ = 0;
+    flush();
+  }
+  /// Whether the device has taken everything.
+  bool idle() noexcept {
+    flush();
+    return sent_ == frame_;
+  }
+
+ private:
+  static_assert(cobs_frame_bytes(MaxOut) <= 0xffff, "tensorpull: a line's datagrams have at most 65,273 bytes");
+  /// How many bytes the frame may grow in front of its datagram.
+  static constexpr std::size_t front = cobs_frame_bytes(MaxOut) - MaxOut - 4;
+
+  void flush() noexcept {
+    while (sent_ < frame_) {
+      const std::size_t n = device_.write(std::span<const std::byte>(memory_).subspan(sent_, frame_ - sent_)).bytes;
+      if (n == 0) return;
+      sent_ = static_cast<std::uint16_t>(sent_ + n);
+    }
+  }
+
+  Device& device_;
+  cobs_reader<MaxIn, Crc> reader_{};
+  std::uint16_t frame_ = 0, sent_ = 0;
+  std::array<std::byte, cobs_frame_bytes(MaxOut) + 1> memory_;
+};
+
+/// In place of a role that a program has not.
+struct no_role {};
+
+/// One step of a line: takes the datagrams that have come, and sends what there is to send. It does not wait. `recipient`: an embedded_recipient or no_role{}; `owner`: an
+/// embedded_owner or no_role{}; `now_ms`: of a clock with any origin. True: something has moved, so call it again at once.
+template <class Line, class Recipient, class Owner>
+bool step(Line& line, Recipient& recipient, Owner& owner, std::uint32_t now_ms) noexcept {
+  if constexpr (requires { Owner::answer_bytes; }) static_assert(Line::max_out >= Owner::answer_bytes, "tensorpull: a line carries the longest answer of its owner (Owner::answer_bytes)");
+  const std::span<const std::byte> datagram = line.receive();
+  bool moved = !datagram.empty();
+  if (moved) {
+    if constexpr (requires { recipient.received(datagram, now_ms); }) recipient.received(datagram, now_ms);
+    if constexpr (requires(std::span<std::byte> out) { owner.answer(datagram, out, now_ms); })
+      if (const auto room = line.room(); !room.empty()) line.send(owner.answer(datagram, room, now_ms));
+  }
+  if constexpr (requires(std::span<std::byte> out) { recipient.next(out, now_ms); })
+    if (const std::size_t n = recipient.next(line.room(), now_ms); n > 0) {
+      line.send(n);
+      moved = true;
+    }
+  return moved;
+}
+
+/// A whole pull: steps until the recipient has ended and the line has sent its last frame, for which it waits 10 s at most. `now_ms()`: the clock, in milliseconds; it may sleep until something comes.
+template <class Line, class Recipient, class Clock>
+result<receipt> pull(Line& line, Recipient& recipient, Clock now_ms) noexcept {
+  no_role none;
+  while (!recipient.ended()) (void)step(line, recipient, none, now_ms());
+  for (const std::uint32_t end = now_ms(); !line.idle() && now_ms() - end < 10'000;) {
+  }
+  return recipient.outcome();
+}
+
+}  // namespace tensorpull

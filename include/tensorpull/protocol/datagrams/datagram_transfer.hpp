@@ -1,0 +1,181 @@
+// One pull over datagrams: a transfer whose chunks may land in any order. Where the consumer's memory can be read back, they land in place and are hashed
+// when everything before them is there; otherwise they wait in memory that the driver gives.
+#pragma once
+
+#include <tensorpull/protocol/datagrams/selective_recipient.hpp>
+#include <tensorpull/protocol/recipient/transfer.hpp>
+#include <tensorpull/std/algorithm.hpp>
+
+#include <array>
+#include <cstring>
+#include <span>
+
+namespace tensorpull {
+
+/// One pull over datagrams. A model of transfer_role with the time besides (datagram_endpoint.hpp). Borrows the consumer. Do not move it while it is in use.
+template <consumer Consumer, chunking_strategy Chunking, integrity_policy Integrity, class Limits = default_limits>
+class datagram_transfer : public transfer<Consumer, Chunking, Integrity, Limits, selective_recipient<Chunking, Limits>> {
+  using base = transfer<Consumer, Chunking, Integrity, Limits, selective_recipient<Chunking, Limits>>;
+  static_assert(Chunking::max_chunk_bytes != 0, "tensorpull: over datagrams a chunk has to fit a datagram: use fixed_bytes<N> or fit_datagram instead of `whole`");
+
+ public:
+  /// Points in time, and durations.
+  using time = std::chrono::microseconds;
+  using base::base;
+
+  /// The longest datagram of the link, without what a driver puts in front. Call it before the first request, and hold() too.
+  void fits(std::size_t datagram_bytes) noexcept { this->machine_.fits(datagram_bytes - std::min<std::size_t>(datagram_bytes, 80)); }
+  /// Memory for chunks that come before it is their turn, for a consumer that takes bytes in order only, and for the image's header; borrowed. It bounds the
+  /// window of such a consumer; with none, it has one request on its way.
+  void hold(std::span<std::byte> memory) noexcept { hold_ = memory; }
+  /// Any of several owners of the same content may answer for a chunk; see datagram_plan::for_any_owner.
+  void from_any_owner() noexcept { this->machine_.from_any_owner(); }
+
+  /// Lets time pass; the endpoint calls it.
+  void at(time now) noexcept {
+    if (this->ended_) return;
+    this->machine_.at(now);
+    if (stalled_) drain();
+  }
+  /// When there is something to do although nothing arrives; time::max(): never.
+  time wakes(time now) const noexcept {
+    if (this->ended_ || this->paused_) return time::max();
+    return stalled_ ? now + time(1000) : this->machine_.wakes();
+  }
+  /// Whether the request is still of use, or its answer would be.
+  bool expects(std::uint32_t id) const noexcept { return !this->ended_ && !this->paused_ && this->machine_.expects(id); }
+  /// Pulls that may travel in one datagram.
+  std::uint32_t batch() const noexcept { return this->machine_.batch(); }
+  /// Whether next_pull() should be called now.
+  bool wants_pulls(time now) const noexcept { return !this->ended_ && !this->paused_ && this->machine_.wants_pulls(now); }
+  /// The next request for a chunk. False: there is none now. `last`: it asks for the last bytes.
+  bool next_pull(frame& out, bool& last, time now) noexcept { return this->machine_.next_pull(out, last, now); }
+  /// Requests for chunks that the link did not take.
+  void not_sent(std::uint32_t first, std::uint32_t count) noexcept { this->machine_.not_sent(first, count); }
+
+  /// An answer other than a chunk arrived.
+  void on(const frame& m) noexcept {
+    base::on(m);
+    if (this->begun_ && m.kind != frame_kind::refused) this->machine_.lands(lands_anywhere(), hold_);
+  }
+  /// A chunk's prefix arrived. True: its payload is wanted, through prepare() and landed(), now.
+  bool on_chunk(const frame& m) noexcept {
+    if (this->ended_ || this->paused_) return false;
+    if (!this->machine_.on_chunk(m)) {
+      if (this->machine_.served_anew()) restart();
+      return false;
+    }
+    chunk_bytes_ = m.length;
+    if (this->machine_.place() == landing_place::next) this->chunk_left_ = m.length;
+    this->chunk_digest_ = m.digest;
+    if constexpr (Integrity::per_chunk) this->chunk_hash_ = chunk_hash_of<Integrity>{};
+    if constexpr (base::can_rewind && Integrity::whole) this->good_hash_ = this->whole_hash_;
+    return true;
+  }
+  /// Memory for what is missing of the chunk. No bytes: the consumer has no memory now, so the chunk is thrown away and asked for again.
+  prepared prepare(std::span<std::span<std::byte>> out, std::uint64_t most) noexcept {
+    switch (this->machine_.place()) {
+      case landing_place::held: return out[0] = this->machine_.hold(), prepared{1, out[0].size()};
+      case landing_place::early: return this->to_.prepare(this->machine_.position(), std::min(most, chunk_bytes_), out);
+      default: {
+        const prepared p = base::prepare(out, most);
+        if (p.bytes > 0 || this->chunk_left_ == 0) return p;
+        if constexpr (Integrity::per_chunk)  // what has landed of it was not checked
+          if (this->chunk_left_ < chunk_bytes_ && !this->rewind()) return this->fail({errc::connection_lost, 0, 0, {}}), p;
+        this->chunk_left_ = 0;
+        this->machine_.go_back(this->landed_);
+        return p;
+      }
+    }
+  }
+  /// These bytes, which are the first of what prepare() gave, have been written.
+  void landed(std::span<const std::byte> bytes) noexcept {
+    if (this->ended_) return;
+    const landing_place place = this->machine_.place();
+    if (place == landing_place::next) {
+      if (bytes.size() == this->chunk_left_) this->machine_.arrived();
+      base::landed(bytes);
+      if (this->chunk_left_ == 0) drain();
+      return;
+    }
+    if (place == landing_place::early)
+      if (const auto ok = this->to_.commit(this->machine_.position(), bytes); !ok) return this->fail(ok.error());
+    if constexpr (Integrity::per_chunk) this->chunk_hash_.update(bytes);
+    this->machine_.filled(bytes.size());
+    if ((chunk_bytes_ -= bytes.size()) > 0) return;
+    if constexpr (Integrity::per_chunk)
+      if (this->chunk_hash_.digest() != this->chunk_digest_) {
+        if (this->damaged_in_a_row_++ == base::most_damaged) return this->fail({errc::chunk_digest_mismatch, 0, 0, {}});
+        ++this->damaged_;
+        return this->machine_.damaged();
+      }
+    this->machine_.arrived();
+    drain();
+  }
+
+  /// After a time-out: asks again for everything from the first missing byte on.
+  void restart() noexcept {
+    base::restart();
+    stalled_ = false;
+    taken_ = 0;
+  }
+
+ private:
+  /// Whether a chunk may land before those that come before it.
+  bool lands_anywhere() const noexcept {
+    if constexpr (requires { requires Consumer::any_order; } && !Integrity::per_chunk) return !Integrity::whole || this->readable_;
+    else return false;
+  }
+
+  /// Passes on what has come early and whose turn it is now.
+  void drain() noexcept {
+    stalled_ = false;
+    while (!this->ended_ && this->chunk_left_ == 0) {
+      if (const std::uint64_t n = this->machine_.first_early(); n > 0) {
+        if (!hash_back(n)) return this->fail({errc::io, 0, 0, {}});
+        this->landed_ += n;
+      } else if (const auto held = this->machine_.first_held(); !held.empty()) {
+        if (!take(held)) return;
+      } else {
+        return;
+      }
+      if (this->ended_) return;
+      this->machine_.pass();
+      this->chunk_complete(true);
+    }
+  }
+  /// Hands a chunk that was held to the consumer. False: it has no memory for all of it now, or the transfer has failed.
+  bool take(std::span<const std::byte> chunk) noexcept {
+    while (taken_ < chunk.size()) {
+      std::array<std::span<std::byte>, 16> room;
+      const prepared p = this->to_.prepare(this->landed_, chunk.size() - taken_, room);
+      if (p.bytes == 0) return stalled_ = true, false;
+      for (std::size_t i = 0; i < p.pieces; ++i) {
+        const auto part = room[i];
+        std::memcpy(part.data(), chunk.data() + taken_, part.size());
+        if (const auto ok = this->to_.commit(this->landed_, part); !ok) return this->fail(ok.error()), false;
+        if constexpr (Integrity::whole) this->whole_hash_.update(part);
+        this->landed_ += part.size();
+        taken_ += part.size();
+      }
+    }
+    taken_ = 0;
+    return true;
+  }
+  /// Hashes the next bytes where they have landed. The header is never among them.
+  bool hash_back(std::uint64_t bytes) noexcept {
+    if constexpr (Integrity::whole && requires(const Consumer& c) { c.read_back(); }) {
+      const source_view there = this->to_.read_back();
+      return hash_range(this->whole_hash_, there, there.schema->header_bytes + (this->landed_ - this->machine_.description().data_start), bytes).has_value();
+    } else {
+      return true;
+    }
+  }
+
+  std::span<std::byte> hold_{};
+  std::uint64_t chunk_bytes_ = 0;  // of the chunk that is landing; if it lands early, those that are missing
+  std::size_t taken_ = 0;          // of the first chunk that is held
+  bool stalled_ = false;           // the consumer has no memory for it
+};
+
+}  // namespace tensorpull

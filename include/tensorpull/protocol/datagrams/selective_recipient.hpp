@@ -1,0 +1,390 @@
+// The recipient's state machine over datagrams: selective repeat. Requests for chunks are repeated one by one, and answers are matched by what they carry
+// and not by their order. It shares everything but the chunks with recipient.hpp.
+#pragma once
+
+#include <tensorpull/protocol/datagrams/congestion_window.hpp>
+#include <tensorpull/protocol/datagrams/round_trip.hpp>
+#include <tensorpull/protocol/recipient/recipient.hpp>
+#include <tensorpull/std/algorithm.hpp>
+#include <tensorpull/std/chrono.hpp>
+
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <span>
+#include <utility>
+
+namespace tensorpull {
+
+/// Where the payload of a chunk goes that is wanted.
+enum class landing_place : std::uint8_t {
+  next,   ///< behind what has landed
+  early,  ///< further on in the consumer's memory
+  held,   ///< into the memory that was given for what comes too early
+};
+
+/// The frames of one transfer over datagrams. It asks for at most `window` chunks from the first missing byte on. Of a chunk it remembers where it begins,
+/// its last request, whether it is there, whether it is held, and whether it has to be asked for again: 6 bytes and 3 bits, 6.4 KiB with the default limits.
+///
+/// A request is lost if one that left three later was answered, or if nothing came for the time-out of round_trip. Doubled and late answers, and those
+/// of another version or range than was asked for, are nothing.
+template <chunking_strategy Chunking, class Limits = default_limits>
+class selective_recipient : public recipient<Chunking, Limits> {
+  using base = recipient<Chunking, Limits>;
+  using phase = typename base::phase;
+
+ public:
+  /// Points in time, and durations.
+  using time = std::chrono::microseconds;
+  /// Chunks from the first missing one on that may be asked for: a power of two.
+  static constexpr std::uint32_t slots = static_cast<std::uint32_t>(std::bit_ceil(std::max<std::size_t>(Limits::window, 64)));
+  static_assert(slots <= 16384, "tensorpull: a window over datagrams has at most 16,384 requests (limits::window)");
+  /// A later answer from which a request counts as lost.
+  static constexpr std::uint32_t reordering = 3;
+
+  /// As recipient; the request's `window` is where the congestion window begins, and the least that it falls to.
+  selective_recipient(const pull_request& request, Chunking chunking, std::uint32_t first_id) noexcept
+      : base(request, chunking, first_id), window_(request.window, std::min<std::uint32_t>(slots, static_cast<std::uint32_t>(Limits::window))), head_id_(first_id) {
+    asked_.fill(nobody);
+  }
+
+  /// Tells a strategy that adapts how the transfer gets on. Where each chunk on its way begins is remembered, so its length may change at any time.
+  void measured(std::uint64_t landed, std::chrono::nanoseconds time_passed) noexcept
+    requires detail::adapts<Chunking>
+  {
+    this->chunking_.measured({this->ask_.offset, this->ask_.offset, landed, time_passed});
+  }
+  /// The longest chunk that the link carries, in bytes; call it before the first request.
+  void fits(std::uint64_t payload_bytes) noexcept { most_payload_ = std::min<std::uint64_t>(payload_bytes, 0xffffffffu / slots); }
+  /// What the consumer can take: any range at any time, or only the next bytes. `hold`: memory for chunks that come too early for that; the window is
+  /// then as many chunks as fit, at least one.
+  void lands(bool any_order, std::span<std::byte> hold) noexcept {
+    any_order_ = any_order;
+    hold_ = hold;
+  }
+  /// Any of several owners of the content may answer for a chunk, so that its nonce says nothing. Their answers overtake each other and are seldom lost: the
+  /// window stays as it begins, and a request is lost if one that left four windows later was answered, or if nothing came for half a second.
+  void from_any_owner() noexcept {
+    any_owner_ = true;
+    const auto window = std::min<std::uint32_t>(std::max(this->request_.window, 1u), slots / 8);
+    window_ = congestion_window(window, window);
+  }
+
+  /// The next request that is no pull: one at a time. False: there is none now.
+  bool next(frame& out) noexcept {
+    if (this->phase_ == phase::pulling) return false;
+    if (this->phase_ == phase::describing && (this->request_.subset.empty() || !this->description_came_)) return false;  // nothing is asked ahead of the description
+    return base::next(out);
+  }
+  /// Whether the next request may be longer than 100 bytes.
+  bool next_is_long() const noexcept { return base::next_is_long() && this->description_came_; }
+
+  /// Requests for chunks that may travel in one datagram, as the owner says; at least 1.
+  std::uint32_t batch() const noexcept { return batch_; }
+  /// Whether pulls should be sent now: a few at a time, as long as half of the window is on its way.
+  bool wants_pulls(time now) const noexcept { return worth_asking() && (in_flight_ == 0 || window_.release() <= now); }
+  /// The next pull. False: there is none now. `last`: it asks for the last bytes.
+  bool next_pull(frame& out, bool& last, time now) noexcept {
+    if (may_ask() == 0 || (in_flight_ > 0 && window_.release() > now)) return false;
+    std::uint32_t k = last_;
+    if (again_count_ > 0) {
+      k = first_again();
+      again_.clear(k % slots);
+      --again_count_;
+    } else {
+      start_[k % slots] = static_cast<std::uint32_t>(asked_to_);
+      here_.clear(k % slots);
+      const std::uint64_t length = this->length_at(this->ask_);
+      this->wanted_.advance(this->ask_, length);
+      asked_to_ += length;
+      ++last_;
+    }
+    out = {};
+    out.kind = frame_kind::pull;
+    out.ref = this->request_.ref;
+    out.version = this->version_;
+    out.fingerprint = this->request_.subset.empty() ? this->request_.fingerprint : 0;
+    out.chunk_digest = this->confirms_ ? digest_kind::none : this->request_.chunk_digest;
+    out.offset = this->wanted_.at(begin_of(k)).offset;
+    out.length = static_cast<std::uint32_t>(length_of(k));
+    out.id = this->next_id_++;
+    last = begin_of(k) + out.length == this->wanted_.total();
+    asked_[out.id % slots] = static_cast<std::uint16_t>(k % slots);
+    if (in_flight_++ == 0) deadline_ = now + timeout();
+    if (!timing_) timing_ = true, timed_id_ = out.id, timed_at_ = now;
+    window_.left(trip_, now);
+    return true;
+  }
+  /// Pulls that the link did not take: as if they had not been asked for.
+  void not_sent(std::uint32_t first, std::uint32_t count) noexcept {
+    for (; count > 0; --count, ++first)
+      if (const std::uint16_t slot = resolve(first); slot != nobody) ask_again(slot);
+  }
+
+  /// Time has passed: if nothing came for too long, everything is asked for again.
+  void at(time now) noexcept {
+    now_ = now;
+    if (in_flight_ == 0 || now < deadline_) return;
+    trip_.back_off();
+    window_.timed_out();
+    give_up_before(this->next_id_);
+    timing_ = false;
+  }
+  /// When at() or next_pull() has something to do although nothing arrives; time::max(): never.
+  time wakes() const noexcept {
+    if (this->phase_ != phase::pulling) return time::max();
+    const time paced = worth_asking() ? window_.release() : time::max();
+    return in_flight_ > 0 ? std::min(deadline_, paced) : worth_asking() ? time::min()
+                                                                        : time::max();
+  }
+
+  /// Checks an answer other than a chunk. An error ends the transfer. Answers that are late or doubled are nothing.
+  result<recipient_event> on(const frame& m) noexcept {
+    if (m.ref != this->request_.ref || !is_awaited(m)) return recipient_event::nothing;
+    if (m.kind != frame_kind::description) return begun(base::on(m));
+    frame fitting = m;
+    fitting.length = static_cast<std::uint32_t>(std::min<std::uint64_t>(m.length, most_payload_));
+    batch_ = std::min<std::uint32_t>(std::max<std::uint32_t>(m.window, 1), slots);
+    return begun(base::on(fitting));
+  }
+
+  /// Checks a chunk. True: its payload is wanted, at `place()`; call arrived() or damaged() when all of it is there.
+  bool on_chunk(const frame& m) noexcept {
+    if (this->phase_ != phase::pulling || m.ref != this->request_.ref || m.version != this->version_) return false;
+    const std::uint32_t k = find(m);
+    if (k == last_ || m.length != length_of(k)) return false;
+    if (m.nonce != this->nonce_ && !any_owner_) {
+      // another serve: an owner that was started again, if it answers what was asked just now
+      anew_ = in_flight(m.id) && asked_[m.id % slots] == k % slots;
+      return false;
+    }
+    acknowledge(m.id);
+    if (here_.test(k % slots)) return false;
+    if (again_.test(k % slots)) again_.clear(k % slots), --again_count_;  // it was late and not lost
+    if (this->confirms_) {
+      this->phase_ = phase::confirming;  // this serve has reached its end, and everything is here already
+      this->request_sent_ = false;
+      return false;
+    }
+    current_ = k;
+    done_ = 0;
+    const bool in_order = wants_order(begin_of(k));
+    place_ = !in_order          ? k == first_ ? landing_place::next : landing_place::early
+             : held_slots() > 0 ? landing_place::held
+                                : landing_place::next;
+    if (place_ == landing_place::held && any_order_ && k == first_) place_ = landing_place::next;  // a consumer of any order has memory at any time
+    if (in_order && k - first_ >= std::max<std::uint32_t>(held_slots(), 1)) return ask_again(static_cast<std::uint16_t>(k % slots)), false;
+    return true;
+  }
+  /// Whether the last chunk was of another serve than was described, so that restart() has to ask for the description again.
+  bool served_anew() const noexcept { return anew_; }
+  /// Where the payload of the chunk goes that on_chunk() has accepted.
+  landing_place place() const noexcept { return place_; }
+  /// The position of its next byte, among the bytes that are wanted.
+  std::uint64_t position() const noexcept { return begin_of(current_) + done_; }
+  /// The memory for what is missing of it, if it is held.
+  std::span<std::byte> hold() const noexcept { return memory_of(current_).subspan(static_cast<std::size_t>(done_)); }
+  /// These many bytes of it are there.
+  void filled(std::size_t bytes) noexcept { done_ += bytes; }
+  /// All of it is there. One in order is passed at once, of the others first_held() and first_early() speak when their turn comes.
+  void arrived() noexcept {
+    if (this->phase_ != phase::pulling) return;
+    if (place_ == landing_place::next) {
+      pass();
+    } else {
+      here_.set(current_ % slots);
+      if (place_ == landing_place::held) held_.set(current_ % slots);
+      else held_.clear(current_ % slots);
+    }
+  }
+  /// It was damaged: it is asked for again.
+  void damaged() noexcept { ask_again(static_cast<std::uint16_t>(current_ % slots)); }
+  /// Bytes of the next chunk in order if it has landed early; 0: it has not.
+  std::uint64_t first_early() const noexcept { return first_ != last_ && here_.test(first_ % slots) && !held_.test(first_ % slots) ? length_of(first_) : 0; }
+  /// The next chunk in order if it is held; empty: it is not.
+  std::span<const std::byte> first_held() const noexcept { return first_ != last_ && here_.test(first_ % slots) && held_.test(first_ % slots) ? memory_of(first_) : std::span<std::byte>{}; }
+  /// The next chunk in order has been taken.
+  void pass() noexcept {
+    this->received_ += length_of(first_);
+    ++first_;
+  }
+  /// The consumer has no memory: what is missing is asked for again from `received` on.
+  void go_back(std::uint64_t received) noexcept {
+    this->received_ = received;
+    begin_window();
+  }
+
+  /// As recipient::restart().
+  void restart(std::uint64_t received) noexcept {
+    base::restart(received);
+    begin_window();
+  }
+  /// Whether an answer to this request is still awaited.
+  bool expects(std::uint32_t id) const noexcept { return !base::comes_before(id, this->first_id_) && this->phase_ != phase::settled; }
+  /// Whether a chunk may come.
+  bool awaiting_chunk() const noexcept { return in_flight_ > 0; }
+  /// The round trip of its requests.
+  const round_trip& trip() const noexcept { return trip_; }
+  /// The congestion window.
+  const congestion_window& window() const noexcept { return window_; }
+
+ private:
+  static constexpr std::uint16_t nobody = 0xffff;
+
+  /// A bit for each slot.
+  struct bits {
+    std::array<std::uint64_t, slots / 64> words{};
+    bool test(std::uint32_t i) const noexcept { return (words[i / 64] >> (i % 64) & 1) != 0; }
+    void set(std::uint32_t i) noexcept { words[i / 64] |= std::uint64_t{1} << (i % 64); }
+    void clear(std::uint32_t i) noexcept { words[i / 64] &= ~(std::uint64_t{1} << (i % 64)); }
+  };
+
+  /// Whether this is the first answer to what was asked last.
+  bool is_awaited(const frame& m) const noexcept {
+    if (base::comes_before(m.id, this->first_id_) || !base::comes_before(m.id, this->next_id_)) return false;
+    const bool describing = this->phase_ == phase::describing;
+    switch (m.kind) {
+      case frame_kind::description: return describing && !this->description_came_ && m.id == this->first_id_;
+      case frame_kind::located: return describing && this->description_came_ && !this->request_.subset.empty() && m.id == this->first_id_ + 1;
+      case frame_kind::schema_page: return this->phase_ == phase::comparing && this->answers_last(m);
+      case frame_kind::confirmed: return this->phase_ == phase::confirming && this->answers_last(m) && m.nonce == this->nonce_ && m.version == this->version_;
+      case frame_kind::refused: return describing ? m.id == this->next_id_ - 1 : this->phase_ == phase::pulling ? in_flight(m.id)
+                                                                                                                : this->answers_last(m);
+      default: return false;
+    }
+  }
+  /// Looks at what an answer has brought about.
+  result<recipient_event> begun(result<recipient_event> event) noexcept {
+    if (!event) return event;
+    if (*event == recipient_event::described || *event == recipient_event::described_again || *event == recipient_event::busy || this->phase_ == phase::start) begin_window();
+    return event;
+  }
+  /// Nothing is asked for, and what is missing begins at received_.
+  void begin_window() noexcept {
+    give_up_before(this->next_id_);
+    again_ = here_ = held_ = {};
+    again_count_ = 0;
+    first_ = last_ = 0;
+    asked_to_ = this->received_;
+    timing_ = anew_ = false;
+    if (this->phase_ == phase::pulling) this->ask_ = this->wanted_.at(this->received_);
+  }
+
+  std::uint64_t begin_of(std::uint32_t k) const noexcept {
+    return k == last_ ? asked_to_ : this->received_ + static_cast<std::uint32_t>(start_[k % slots] - static_cast<std::uint32_t>(this->received_));
+  }
+  std::uint64_t length_of(std::uint32_t k) const noexcept { return begin_of(k + 1) - begin_of(k); }
+  std::uint32_t held_slots() const noexcept { return static_cast<std::uint32_t>(std::min<std::uint64_t>(hold_.size() / room_for_one(), slots)); }
+  std::size_t room_for_one() const noexcept { return static_cast<std::size_t>((std::max<std::uint64_t>(std::min<std::uint64_t>(this->chunk_cap_, Chunking::max_chunk_bytes), 1) + 7) & ~std::uint64_t{7}); }
+  std::span<std::byte> memory_of(std::uint32_t k) const noexcept {
+    return hold_.subspan((k % held_slots()) * room_for_one(), static_cast<std::size_t>(length_of(k)));
+  }
+  bool in_flight(std::uint32_t id) const noexcept {
+    return !base::comes_before(id, head_id_) && base::comes_before(id, this->next_id_) && asked_[id % slots] != nobody;
+  }
+
+  /// Whether what begins at a position has to land behind what has landed: everything, or the header, which no consumer keeps.
+  bool wants_order(std::uint64_t position) const noexcept { return !any_order_ || (this->request_.subset.empty() && position < this->context_.data_start); }
+  /// How many pulls may leave now, as far as windows and memory are concerned.
+  std::uint32_t may_ask() const noexcept {
+    if (this->phase_ != phase::pulling || in_flight_ >= window_.size()) return 0;
+    const std::uint32_t room = std::min(window_.size() - in_flight_, slots - (this->next_id_ - head_id_));
+    return std::min(room, again_count_ + new_chunks(room));
+  }
+  /// Whether there are enough of them for a datagram, or too few on their way to wait for more.
+  bool worth_asking() const noexcept {
+    const std::uint32_t room = may_ask();
+    return room > 0 && (room >= std::min(batch_, (window_.size() + 1) / 2) || in_flight_ <= window_.size() / 2 || !more_after(room));
+  }
+  /// Up to `most` chunks that were not asked for yet and may be.
+  std::uint32_t new_chunks(std::uint32_t most) const noexcept {
+    if (this->wanted_.over(this->ask_)) return 0;
+    const std::uint32_t span = wants_order(asked_to_) ? std::max<std::uint32_t>(held_slots(), 1) : slots;
+    return last_ - first_ < span ? std::min(most, span - (last_ - first_)) : 0;
+  }
+  /// Whether there would be more to ask for than this.
+  bool more_after(std::uint32_t n) const noexcept { return again_count_ > n || (!this->wanted_.over(this->ask_) && last_ - first_ + n < slots); }
+  std::uint32_t first_again() const noexcept {
+    for (std::uint32_t k = first_; k != last_;) {
+      const std::uint32_t i = k % slots;
+      const std::uint64_t word = again_.words[i / 64] >> (i % 64);
+      if (word != 0) return k + static_cast<std::uint32_t>(std::countr_zero(word));
+      k += std::min(64 - i % 64, last_ - k);
+    }
+    return last_;
+  }
+
+  /// The chunk that an answer is about, or last_.
+  std::uint32_t find(const frame& m) const noexcept {
+    const auto at = this->wanted_.position_of(m.offset);
+    if (!at || *at < this->received_ || *at >= asked_to_) return last_;
+    if (in_flight(m.id)) {
+      const std::uint32_t k = first_ + ((asked_[m.id % slots] - first_) & (slots - 1));
+      if (k - first_ < last_ - first_ && begin_of(k) == *at) return k;
+    }
+    std::uint32_t low = first_, count = last_ - first_;
+    while (count > 0) {
+      const std::uint32_t half = count / 2, middle = low + half;
+      if (begin_of(middle) < *at) low = middle + 1, count -= half + 1;
+      else count = half;
+    }
+    return low != last_ && begin_of(low) == *at ? low : last_;
+  }
+
+  /// Takes a request off those on their way, and gives its slot; nobody: it is not among them.
+  std::uint16_t resolve(std::uint32_t id) noexcept {
+    if (!in_flight(id)) return nobody;
+    --in_flight_;
+    const std::uint16_t slot = std::exchange(asked_[id % slots], nobody);
+    while (head_id_ != this->next_id_ && asked_[head_id_ % slots] == nobody) ++head_id_;
+    return slot;
+  }
+  time timeout() const noexcept { return any_owner_ ? std::max(trip_.timeout(), time(500'000)) : trip_.timeout(); }
+  void acknowledge(std::uint32_t id) noexcept {
+    if (timing_ && !base::comes_before(id, timed_id_)) {
+      if (id == timed_id_) trip_.took(now_ - timed_at_);
+      timing_ = false;
+    }
+    if (!in_flight(id)) return;
+    const bool full = in_flight_ + batch_ >= window_.size();
+    resolve(id);
+    trip_.go_on();
+    window_.answered(trip_, full);
+    deadline_ = now_ + timeout();
+    const std::uint32_t later = any_owner_ ? 4 * window_.size() : reordering;
+    if (!base::comes_before(id - later, head_id_)) give_up_before(id - later + 1, true);
+  }
+  /// All requests with a lower id are lost.
+  void give_up_before(std::uint32_t id, bool congestion = false) noexcept {
+    while (head_id_ != id && base::comes_before(head_id_, id)) {
+      const std::uint32_t gone = head_id_++;
+      const std::uint16_t slot = std::exchange(asked_[gone % slots], nobody);
+      if (slot == nobody) continue;
+      --in_flight_;
+      ask_again(slot);
+      if (congestion) window_.lost(trip_);
+    }
+  }
+  void ask_again(std::uint16_t slot) noexcept {
+    const std::uint32_t k = first_ + ((slot - first_) & (slots - 1));
+    if (k - first_ >= last_ - first_ || here_.test(slot) || again_.test(slot)) return;
+    again_.set(slot);
+    ++again_count_;
+  }
+
+  round_trip trip_{};
+  congestion_window window_;
+  std::array<std::uint32_t, slots> start_{};  // where each chunk begins, modulo 2^32
+  std::array<std::uint16_t, slots> asked_;    // by the request's id: the chunk's slot
+  bits here_{}, again_{}, held_{};
+  std::span<std::byte> hold_{};
+  std::uint64_t asked_to_ = 0, done_ = 0, most_payload_ = max_payload_bytes;
+  time now_{}, deadline_{}, timed_at_{};
+  std::uint32_t first_ = 0, last_ = 0;  // chunks: the first that is missing, and one past the last that was asked for
+  std::uint32_t current_ = 0, again_count_ = 0, in_flight_ = 0, batch_ = 1;
+  std::uint32_t head_id_, timed_id_ = 0;  // no request before head_id_ is on its way
+  landing_place place_ = landing_place::next;
+  bool any_order_ = false, any_owner_ = false, timing_ = false, anew_ = false;
+};
+
+}  // namespace tensorpull

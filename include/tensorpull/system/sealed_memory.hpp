@@ -1,0 +1,99 @@
+// Anonymous memory that has a descriptor, and seals that the kernel holds everybody to: what one process can give another to read (Linux: memfd_create(2),
+// fcntl(2) under "File Sealing"). It has no name, so nothing is left behind when the last process that holds it is gone.
+#pragma once
+
+#include <tensorpull/core/result.hpp>
+#include <tensorpull/system/files.hpp>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <utility>
+
+#ifndef MFD_NOEXEC_SEAL
+/// As in linux/memfd.h, for C libraries that do not have it.
+#define MFD_NOEXEC_SEAL 0x0008U
+#endif
+#ifndef F_SEAL_FUTURE_WRITE
+/// As in linux/fcntl.h, for C libraries that do not have it.
+#define F_SEAL_FUTURE_WRITE 0x0010
+#endif
+
+namespace tensorpull {
+
+/// What the seals of a piece of memory promise.
+enum class sealing : std::uint8_t {
+  none,    ///< it may shrink, or be written by whoever holds it
+  others,  ///< its size stays, and nobody writes it but who had mapped it for writing before
+  all,     ///< nobody changes it any more
+};
+
+namespace detail {
+
+/// Memory of `bytes` bytes, all zero, which takes no room before it is written. out_of_memory with errno: the system has no memory, no descriptors, or a
+/// limit for files (RLIMIT_FSIZE) below `bytes`.
+inline result<file_descriptor> make_memory_file(std::uint64_t bytes) noexcept {
+  constexpr unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+  file_descriptor fd(::memfd_create("tensorpull", flags | MFD_NOEXEC_SEAL));
+  if (!fd && errno == EINVAL) fd = file_descriptor(::memfd_create("tensorpull", flags));  // a kernel before 6.3
+  if (!fd) return failure(errc::out_of_memory, bytes, {}, errno);
+  if (bytes > static_cast<std::uint64_t>(std::numeric_limits<off_t>::max())) return failure(errc::out_of_memory, bytes, {}, EFBIG);
+  if (const int system = resize(fd.get(), bytes); system != 0) return failure(errc::out_of_memory, bytes, {}, system);
+  return fd;
+}
+
+/// Adds seals that cannot be taken off. io with errno: the kernel has no such seal (5.1 and newer do), or, for `all`, somebody has it mapped for writing.
+inline result<void> seal_memory(int fd, sealing against) noexcept {
+  const int write = against == sealing::all ? F_SEAL_WRITE : F_SEAL_FUTURE_WRITE;
+  if (::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | write | F_SEAL_SEAL) != 0) return failure(errc::io, 0, {}, errno);
+  return {};
+}
+
+/// What the seals of a descriptor from anywhere promise; `none` for one that is no such memory.
+inline sealing sealing_of(int fd) noexcept {
+  const int seals = ::fcntl(fd, F_GET_SEALS);
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || (seals & F_SEAL_GROW) == 0) return sealing::none;
+  if ((seals & F_SEAL_WRITE) != 0) return sealing::all;
+  return (seals & F_SEAL_FUTURE_WRITE) != 0 ? sealing::others : sealing::none;
+}
+
+/// Owns a mapping. Movable.
+class mapped_memory {
+ public:
+  mapped_memory() noexcept = default;
+  mapped_memory(mapped_memory&& other) noexcept : data_(std::exchange(other.data_, nullptr)), bytes_(other.bytes_) {}
+  mapped_memory& operator=(mapped_memory&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~mapped_memory() {
+    if (data_ != nullptr) ::munmap(data_, bytes_);
+  }
+
+  /// Maps the first `bytes` bytes of a descriptor. out_of_memory with errno.
+  static result<mapped_memory> of(int fd, std::uint64_t bytes, int protection, int flags) noexcept {
+    if (bytes == 0 || bytes > std::numeric_limits<std::size_t>::max() / 2) return failure(errc::out_of_memory, bytes, {}, EINVAL);
+    void* const at = ::mmap(nullptr, static_cast<std::size_t>(bytes), protection, flags, fd, 0);
+    if (at == MAP_FAILED) return failure(errc::out_of_memory, bytes, {}, errno);
+    mapped_memory out;
+    out.data_ = static_cast<std::byte*>(at);
+    out.bytes_ = static_cast<std::size_t>(bytes);
+    return out;
+  }
+
+  std::byte* data() const noexcept { return data_; }
+  std::size_t size() const noexcept { return bytes_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace detail
+
+}  // namespace tensorpull

@@ -1,0 +1,125 @@
+// Helpers of the checks of a datagram link: new pairs, time, datagrams that can be recognised, and their way over a link that loses some.
+#pragma once
+
+#include <tensorpull/core/byte_order.hpp>
+#include <tensorpull/testing/conformance/conformance_options.hpp>
+#include <tensorpull/testing/conformance/conformance_report.hpp>
+#include <tensorpull/testing/seeded_random.hpp>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace tensorpull::testing::detail {
+
+/// `Connect`: a datagram_factory.
+template <datagram_factory Connect>
+class datagram_probe {
+ public:
+  using pair = typename std::invoke_result_t<Connect&>::value_type;
+  using link = typename pair::link;
+  using address = typename link::address;
+  static constexpr bool damages = requires(Connect& c) { c.damage_next(); };
+
+  datagram_probe(Connect& connect, const conformance_options& o, conformance_report& r) noexcept : options(o), report(r), connect_(connect) {}
+
+  std::uint64_t now_us() {
+    if constexpr (requires { connect_.now_us(); }) return connect_.now_us();
+    else return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now().time_since_epoch()).count());
+  }
+  /// A new pair; nothing if it cannot be made, and then the current check has failed.
+  std::optional<pair> connect() {
+    auto made = connect_();
+    if (made) return std::move(*made);
+    report.fail("no pair of links: %s", to_string(made.error().code).data());
+    return std::nullopt;
+  }
+  void damage_next() { connect_.damage_next(); }
+
+  /// A datagram that genuine() knows again. From 8 bytes on each is another one.
+  std::vector<std::byte> datagram(std::size_t bytes) { return made(bytes, bytes < 8 ? 0 : ++number_); }
+  /// Whether datagram() gave exactly these bytes.
+  bool genuine(std::span<const std::byte> bytes) const {
+    const std::uint64_t number = bytes.size() < 8 ? 0 : load_le64(bytes.data());
+    return number <= number_ && std::ranges::equal(bytes, made(bytes.size(), number));
+  }
+
+  /// Sends one datagram. Waits while the link would block.
+  io_result send(link& from, const address& to, std::span<const std::byte> bytes) {
+    io_result io;
+    for (const std::uint64_t begin = now_us();;) {
+      io = from.send({&bytes, 1}, to);
+      if (io.status != io_status::would_block || now_us() - begin > patience_us()) return io;
+      from.wait(false, true, std::chrono::milliseconds(1));
+    }
+  }
+  /// Receives one datagram within the time. Fails the check if it is none that was sent.
+  std::optional<std::vector<std::byte>> receive(link& at, address& from, std::chrono::milliseconds time) {
+    std::vector<std::byte> got(link::max_datagram_bytes);
+    for (const std::uint64_t begin = now_us();;) {
+      const io_result io = at.receive(got, from);
+      if (io.status == io_status::ok) {
+        got.resize(std::min(io.bytes, got.size()));
+        if (!io.bytes || !genuine(got)) {
+          report.fail("a datagram of %zu bytes arrived that was not sent", io.bytes);
+          return std::nullopt;
+        }
+        return got;
+      }
+      if (io.status != io_status::would_block || now_us() - begin > static_cast<std::uint64_t>(time.count()) * 1000) return std::nullopt;
+      at.wait(true, false, std::chrono::milliseconds(1));  // only to let time pass; other checks look at its result
+    }
+  }
+  /// Sends a datagram again and again until it arrives, as it may be lost. Others that arrive meanwhile were sent before. False: it did not in the time.
+  bool deliver(link& from, const address& to, link& at, address& sender, std::span<const std::byte> bytes) {
+    for (const std::uint64_t begin = now_us(); report.holds() && now_us() - begin < patience_us();) {
+      (void)send(from, to, bytes);
+      from.wait(true, false, std::chrono::milliseconds(0));  // a link may have kept a part, which any of its calls sends
+      while (const auto got = receive(at, sender, std::chrono::milliseconds(20)))
+        if (std::ranges::equal(*got, bytes)) return true;
+    }
+    return false;
+  }
+  /// Sends some datagrams, more than a link is likely to lose, until one can be received at `right`, and does not receive it. False: none came.
+  bool let_arrive(pair& c, std::size_t bytes = 40) {
+    for (int i = 0; i < 8; ++i) {
+      (void)send(c.left, c.to_right, datagram(bytes));
+      c.left.wait(true, false, std::chrono::milliseconds(0));
+    }
+    for (const std::uint64_t begin = now_us(); now_us() - begin < patience_us();)
+      if (c.right.wait(true, false, std::chrono::milliseconds(20)).read) return true;
+    return false;
+  }
+
+  /// The shortest of five runs, in microseconds.
+  template <class F>
+  std::uint64_t shortest(F f) {
+    std::uint64_t least = ~std::uint64_t{0};
+    for (int i = 0; i < 5; ++i) {
+      const std::uint64_t begin = now_us();
+      f();
+      least = std::min(least, now_us() - begin);
+    }
+    return least;
+  }
+  std::uint64_t prompt_us() const noexcept { return static_cast<std::uint64_t>(options.prompt.count()) * 1000; }
+  std::uint64_t patience_us() const noexcept { return static_cast<std::uint64_t>(options.patience.count()) * 1000; }
+
+  const conformance_options& options;
+  conformance_report& report;
+
+ private:
+  /// Random bytes, all zero, or all ones: links escape some values.
+  static std::vector<std::byte> made(std::size_t bytes, std::uint64_t number) {
+    std::vector<std::byte> d(bytes, number % 3 == 1 ? std::byte{0} : std::byte{0xff});
+    if (number % 3 == 0) seeded_random(number ^ bytes).fill(d);
+    if (bytes >= 8) store_le64(d.data(), number);
+    return d;
+  }
+
+  Connect& connect_;
+  std::uint64_t number_ = 0;
+};
+
+}  // namespace tensorpull::testing::detail

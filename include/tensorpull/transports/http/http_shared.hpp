@@ -1,0 +1,28 @@
+// What the HTTP connections of one host share: how they answer, what they have answered, and which bytes each recipient was sent.
+#pragma once
+
+#include <tensorpull/transports/http/detail/owner_coverage.hpp>
+#include <tensorpull/transports/http/http_metrics.hpp>
+
+#include <cstddef>
+
+namespace tensorpull {
+
+/// What an HTTP owner is asked to do. It may be changed before the event loop runs.
+struct http_options {
+  bool metrics = false;  ///< GET /metrics answers everybody who can connect. It names no reference
+  /// Caches that many share may keep images; they give them to those alone who show the same key, if they heed `Vary`. An owner that is asked who may have
+  /// what (authorise) never allows it, since a cache would not ask.
+  bool shared_caches = true;
+};
+
+/// What the HTTP connections of one host share. Made by the host; 144 bytes for each recipient that the limits allow.
+template <class Lock, std::size_t Recipients>
+class http_shared {
+ public:
+  http_options options{};  ///< see there
+  http_counts counts{};    ///< see there
+  detail::owner_coverage<Lock> coverage{Recipients};  ///< for the connections
+};
+
+}  // namespace tensorpull

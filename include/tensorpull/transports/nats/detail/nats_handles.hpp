@@ -1,0 +1,98 @@
+// What libnats hands out, each freed by its owner, and what its statuses mean here.
+#pragma once
+
+#include <tensorpull/core/error.hpp>
+
+#include <nats/nats.h>
+
+#include <cstring>
+#include <span>
+#include <string_view>
+#include <utility>
+
+namespace tensorpull::detail {
+
+/// Owns an object of libnats, or none.
+template <class T, void (*Free)(T*)>
+class nats_handle {
+ public:
+  nats_handle() noexcept = default;
+  explicit nats_handle(T* object) noexcept : object_(object) {}
+  nats_handle(nats_handle&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  nats_handle& operator=(nats_handle&& other) noexcept {
+    std::swap(object_, other.object_);
+    return *this;
+  }
+  ~nats_handle() {
+    if (object_ != nullptr) Free(object_);
+  }
+
+  explicit operator bool() const noexcept { return object_ != nullptr; }
+  T* get() const noexcept { return object_; }
+  /// Frees what it has.
+  void reset() noexcept { nats_handle().swap(*this); }
+  void swap(nats_handle& other) noexcept { std::swap(object_, other.object_); }
+
+ private:
+  T* object_ = nullptr;
+};
+
+using nats_connection = nats_handle<natsConnection, natsConnection_Destroy>;
+using nats_subscription = nats_handle<natsSubscription, natsSubscription_Destroy>;
+using nats_options = nats_handle<natsOptions, natsOptions_Destroy>;
+using nats_message = nats_handle<natsMsg, natsMsg_Destroy>;
+
+/// Whether messages wait at a subscription; none: false.
+inline bool has_mail(natsSubscription* s) noexcept {
+  int messages = 0, bytes = 0;
+  return s != nullptr && natsSubscription_GetPending(s, &messages, &bytes) == NATS_OK && messages > 0;
+}
+
+/// Text with a terminating zero. False: it is too long.
+class nats_text {
+ public:
+  explicit nats_text(std::string_view text) noexcept : fits_(text.size() < sizeof text_ && text.find('\0') == text.npos) {
+    if (fits_ && !text.empty()) std::memcpy(text_, text.data(), text.size());
+  }
+  explicit operator bool() const noexcept { return fits_; }
+  const char* c_str() const noexcept { return text_; }
+  /// Puts its parts between commas into `out` and gives their number; 0: one is empty, or there are too many.
+  int split(std::span<const char*> out) noexcept {
+    std::size_t n = 0;
+    for (char* at = text_; n < out.size();) {
+      char* const end = at + std::strcspn(at, ",");
+      const bool last = *end == '\0';
+      if (end == at) return 0;
+      *end = '\0';
+      out[n++] = at;
+      if (last) return static_cast<int>(n);
+      at = end + 1;
+    }
+    return 0;
+  }
+
+ private:
+  char text_[1024]{};
+  bool fits_;
+};
+
+/// What a status of libnats that is not NATS_OK means here.
+inline error nats_error(natsStatus how) noexcept {
+  const auto code = [&] {
+    switch (how) {
+      case NATS_CONNECTION_AUTH_FAILED:
+      case NATS_NOT_PERMITTED: return errc::not_permitted;
+      case NATS_INVALID_ARG:
+      case NATS_ADDRESS_MISSING:
+      case NATS_INVALID_SUBJECT: return errc::bad_address;
+      case NATS_TIMEOUT: return errc::timed_out;
+      case NATS_NO_MEMORY: return errc::out_of_memory;
+      case NATS_CONNECTION_CLOSED:
+      case NATS_CONNECTION_DISCONNECTED: return errc::connection_lost;
+      default: return errc::connection_failed;
+    }
+  }();
+  return {code, 0, 0, error_name(natsStatus_GetText(how))};
+}
+
+}  // namespace tensorpull::detail

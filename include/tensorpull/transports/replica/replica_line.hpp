@@ -1,0 +1,484 @@
+// One recipient of a replica: its connection, and the line to the coordinator that belongs to it. Frames pass between the two as they are, except that
+// requests for chunks are answered from the replica's own copy.
+#pragma once
+
+#include <tensorpull/framing/concept.hpp>
+#include <tensorpull/framing/detail/payload_prefix.hpp>
+#include <tensorpull/framing/detail/segment_table.hpp>
+#include <tensorpull/image/gather_scatter.hpp>
+#include <tensorpull/protocol/pending_reply.hpp>
+#include <tensorpull/protocol/roles.hpp>
+#include <tensorpull/transports/host_budget.hpp>
+#include <tensorpull/transports/replica/replica_options.hpp>
+#include <tensorpull/transports/stream/pollable_stream.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <optional>
+
+namespace tensorpull {
+
+/// `Stream`: of both connections. `Owner`: the state machine that has the replica's own copies. About 21 KiB; nothing is allocated after it was made.
+///
+/// The coordinator's description says which version it serves, under which nonce, and how long its chunks are. From then on a request for a chunk of that version is
+/// answered with the same nonce from the own copy, unless it reaches the last byte of what the recipient wants: that request passes on, so the coordinator knows
+/// that the recipient was served to the end before it confirms. Answers keep the order of the requests: an own answer begins when nothing that was passed on is
+/// unanswered.
+template <framing Framing, class Limits, class Owner, pollable_stream Stream>
+class replica_line {
+ public:
+  using time_point = std::chrono::steady_clock::time_point;  ///< points in time
+
+  /// What a line asks of its driver.
+  enum class need : std::uint8_t {
+    nothing,      ///< wait for its descriptors
+    again,        ///< take the next step at once, but let others go first
+    coordinator,  ///< a line to the coordinator, by call(), or lost(true)
+    time,         ///< step again in a few hundredths of a second
+    end,          ///< destroy it
+  };
+
+  /// Takes over an accepted connection. Owner and counts are borrowed.
+  replica_line(Stream recipient, Owner& owner, replica_counts& counts, time_point now) noexcept
+      : owner_(owner), counts_(counts), down_(std::move(recipient)), watch_(now), signed_(now) {}
+  replica_line(const replica_line&) = delete;
+  replica_line& operator=(const replica_line&) = delete;
+  ~replica_line() { owner_.forget(peer_); }
+
+  /// Takes over a connection to the coordinator that was begun.
+  void call(Stream coordinator, time_point now) noexcept {
+    up_.emplace(std::move(coordinator));
+    called_ = now;
+  }
+  /// The connection to the coordinator that is being made will not come: another may be tried.
+  void hang_up() noexcept { up_.reset(); }
+  /// Whether a connection to the coordinator is being made, and since when.
+  bool calling() const noexcept { return up_ && !reached_; }
+  time_point called() const noexcept { return called_; }  ///< since when
+  /// The connection to the coordinator, which has to be there.
+  Stream& coordinator() noexcept { return *up_; }
+  /// What the last step asked for.
+  need wants = need::again;
+  /// Whether the coordinator was reached.
+  bool reached() const noexcept { return reached_; }
+  /// Whether requests are refused as owner_lost, unless the coordinator was reached.
+  void lost(bool is) noexcept { lost_ = is; }
+
+  /// Moves bytes in a bounded number of rounds. `scratch`: for prefixes and packed elements, shared by all lines of a thread.
+  need step(std::span<std::byte> scratch, time_point now, const replica_options& options) noexcept {
+    if (!down_established_ && !establish_down()) return dead_ ? need::end : need::nothing;
+    wants_ = need::nothing;
+    for (int round = 0; round < rounds; ++round) {
+      moved_ = false;
+      if (calling()) establish_up();
+      hear_recipient();
+      take_requests(now);
+      if (reached_) speak_to_coordinator();
+      if (own_) send_own(scratch);
+      else pass_answers();
+      sign(now, options);
+      if (dead_) return need::end;
+      if (!moved_) return over() ? need::end : wants_;
+    }
+    return need::again;
+  }
+  /// Whether a budget is spent. Call it several times a second.
+  bool expired(const connection_budgets& budgets, time_point now) noexcept {
+    if (waits_for_coordinator()) return false;  // it ends with the patience for the coordinator
+    const bool owing = have_ > 0 || own_ || unanswered_ > 0 || passing_ > 0 || up_left_ > 0;
+    return watch_.over(budgets, now, {bytes_, heard_, 0, unanswered_ > 0, owing, false});
+  }
+
+  /// What to wait for, and where: the recipient's descriptor.
+  int recipient_handle() const noexcept { return down_.native_handle(); }
+  /// The coordinator's descriptor; -1: there is none.
+  int coordinator_handle() const noexcept { return up_ ? up_->native_handle() : -1; }
+  /// Directions in which the recipient's connection can go on.
+  io_ready recipient_interest() const noexcept {
+    if (!down_established_) return down_waits_;
+    return interest(down_, {!down_ended_ && have_ < requests_.size(), !down_broken_ && (own_ ? !digesting_ : passing_ > 0)});
+  }
+  /// Directions in which the coordinator's connection can go on.
+  io_ready coordinator_interest() const noexcept {
+    if (!up_) return {};
+    if (!reached_) return up_waits_;
+    return interest(*up_, {!up_ended_ && !own_ && answers_end_ < answers_.size(), !up_ended_ && (up_left_ > 0 || sign_left_ > 0)});
+  }
+
+ private:
+  using prefix = detail::payload_prefix;
+  static constexpr int rounds = 8;
+  static constexpr std::size_t answers_bytes = std::max<std::size_t>(16 * 1024, 2 * Limits::control_frame_bytes);
+  static constexpr std::uint64_t digest_bytes = 256 * 1024;
+  static constexpr std::uint32_t sign_id = 0xffffffff;
+  static constexpr std::uint64_t sign_payload = 4096;
+  static constexpr std::array<std::byte, 8> zeros{};
+
+  /// What the coordinator has said about a reference.
+  struct described {
+    ref_id ref{};
+    std::uint64_t version = 0, nonce = 0;
+    std::uint64_t last = 0;  ///< where the last byte ends that the recipient can want
+    std::uint64_t image_bytes = 0;
+    std::uint32_t cap = 0;
+    bool own = true;         ///< whether the replica has the same
+  };
+  template <class F>
+  struct storage_of {
+    using type = typename F::decode_storage;
+  };
+  template <class F>
+    requires requires { typename F::short_storage; }
+  struct storage_of<F> {
+    using type = typename F::short_storage;
+  };
+  using storage = typename storage_of<Framing>::type;
+
+  static io_ready interest(const Stream& s, io_ready wanted) noexcept {
+    if constexpr (requires { s.interest(wanted); }) return wanted.read || wanted.write ? s.interest(wanted) : wanted;
+    else return wanted;
+  }
+  static establishment establish(Stream& s) noexcept {
+    if constexpr (requires { s.establish(); }) return s.establish();
+    else return {};
+  }
+  bool establish_down() noexcept {
+    const establishment now = establish(down_);
+    down_waits_ = now.waits_for;
+    dead_ = is_end(now.status);
+    return down_established_ = now.status == io_status::ok;
+  }
+  void establish_up() noexcept {
+    const establishment now = establish(*up_);
+    up_waits_ = now.waits_for;
+    if (now.status == io_status::ok) reached_ = moved_ = true;
+    else if (is_end(now.status)) up_.reset();
+  }
+  bool waits_for_coordinator() const noexcept { return whole_request_ && !reached_ && !lost_; }
+  void broke() noexcept {
+    ++counts_.broken;
+    dead_ = true;
+  }
+  /// The recipient has hung up, and the coordinator has heard all that it said, and answered.
+  bool over() const noexcept { return down_ended_ && !own_ && up_left_ == 0 && unanswered_ == 0 && passing_ == 0; }
+
+  void hear_recipient() noexcept {
+    if (down_ended_ || have_ == requests_.size()) return;
+    const std::array<std::span<std::byte>, 1> room{std::span(requests_).subspan(have_)};
+    const io_result io = down_.read_some(room);
+    have_ += io.bytes;
+    count(io.bytes);
+    if (is_end(io.status)) down_ended_ = moved_ = true;
+  }
+  void count(std::size_t bytes) noexcept {
+    bytes_ += bytes;
+    if (bytes > 0) moved_ = true;
+  }
+
+  /// Looks at the recipient's next requests: begins an own answer, or begins to pass one on.
+  void take_requests(time_point now) noexcept {
+    whole_request_ = false;
+    while (up_left_ == 0 && !dead_) {
+      const auto bytes = std::span<const std::byte>(requests_).first(have_);
+      const auto size = detail::measure_frame(bytes, requests_.size(), Limits::control_frame_segments);
+      if (!size) return broke();
+      if (!*size || **size > have_) return;
+      whole_request_ = true;
+      storage lists;
+      frame m;
+      if (const auto ok = Framing::decode(bytes.first(**size), m, lists); !ok) return broke();
+      if (!is_request(m.kind)) return broke();  // a replica has no use for messages and answers of a recipient
+      if (lost_ && !reached_) {
+        if (!refuse(m)) return;
+      } else if (m.kind == frame_kind::pull && !own_request(m, now)) {
+        return;
+      } else if (m.kind != frame_kind::pull || !answered_) {
+        if (!reached_) return void(wants_ = up_ ? need::nothing : need::coordinator);
+        up_left_ = **size;
+        up_size_ = **size;
+        if (m.kind != frame_kind::cancel) ++unanswered_;
+        ++counts_.passed_on;
+        return;
+      }
+      drop_request(**size);
+    }
+  }
+  void drop_request(std::size_t n) noexcept {
+    have_ -= n;
+    std::memmove(requests_.data(), requests_.data() + n, have_);
+    whole_request_ = false;
+    moved_ = true;
+  }
+  /// Tells the recipient that nobody coordinates any more. False: there is no room now.
+  bool refuse(const frame& m) noexcept {
+    if (m.kind == frame_kind::cancel) return true;
+    if (own_ || answers_.size() - answers_end_ < Limits::control_frame_bytes) return false;
+    frame no;
+    no.kind = frame_kind::refused;
+    no.status = status::owner_lost;
+    no.id = m.id;
+    no.ref = m.ref;
+    no.version = m.version;
+    const auto n = Framing::encode(no, std::span(answers_).subspan(answers_end_));
+    if (!n) return broke(), false;
+    answers_end_ += *n;
+    passing_ += *n;
+    return true;
+  }
+
+  /// Answers a request for a chunk. `answered_`: from the own copy, or not at all, since nobody is there to take it; if not, it has to be passed on. False: the answers before it
+  /// have to come first.
+  bool own_request(const frame& m, time_point now) noexcept {
+    answered_ = false;
+    if (down_ended_) return answered_ = true;
+    described* const d = find(m.ref);
+    if (d == nullptr) return unanswered_ == 0;  // a request that was sent ahead of the description waits for it
+    if (!d->own || (m.version != 0 && m.version != d->version) || m.offset >= d->last) return true;
+    const std::uint64_t length = std::min(m.length, d->cap);
+    if (length == 0 || length >= d->last - m.offset || m.length == all_in_one_chunk) return true;
+    if (unanswered_ > 0 || own_ || passing_ > 0 || here() > 0) return false;  // what the recipient was told last may change this
+    frame mine = m;
+    mine.version = d->version;
+    mine.length = static_cast<std::uint32_t>(length);
+    pending_reply r;
+    if (!owner_.handle(peer_, mine, r) || r.kind != frame_kind::chunk || r.length != length) {
+      d->own = false;
+      return true;
+    }
+    r.nonce = d->nonce;
+    own_ = r;
+    own_nonce_ = d->nonce;
+    own_sent_ = 0;
+    answered_ = true;
+    last_own_ = {d->ref, d->version};
+    if (!served_own_) signed_ = now;
+    served_own_ = true;
+    ++heard_;
+    ++counts_.own;
+    return true;
+  }
+
+  void speak_to_coordinator() noexcept {
+    if (sign_left_ > 0) {
+      const std::array<std::span<const std::byte>, 1> out{std::span<const std::byte>(sign_).subspan(sign_bytes_ - sign_left_, sign_left_)};
+      const io_result io = up_->write_some(out);
+      sign_left_ -= io.bytes;
+      count(io.bytes);
+      if (is_end(io.status)) up_ended_ = true;
+      if (sign_left_ > 0) return;
+    }
+    if (up_left_ == 0 || up_ended_) return;
+    const std::array<std::span<const std::byte>, 1> out{std::span<const std::byte>(requests_).subspan(up_size_ - up_left_, up_left_)};
+    const io_result io = up_->write_some(out);
+    up_left_ -= io.bytes;
+    count(io.bytes);
+    if (up_left_ == 0) drop_request(up_size_);
+    if (is_end(io.status)) up_ended_ = true;  // what it has said before may still be read
+  }
+
+  /// Writes what it can of the own chunk.
+  void send_own(std::span<std::byte> scratch) noexcept {
+    pending_reply& r = *own_;
+    digesting_ = false;
+    if (r.chunk_digest != digest_kind::none) {
+      std::uint64_t allowance = digest_bytes;
+      const digest_state now = owner_.digest(r, allowance, scratch);
+      digesting_ = now != digest_state::ready;
+      if (digesting_) return void(wants_ = now == digest_state::working ? need::again : need::time);
+    }
+    const source_view* const image = owner_.pin(r);
+    if (image == nullptr) return broke_off();
+    std::array<std::span<const std::byte>, 32> out;
+    std::size_t n = 0, planned = 0;
+    const auto add = [&](std::span<const std::byte> s) {
+      if (!s.empty()) out[n++] = s;
+      planned += s.size();
+    };
+    const auto whole = static_cast<std::size_t>(prefix::frame_bytes(r.length));
+    if (own_sent_ < prefix::bytes) {
+      frame m = frame_of(r);
+      m.nonce = own_nonce_;
+      prefix::write(m, scratch.template first<prefix::bytes>());
+      add(scratch.subspan(own_sent_, prefix::bytes - own_sent_));
+      scratch = scratch.subspan(prefix::bytes);
+    }
+    const std::size_t done = own_sent_ > prefix::bytes ? std::min<std::size_t>(own_sent_ - prefix::bytes, r.length) : 0;
+    std::uint64_t left = std::min<std::uint64_t>(r.length - done, piece_bytes), got = 0;
+    if (left > 0) {
+      const gathered g = gather(*image, r.offset + done, left, std::span(out).subspan(n, out.size() - n - 1), scratch);
+      if (g.failed && g.bytes == 0) {
+        owner_.unreadable(r);
+        owner_.unpin(r, 0);
+        return broke_off();
+      }
+      n += g.pieces;
+      got = g.bytes;
+      planned += static_cast<std::size_t>(g.bytes);
+    }
+    if (done + got == r.length) add(std::span(zeros).first(whole - own_sent_ - planned));
+    const io_result io = down_.write_some({out.data(), n});
+    const std::size_t payload_before = done, sent = own_sent_ + io.bytes;
+    const std::size_t payload = sent > prefix::bytes ? std::min<std::size_t>(sent - prefix::bytes, r.length) : 0;
+    owner_.unpin(r, payload - payload_before);
+    counts_.own_bytes += payload - payload_before;
+    own_sent_ = sent;
+    count(io.bytes);
+    if (own_sent_ == whole) own_.reset();
+    if (is_end(io.status)) own_.reset(), down_ended_ = down_broken_ = true;
+  }
+  /// The own copy is gone or cannot be read: the recipient dials again if it has seen the beginning of the chunk. If not, the coordinator answers; a line ends
+  /// all the same, since the request is gone.
+  void broke_off() noexcept {
+    own_.reset();
+    dead_ = true;
+  }
+
+  /// Bytes of answers that have come and were not handed on.
+  std::size_t here() const noexcept { return answers_end_ - answers_begin_; }
+  /// Reads answers of the coordinator and hands them on.
+  void pass_answers() noexcept {
+    if (reached_ && !up_ended_ && answers_end_ < answers_.size()) {
+      const std::array<std::span<std::byte>, 1> room{std::span(answers_).subspan(answers_end_)};
+      const io_result io = up_->read_some(room);
+      answers_end_ += io.bytes;
+      count(io.bytes);
+      if (is_end(io.status)) up_ended_ = true;
+    }
+    look_at_answers();
+    if (const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(passing_, here())); n > 0 && !dead_) {
+      const std::array<std::span<const std::byte>, 1> out{std::span<const std::byte>(answers_).subspan(answers_begin_, n)};
+      const io_result io = down_broken_ ? io_result{io_status::ok, 0, n} : down_.write_some(out);
+      if (is_end(io.status)) down_ended_ = down_broken_ = moved_ = true;
+      drop_answers(io.bytes);
+      passing_ -= io.bytes;
+      count(io.bytes);
+    }
+    // The coordinator is gone. The recipient has what it said, and dials again if it wants more.
+    if (up_ended_ && (passing_ == 0 || here() == 0)) dead_ = true;
+  }
+  /// Moves what is left by whole words, since frames are decoded where they lie.
+  void drop_answers(std::size_t n) noexcept {
+    answers_begin_ += n;
+    const std::size_t words = answers_begin_ / 8 * 8;
+    if (words == 0 || (here() > 0 && answers_end_ < answers_.size())) return;
+    std::memmove(answers_.data(), answers_.data() + words, answers_end_ - words);
+    answers_begin_ -= words;
+    answers_end_ -= words;
+  }
+  /// Finds out how many bytes of what has come are whole answers, or begin a chunk, and learns what they say.
+  void look_at_answers() noexcept {
+    while (!dead_ && passing_ < here()) {
+      if (swallow_left_ > 0) {
+        if (passing_ > 0) return;
+        const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(swallow_left_, here()));
+        drop_answers(n);
+        swallow_left_ -= n;
+        continue;
+      }
+      const auto have = std::span<const std::byte>(answers_).subspan(answers_begin_, here()).subspan(static_cast<std::size_t>(passing_));
+      if (have.size() >= 24 && prefix::announces_payload(have)) {
+        if (have.size() < prefix::bytes) return;
+        const auto m = prefix::read(have.template first<prefix::bytes>());
+        if (!m) return broke();
+        if (!answer(*m, prefix::frame_bytes(m->length))) return;
+        continue;
+      }
+      // A frame of less than 24 bytes cannot be told from the head of a chunk, and no answer is so short.
+      if (have.size() < 24) return;
+      const auto size = detail::measure_frame(have, Limits::control_frame_bytes, Limits::control_frame_segments);
+      if (!size) return broke();
+      if (!*size || **size > have.size()) return;
+      storage lists;
+      frame m;
+      if (const auto ok = Framing::decode(have.first(**size), m, lists); !ok) return broke();
+      if (is_request(m.kind) || m.kind == frame_kind::application) return broke();
+      learn(m);
+      if (!answer(m, **size)) return;
+    }
+  }
+  /// An answer of so many bytes begins. False: it waits, or the line is broken.
+  bool answer(const frame& m, std::uint64_t bytes) noexcept {
+    if (signing_ && m.id == sign_id) {
+      signing_ = false;
+      swallow_left_ = bytes;
+      return true;
+    }
+    if (unanswered_ == 0) return broke(), false;
+    --unanswered_;
+    if (m.kind != frame_kind::refused) ++heard_;
+    passing_ += bytes;
+    return true;
+  }
+  void learn(const frame& m) noexcept {
+    described* d = find(m.ref);
+    if (m.kind == frame_kind::description) {
+      if (d == nullptr) d = &described_[next_described_++ % described_.size()];
+      *d = {m.ref, m.version, m.nonce, m.image_bytes, m.image_bytes, m.length, true};
+    } else if (m.kind == frame_kind::located && d != nullptr) {
+      // a subset: the coordinator waits for its last byte
+      d->nonce = m.nonce;
+      d->last = 0;
+      for (std::size_t i = 0; i < m.ranges.size(); ++i)
+        if (const byte_range r = m.ranges[i]; r.begin < r.end) d->last = std::max(d->last, r.end);
+    } else if (m.kind == frame_kind::refused && d != nullptr && m.status != status::busy) {
+      d->own = false;  // it says itself what it has to say
+    }
+  }
+  described* find(ref_id ref) noexcept {
+    for (described& d : described_)
+      if (d.version != 0 && d.ref == ref) return &d;
+    return nullptr;
+  }
+
+  /// Shows the coordinator that the recipient takes chunks: takes a few bytes from it and throws them away.
+  void sign(time_point now, const replica_options& options) noexcept {
+    if (!served_own_ || !reached_ || up_ended_ || signing_ || unanswered_ > 0 || up_left_ > 0 || now - signed_ < options.sign_of_life) return;
+    served_own_ = false;
+    signed_ = now;
+    const described* const d = find(last_own_.ref);
+    if (d == nullptr || !d->own || d->last < 2) return;
+    frame m;
+    m.kind = frame_kind::pull;
+    m.id = sign_id;
+    m.ref = last_own_.ref;
+    m.version = last_own_.version;
+    m.length = static_cast<std::uint32_t>(std::min<std::uint64_t>(sign_payload, d->last - 1));  // not to the end, which would say that the recipient has everything
+    const auto n = Framing::encode(m, sign_);
+    if (!n) return;
+    sign_bytes_ = sign_left_ = *n;
+    signing_ = moved_ = true;
+  }
+
+  static constexpr std::uint64_t piece_bytes = 256 * 1024;
+  struct served {
+    ref_id ref{};
+    std::uint64_t version = 0;
+  };
+
+  Owner& owner_;
+  replica_counts& counts_;
+  Stream down_;
+  std::optional<Stream> up_;
+  typename Owner::peer peer_{};
+  std::optional<pending_reply> own_;     // the chunk that is being sent
+  std::array<described, Limits::transfers_per_connection> described_{};
+  alignas(8) std::array<std::byte, Limits::control_frame_bytes> requests_;
+  alignas(8) std::array<std::byte, answers_bytes> answers_;
+  alignas(8) std::array<std::byte, 128> sign_;
+  detail::budget_watch watch_;
+  time_point called_{}, signed_;
+  served last_own_{};
+  std::uint64_t bytes_ = 0, own_nonce_ = 0;
+  std::uint64_t passing_ = 0;       // bytes from answers_begin_ on that may be handed on; a chunk's are counted before they have come
+  std::uint64_t swallow_left_ = 0;  // bytes of an answer that is the replica's own
+  std::size_t have_ = 0, answers_begin_ = 0, answers_end_ = 0, own_sent_ = 0, up_left_ = 0, up_size_ = 0, sign_left_ = 0, sign_bytes_ = 0;
+  std::uint32_t unanswered_ = 0, heard_ = 0;
+  std::size_t next_described_ = 0;
+  io_ready down_waits_{}, up_waits_{};
+  need wants_ = need::nothing;
+  bool down_established_ = false, down_ended_ = false, down_broken_ = false, reached_ = false, up_ended_ = false;
+  bool answered_ = false, digesting_ = false, signing_ = false, served_own_ = false, whole_request_ = false, moved_ = false, lost_ = false, dead_ = false;
+};
+
+}  // namespace tensorpull

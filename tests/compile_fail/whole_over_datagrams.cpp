@@ -1,0 +1,18 @@
+// An image in one chunk over a transport of messages, although this one would fit.
+// EXPECT: tensorpull: `whole` sends the image as one chunk, and a transport that is not reliable and ordered carries it in many messages
+// WITHIN_LINES: 5
+// MAX_ERRORS: 1
+// MAX_LINES: 24
+#include <tensorpull/tensorpull.hpp>
+
+struct mlp {
+  float w[4][3], b[4];
+};
+BOOST_HANA_ADAPT_STRUCT(mlp, w, b);
+
+using namespace tensorpull;
+struct datagrams : loopback {
+  static constexpr std::uint64_t max_payload_bytes = 1152;
+  static constexpr bool reliable = false, ordered = false;
+};
+pipeline<raw_tensors<mlp>, whole, datagrams>::model_type model;

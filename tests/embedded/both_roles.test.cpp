@@ -1,0 +1,245 @@
+// A machine that pulls and is pulled from over one line at once: beside a host, and beside another small machine.
+#include "support/embedded_link.hpp"
+
+#include <tensorpull/embedded/line.hpp>
+#include <tensorpull/embedded/recipient.hpp>
+
+#include <deque>
+
+namespace {
+
+using namespace test;
+using state = tp::recipient_state;
+
+constexpr tp::ref_id average{5, 5}, update{1, 2};
+
+bool same(const device_model& a, const device_model& b) { return twin_of(a).image_bytes() == twin_of(b).image_bytes(); }
+
+TEST(EmbeddedBothRoles, A_host_publishes_and_pulls_over_the_same_lossy_link_at_once) {
+  int at_once = 0;  // pulls that were both under way; otherwise the first request of one was lost, and the other was over before it came again
+  for (const double noise : {0.0, 0.05, 0.2})
+    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+      generator dice(seed);
+      const auto chance = [&](double p) { return static_cast<double>(dice() >> 11) * 0x1p-53 < p; };
+      const device_model global = random_model(seed), mine = random_model(seed + 100);
+      const model global_on_host = twin_of(global);
+      const auto image = twin_of(mine).image_bytes();
+
+      datagram_party<> host(seed, 600);
+      host.publish(global_on_host, average, 1);
+      model got = model_on_a_host();
+      tp::land to(got.destination());
+      tp::pull_request request;
+      request.ref = update, request.recipient = {9};
+      tp::datagram_transfer<tp::land, tp::bytes_up_to<1112>, tp::image_digest> t(to, request, {}, host.end->next_id());
+      t.fits(600);
+      host.end->begin_pull();
+
+      device_model landed{};
+      tp::model_landing<device_model> landing(landed);
+      tp::embedded_recipient<tp::model_landing<device_model>, 512> recipient(landing, {.ref = average, .recipient = {77}, .retry_ms = 50}, dice());
+      small_owner<> owner;
+      owner.publish(mine, update, dice());
+
+      std::vector<std::pair<datagram, std::size_t>> up, down;
+      const auto put = [&](auto& line, const datagram& d, std::size_t n) {
+        for (int copies = chance(noise) ? 2 : 1; copies > 0; --copies)
+          if (!chance(noise)) line.emplace_back(d, n);
+      };
+      std::uint32_t now = 1000;
+      bool together = false;
+      for (; now < 200'000 && !(t.ended() && recipient.ended() && host.end->output_idle()); ++now) {
+        for (tp::datagram_plan plan;;) {
+          host.end->plan_datagram(t, plan, host.room(), std::chrono::milliseconds(now));
+          if (plan.bytes == 0) break;
+          datagram d;
+          std::vector<std::byte> bytes;
+          for (std::size_t i = 0; i < plan.span_count; ++i) bytes.insert(bytes.end(), plan.spans[i].begin(), plan.spans[i].end());
+          d.resize(bytes.size() / 8 + 1);
+          std::memcpy(d.data(), bytes.data(), bytes.size());
+          host.end->sent(t, plan, true);
+          put(up, d, bytes.size());
+        }
+        for (const auto& [d, n] : std::exchange(up, {})) {
+          const std::span<const std::byte> bytes{reinterpret_cast<const std::byte*>(d.data()), n};
+          recipient.received(bytes, now);
+          const auto said = answer_of(owner, bytes, now);
+          read_answers(said, image);
+          datagram a(said.size() / 8 + 1);
+          if (!said.empty()) std::memcpy(a.data(), said.data(), said.size()), put(down, a, said.size());
+        }
+        datagram ask(20);
+        if (const std::size_t n = recipient.next(std::as_writable_bytes(std::span(ask)), now); n > 0) put(down, ask, n);
+        for (const auto& [d, n] : std::exchange(down, {})) (void)host.end->received(t, {reinterpret_cast<const std::byte*>(d.data()), n}, std::chrono::milliseconds(now));
+        host.references.advance(std::chrono::milliseconds(now));
+        together = together || (t.landed_bytes() > 0 && !t.ended() && recipient.landed_bytes() > 0 && !recipient.ended());
+      }
+      ASSERT_TRUE(t.ended() && recipient.ended()) << noise << ' ' << seed << ' ' << t.landed_bytes() << ' ' << recipient.landed_bytes();
+      at_once += together;
+      ASSERT_TRUE(t.outcome()) << to_string(t.outcome().error().code);
+      EXPECT_TRUE(t.outcome()->confirmed);
+      EXPECT_EQ(got.image_bytes(), image);
+      EXPECT_EQ(owner.state(), state::completed);
+      ASSERT_TRUE(recipient.outcome()) << to_string(recipient.outcome().error().code);
+      EXPECT_EQ(recipient.outcome()->outcome, tp::outcome::completed);
+      EXPECT_TRUE(recipient.outcome()->confirmed);
+      EXPECT_TRUE(same(landed, global));
+      EXPECT_EQ(host.references.status_of(average)->completed, 1u);
+    }
+  EXPECT_GE(at_once, 8) << "neither waits for the other";
+}
+
+/// One direction of a line that changes, loses and inserts bytes.
+struct noisy_bytes {
+  std::deque<std::byte> bytes;
+  generator dice{1};
+  std::uint64_t one_in = 0;  // 0: it is quiet
+
+  void put(std::byte b) {
+    const bool hit = one_in != 0 && dice.below(one_in) == 0;
+    const std::uint64_t how = hit ? dice.below(3) : 3;
+    if (how == 0) b ^= static_cast<std::byte>(1 << dice.below(8));
+    if (how == 1) bytes.push_back(static_cast<std::byte>(dice()));
+    if (how != 2) bytes.push_back(b);
+  }
+};
+struct device {
+  noisy_bytes &in, &out;
+  tp::io_result read(std::span<std::byte> to) noexcept {
+    tp::io_result r;
+    for (; r.bytes < to.size() && !in.bytes.empty(); ++r.bytes) to[r.bytes] = in.bytes.front(), in.bytes.pop_front();
+    if (r.bytes == 0) r.status = tp::io_status::would_block;
+    return r;
+  }
+  tp::io_result write(std::span<const std::byte> from) noexcept {  // in parts, as a small buffer of a device does
+    tp::io_result r;
+    for (; r.bytes < from.size() && out.bytes.size() < 100; ++r.bytes) out.put(from[r.bytes]);
+    if (r.bytes == 0) r.status = tp::io_status::would_block;
+    return r;
+  }
+};
+
+struct machine_on_a_line {
+  machine_on_a_line(noisy_bytes& in, noisy_bytes& out, const device_model& publishes, tp::ref_id as, tp::ref_id pulls, std::uint64_t seed)
+      : port{in, out}, recipient(landing, {.ref = pulls, .retry_ms = 60}, seed) {
+    owner.publish(publishes, as, seed + 1);
+  }
+  bool over() const { return recipient.ended() && owner.state() == state::completed; }
+  device port;
+  tp::embedded_line<device, 592, 592> line{port};
+  device_model landed{};
+  tp::model_landing<device_model> landing{landed};
+  tp::embedded_recipient<tp::model_landing<device_model>, 512> recipient;
+  small_owner<> owner;
+};
+
+TEST(EmbeddedBothRoles, Two_small_machines_exchange_their_models_over_one_line) {
+  for (const std::uint64_t one_in : {0u, 100'000u, 10'000u, 3'000u})
+    for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+      noisy_bytes there, back;
+      there.dice = generator(seed), back.dice = generator(seed + 50);
+      there.one_in = back.one_in = one_in;
+      const device_model a = random_model(seed), b = random_model(seed + 9);
+      machine_on_a_line left(there, back, a, update, average, 1000 * seed), right(back, there, b, average, update, 5000 * seed);
+      for (std::uint32_t now = 0; now < 400'000 && !(left.over() && right.over()); ++now) {
+        while (tp::step(left.line, left.recipient, left.owner, now)) {
+        }
+        while (tp::step(right.line, right.recipient, right.owner, now)) {
+        }
+      }
+      ASSERT_TRUE(left.recipient.ended() && right.recipient.ended()) << one_in << ' ' << seed << ' ' << left.recipient.landed_bytes() << ' ' << right.recipient.landed_bytes();
+      for (machine_on_a_line* const m : {&left, &right}) {
+        ASSERT_TRUE(m->recipient.outcome()) << to_string(m->recipient.outcome().error().code);
+        EXPECT_EQ(m->recipient.outcome()->outcome, tp::outcome::completed);
+        EXPECT_EQ(m->owner.state(), state::completed);
+      }
+      EXPECT_TRUE(same(left.landed, b) && same(right.landed, a));
+    }
+}
+
+/// A wire that carries eleven bytes in a millisecond each way, as 115,200 baud do, between a large buffer at one end and a queue of 64 bytes that overflows.
+struct slow_wire {
+  std::deque<std::byte> waiting, there;
+  std::size_t most = ~std::size_t{0};
+  std::uint64_t lost = 0;
+  void pass_a_millisecond() {
+    for (int i = 0; i < 11 && !waiting.empty(); ++i) {
+      if (there.size() < most) there.push_back(waiting.front());
+      else ++lost;
+      waiting.pop_front();
+    }
+  }
+};
+struct slow_device {
+  slow_wire &in, &out;
+  std::size_t room;
+  tp::io_result read(std::span<std::byte> to) noexcept {
+    tp::io_result r;
+    for (; r.bytes < to.size() && !in.there.empty(); ++r.bytes) to[r.bytes] = in.there.front(), in.there.pop_front();
+    if (r.bytes == 0) r.status = tp::io_status::would_block;
+    return r;
+  }
+  tp::io_result write(std::span<const std::byte> from) noexcept {
+    tp::io_result r;
+    for (; r.bytes < from.size() && out.waiting.size() < room; ++r.bytes) out.waiting.push_back(from[r.bytes]);
+    if (r.bytes == 0) r.status = tp::io_status::would_block;
+    return r;
+  }
+};
+
+TEST(EmbeddedBothRoles, A_host_that_asks_faster_than_the_line_answers_is_served_at_the_speed_of_the_line) {
+  for (const std::uint64_t queue : {std::uint64_t{64}, std::uint64_t{1} << 30}) {
+    const device_model mine = random_model(3);
+    const auto image = twin_of(mine).image_bytes();
+    datagram_party<> host(5, 600);
+    model got = model_on_a_host();
+    tp::land to(got.destination());
+    tp::pull_request request;
+    request.ref = update, request.recipient = {9};
+    tp::datagram_transfer<tp::land, tp::bytes_up_to<1112>, tp::image_digest> t(to, request, {}, host.end->next_id());
+    t.fits(600);
+    host.end->begin_pull();
+    small_owner<> owner;
+    owner.publish(mine, update, 77);
+    slow_wire up, down;
+    up.most = queue;
+    slow_device at_host{down, up, 4096}, at_device{up, down, 64};
+    tp::embedded_line<slow_device, 600, 600> host_line(at_host);
+    tp::embedded_line<slow_device, 600, 600> line(at_device);
+    tp::no_role none;
+    std::uint32_t now = 1000, requests = 0;
+    for (; now < 100'000 && !(t.ended() && host.end->output_idle()); ++now) {
+      for (;;) {
+        const auto room = host_line.room();
+        if (room.empty()) break;
+        tp::datagram_plan plan;
+        host.end->plan_datagram(t, plan, host.room(), std::chrono::milliseconds(now));
+        if (plan.bytes == 0) break;
+        std::size_t at = 0;
+        for (std::size_t i = 0; i < plan.span_count; at += plan.spans[i++].size()) std::memcpy(room.data() + at, plan.spans[i].data(), plan.spans[i].size());
+        host.end->sent(t, plan, true);
+        host_line.send(plan.bytes);
+        ++requests;
+      }
+      (void)host_line.idle();
+      while (tp::step(line, none, owner, now)) {
+      }
+      (void)line.idle();
+      up.pass_a_millisecond(), down.pass_a_millisecond();
+      alignas(8) std::byte whole[600];
+      for (auto d = host_line.receive(); !d.empty(); d = host_line.receive()) {
+        std::memcpy(whole, d.data(), d.size());
+        (void)host.end->received(t, {whole, d.size()}, std::chrono::milliseconds(now));
+      }
+    }
+    ASSERT_TRUE(t.ended() && t.outcome()) << t.landed_bytes();
+    EXPECT_EQ(got.image_bytes(), image);
+    const std::uint64_t ideal = (image.size() + 511) / 512 * (597 + 85) / 11;  // milliseconds: each request and its answer, one after the other
+    std::printf("queue %llu: %u ms (%llu if nothing is lost), %u requests for %zu chunks, %llu bytes of %zu sent, %llu bytes lost\n", static_cast<unsigned long long>(queue), now - 1000, static_cast<unsigned long long>(ideal), requests,
+                (image.size() + 511) / 512, static_cast<unsigned long long>(owner.bytes_served()), image.size(), static_cast<unsigned long long>(up.lost));
+    EXPECT_LT(now - 1000, 2 * ideal);
+    EXPECT_LT(owner.bytes_served(), image.size() * 3 / 2);
+  }
+}
+
+}  // namespace

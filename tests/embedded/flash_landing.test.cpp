@@ -1,0 +1,440 @@
+#include <tensorpull/embedded/flash_landing.hpp>
+
+#include "simulated_flash.hpp"
+
+#include <tensorpull/embedded/landing.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+namespace {
+
+using namespace tensorpull;
+using test::power_cut;
+
+/// What flash_landing uses of an embedded_image, with a header of any length.
+template <std::uint32_t Header, std::uint32_t Data, std::uint64_t Fingerprint = 77>
+struct some_image {
+  static constexpr std::uint32_t header_bytes = Header, data_bytes = Data, image_bytes = Header + Data;
+  static constexpr std::uint64_t fingerprint = Fingerprint;
+  static constexpr std::array<std::byte, Header> header = [] {
+    std::array<std::byte, Header> bytes{};
+    for (std::size_t i = 0; i < Header; ++i) bytes[i] = static_cast<std::byte>(i * 7 + Header);
+    return bytes;
+  }();
+};
+
+/// One shape of flash, image and chunks.
+template <std::uint32_t Page, std::uint32_t Unit, class Image, std::uint32_t Chunk>
+struct shape {
+  using flash = test::simulated_flash<Page, Unit>;
+  using image = Image;
+  using landing = flash_landing<Image, flash>;
+  static constexpr std::uint32_t chunk = Chunk, chunks = (Image::image_bytes + Chunk - 1) / Chunk;
+};
+// Each has about 20 chunks: words and chunks that fit each other; chunks that end anywhere; bytes; long units and chunks above a page; a header of several chunks;
+// a last unit of one byte that begins a page.
+using shapes = testing::Types<shape<256, 4, some_image<120, 1224>, 64>, shape<128, 8, some_image<77, 1003>, 52>, shape<200, 1, some_image<13, 777>, 39>,
+                              shape<96, 16, some_image<105, 2310>, 120>, shape<256, 4, some_image<500, 501>, 50>, shape<128, 4, some_image<40, 1281>, 66>>;
+static_assert(embedded_landing<flash_landing<some_image<8, 8>, test::simulated_flash<256, 4>>>);
+static_assert(lasting_landing<flash_landing<some_image<8, 8>, test::simulated_flash<256, 4>>>);
+
+constexpr ref_id ref{3, 4};
+constexpr std::uint32_t first_page = 1;
+
+/// An image that an owner has published.
+template <class Image>
+struct published {
+  explicit published(std::uint64_t seed, ref_id under = ref) : id(under) {
+    bytes.assign(Image::header.begin(), Image::header.end());
+    bytes.resize(Image::image_bytes);
+    test::generator(seed).fill(std::span(bytes).subspan(Image::header_bytes));
+    xxh3_64 hash;
+    hash.update(bytes);
+    version = hash.digest();
+  }
+  ref_id id;
+  std::vector<std::byte> bytes;
+  std::uint64_t version;
+};
+
+struct pulled {
+  std::uint64_t chunks = 0;  // fetched
+  std::uint64_t from = 0;  // where the transfer began
+  bool completed = false;
+};
+
+/// A recipient as embedded_recipient is one: it resumes where the cursor's hash proves the bytes before it, and saves the cursor after each chunk. Ends when the power does.
+template <class Landing, class Image>
+pulled pull(Landing& landing, const published<Image>& what, std::uint32_t chunk) {
+  pulled p;
+  xxh3_64 hash;
+  std::uint32_t at = 0;
+  constexpr std::uint32_t header = Image::header_bytes;
+  if (const resume_cursor c = landing.cursor(); c && c.ref == what.id && c.version == what.version && c.fingerprint == Image::fingerprint && c.offset <= Image::image_bytes) {
+    at = static_cast<std::uint32_t>(c.offset);
+    std::vector<std::byte> there(Image::header.begin(), Image::header.end());
+    there.resize(at);
+    const bool good = at <= header || landing.read(0, std::span(there).subspan(header));
+    hash.update(there);
+    if (!good || hash.digest() != c.digest || (at == Image::image_bytes && c.digest != c.version)) {
+      hash = {};
+      at = 0;
+    }
+  }
+  p.from = at;
+  if (at == Image::image_bytes) {  // the last byte comes again, for the owner's sake, and lands nowhere
+    p.chunks = 1;
+    p.completed = true;
+    return p;
+  }
+  while (at < Image::image_bytes) {
+    const auto n = std::min(chunk, Image::image_bytes - at);
+    const std::span<const std::byte> bytes = std::span(what.bytes).subspan(at, n);
+    ++p.chunks;
+    hash.update(bytes);
+    if (at + n > header) {
+      const std::uint32_t skip = at < header ? header - at : 0;
+      if (!landing.write(at + skip - header, bytes.subspan(skip))) return p;
+    }
+    at += n;
+    if (!landing.save({what.id, Image::fingerprint, what.version, at, hash.digest()})) return p;
+  }
+  p.completed = hash.digest() == what.version;
+  return p;
+}
+
+template <class Flash, class Image>
+bool holds(Flash& flash, const published<Image>& what) {
+  const std::size_t at = (first_page + 2) * Flash::page_bytes;
+  return std::equal(what.bytes.begin() + Image::header_bytes, what.bytes.end(), flash.bytes().begin() + static_cast<std::ptrdiff_t>(at));
+}
+
+template <class Shape>
+class FlashLanding : public testing::Test {
+ protected:
+  static constexpr std::uint32_t pages = first_page + Shape::landing::pages + 1;
+
+  pulled run(typename Shape::flash& in, const published<typename Shape::image>& what, std::uint32_t chunk = Shape::chunk) {
+    typename Shape::landing there(in, first_page);
+    return pull(there, what, chunk);
+  }
+  bool valid(typename Shape::flash& in) { return typename Shape::landing(in, first_page).valid(); }
+  std::uint64_t finished(typename Shape::flash& in) { return typename Shape::landing(in, first_page).finished(); }
+};
+TYPED_TEST_SUITE(FlashLanding, shapes);
+
+TYPED_TEST(FlashLanding, TakesAnImageAndErasesEachPageOnce) {
+  using shape = TypeParam;
+  for (const bool blank : {false, true}) {
+    typename shape::flash flash(this->pages, 5, blank);
+    const auto before = flash.bytes();
+    const published<typename shape::image> model(1);
+    EXPECT_FALSE(this->valid(flash));
+    const pulled p = this->run(flash, model);
+    EXPECT_TRUE(p.completed);
+    EXPECT_EQ(p.from, 0u);
+    EXPECT_EQ(p.chunks, shape::chunks);
+    EXPECT_TRUE(holds(flash, model));
+    EXPECT_TRUE(this->valid(flash));
+    EXPECT_EQ(this->finished(flash), model.version);
+    EXPECT_EQ(flash.complaint(), "");
+    constexpr std::uint64_t each = cursor_slots<typename shape::flash>::records_per_page;
+    EXPECT_EQ(flash.erases(first_page) + flash.erases(first_page + 1), (shape::chunks + each - 1) / each);
+    for (std::uint32_t page = first_page + 2; page < first_page + shape::landing::pages; ++page) EXPECT_EQ(flash.erases(page), 1u) << page;
+    for (const std::uint32_t page : {0u, this->pages - 1}) {
+      EXPECT_EQ(flash.erases(page), 0u);
+      EXPECT_TRUE(std::equal(flash.bytes().begin() + page * flash.page_bytes, flash.bytes().begin() + (page + 1) * flash.page_bytes, before.begin() + page * flash.page_bytes)) << "page " << page << " is of somebody else";
+    }
+  }
+}
+
+TYPED_TEST(FlashLanding, GoesOnAfterAPowerCutAtAnyOperation) {
+  using shape = TypeParam;
+  const published<typename shape::image> model(1), older(2);
+  test::generator random(11);
+  std::uint64_t cuts = 0, resumed = 0, refetched = 0;
+  for (std::uint64_t start = 0; start < 3; ++start) {  // garbage; blank flash; an older version that is finished
+    typename shape::flash fresh(this->pages, 5 + start, start == 1);
+    if (start == 2) {
+      ASSERT_TRUE(this->run(fresh, older).completed);
+      fresh.restart();
+    }
+    for (const power_cut kind : {power_cut::before, power_cut::within, power_cut::after})
+      for (std::uint64_t at = 0;; ++at) {
+        bool done = false;
+        for (std::uint64_t seed = 0; seed < (kind == power_cut::within ? 8u : 2u); ++seed) {
+          typename shape::flash flash = fresh;
+          // The first cut is at each operation in turn, the ones after it are anywhere.
+          flash.cut_after(at, kind);
+          std::uint64_t fetched = 0, more = 0;
+          for (std::uint64_t attempt = 0;; ++attempt) {
+            ASSERT_LT(attempt, 20u);
+            const pulled p = this->run(flash, model);
+            fetched += p.chunks;
+            if (attempt > 0 && p.from > 0) ++resumed;
+            if (p.completed) break;
+            ASSERT_FALSE(flash.on()) << "only a power cut ends a transfer";
+            ++more;
+            flash.restart();
+            ASSERT_FALSE(this->valid(flash) && !holds(flash, model) && !holds(flash, older)) << "what is valid is a whole image";
+            if (attempt < seed + 1) flash.cut_after(random.below(40), static_cast<power_cut>(random.below(3)));
+          }
+          if (at == 0 && kind == power_cut::before) {
+            ASSERT_GT(more, 0u);
+          }
+          done = more == 0;
+          ASSERT_EQ(flash.complaint(), "") << "operation " << at << " seed " << seed;
+          ASSERT_TRUE(holds(flash, model));
+          ASSERT_TRUE(this->valid(flash));
+          ASSERT_EQ(this->finished(flash), model.version);
+          ASSERT_LE(fetched, shape::chunks + more) << "a cut costs a chunk at most; operation " << at << " seed " << seed;
+          cuts += more;
+          refetched += fetched - shape::chunks;
+        }
+        if (done) break;
+      }
+  }
+  EXPECT_GT(cuts, 1000u);
+  EXPECT_GT(resumed, cuts / 2);
+  EXPECT_GT(refetched, cuts / 4);
+}
+
+TYPED_TEST(FlashLanding, GoesOnWithChunksOfAnotherLengthAfterAPowerCut) {
+  // Then other units are torn than those that come next, and another record follows the torn one.
+  using shape = TypeParam;
+  const published<typename shape::image> model(1);
+  for (const power_cut kind : {power_cut::within, power_cut::after})
+    for (std::uint64_t at = 0;; ++at) {
+      typename shape::flash flash(this->pages, at);
+      flash.cut_after(at, kind);
+      const bool done = this->run(flash, model).completed;
+      flash.restart();
+      ASSERT_TRUE(this->run(flash, model, shape::chunk / 3).completed);
+      ASSERT_EQ(flash.complaint(), "") << "operation " << at;
+      ASSERT_TRUE(holds(flash, model));
+      ASSERT_TRUE(this->valid(flash));
+      if (done) break;
+    }
+}
+
+TYPED_TEST(FlashLanding, WritesNothingOfAFinishedImageAgain) {
+  using shape = TypeParam;
+  typename shape::flash flash(this->pages, 5);
+  const published<typename shape::image> model(1);
+  ASSERT_TRUE(this->run(flash, model).completed);
+  const std::uint64_t operations = flash.operations();
+  flash.restart();
+  EXPECT_EQ(this->finished(flash), model.version);
+  const pulled p = this->run(flash, model);
+  EXPECT_TRUE(p.completed);
+  EXPECT_EQ(p.from, shape::image::image_bytes);
+  EXPECT_EQ(flash.operations(), operations);
+}
+
+TYPED_TEST(FlashLanding, BeginsAtByteZeroForAnythingElse) {
+  using shape = TypeParam;
+  using image = typename shape::image;
+  const published<image> model(1), newer(2), elsewhere(1, {3, 5});
+  typename shape::flash flash(this->pages, 5);
+  {
+    typename shape::landing landing(flash, first_page);
+    published<image> wrong = model;
+    wrong.version += 1;
+    EXPECT_FALSE(pull(landing, wrong, shape::chunk).completed) << "the digest differs at the end";
+    EXPECT_EQ(landing.finished(), wrong.version);
+    EXPECT_FALSE(landing.valid()) << "by its cursor it is there, by its hash it is not";
+    flash.restart();
+  }
+  {
+    EXPECT_EQ(this->run(flash, published<image>(3)).from, 0u);
+    typename shape::landing landing(flash, first_page);
+    EXPECT_TRUE(landing.save({})) << "a program may throw the cursor away";
+    EXPECT_EQ(landing.finished(), 0u);
+    EXPECT_FALSE(landing.cursor());
+    EXPECT_EQ(this->run(flash, published<image>(3)).from, 0u);
+  }
+  const auto reset = [&] {
+    flash.restart();
+    ASSERT_TRUE(this->run(flash, model).completed);
+    flash.restart();
+  };
+  reset();
+  EXPECT_EQ(this->run(flash, newer).from, 0u) << "another version";
+  EXPECT_TRUE(holds(flash, newer));
+  EXPECT_TRUE(this->valid(flash));
+  reset();
+  EXPECT_EQ(this->run(flash, elsewhere).from, 0u) << "another reference";
+  reset();
+  {
+    using other = some_image<image::header_bytes, image::data_bytes, 78>;
+    flash_landing<other, typename shape::flash> landing(flash, first_page);
+    EXPECT_FALSE(landing.cursor()) << "a cursor of another model";
+    EXPECT_EQ(landing.finished(), 0u);
+    EXPECT_FALSE(landing.valid());
+    EXPECT_EQ(pull(landing, published<other>(1), shape::chunk).from, 0u);
+  }
+  {
+    using longer = some_image<image::header_bytes, image::data_bytes - 1>;
+    reset();
+    flash_landing<longer, typename shape::flash> landing(flash, first_page);
+    EXPECT_FALSE(landing.cursor()) << "a cursor behind the image's end";
+  }
+  // every byte of the data, and with it the cursor, is believed only with its hash
+  reset();
+  const std::uint32_t data = (first_page + 2) * flash.page_bytes;
+  for (std::uint32_t i = 0; i < image::data_bytes; i += 1 + i % 7) {
+    flash.bytes()[data + i] ^= std::byte{16};
+    EXPECT_FALSE(this->valid(flash)) << i;
+    typename shape::flash copy = flash;
+    const pulled p = this->run(copy, model);
+    EXPECT_EQ(p.from, 0u) << i;
+    EXPECT_TRUE(p.completed);
+    EXPECT_TRUE(holds(copy, model));
+    EXPECT_EQ(copy.complaint(), "");
+    flash.bytes()[data + i] ^= std::byte{16};
+  }
+  EXPECT_TRUE(this->valid(flash));
+}
+
+TYPED_TEST(FlashLanding, FindsPagesThatWereErasedByHalf) {
+  using shape = TypeParam;
+  const published<typename shape::image> model(1);
+  typename shape::flash flash(this->pages, 5);
+  ASSERT_TRUE(this->run(flash, model).completed);
+  std::uint64_t broken = 0;
+  for (std::uint32_t page = first_page; page < first_page + shape::landing::pages; ++page) {
+    typename shape::flash copy = flash;
+    copy.restart();
+    copy.cut_after(0, power_cut::within);
+    EXPECT_FALSE(copy.erase(page));
+    copy.restart();
+    if (page >= first_page + 2) {
+      const bool whole = holds(copy, model);  // a page with one byte of it may still have that
+      broken += !whole;
+      EXPECT_EQ(this->valid(copy), whole);
+      EXPECT_EQ(this->run(copy, model).from, whole ? shape::image::image_bytes : 0);
+    } else {
+      EXPECT_TRUE(this->run(copy, model).completed);
+    }
+    EXPECT_TRUE(this->run(copy, model).completed);
+    EXPECT_TRUE(holds(copy, model));
+    EXPECT_TRUE(this->valid(copy));
+  }
+  EXPECT_GE(broken, shape::landing::pages - 3);
+}
+
+TYPED_TEST(FlashLanding, BeginsAnewWhenAnOwnerSendsOtherBytesUnderTheSameVersion) {
+  // A chunk that was damaged on its way is in flash, and the power went ahead of its cursor. The right chunk cannot be written over it.
+  using shape = TypeParam;
+  const published<typename shape::image> model(1);
+  auto damaged = model;
+  const std::size_t middle = shape::image::header_bytes + shape::image::data_bytes / 2;
+  for (std::size_t i = middle; i < damaged.bytes.size(); ++i) damaged.bytes[i] ^= std::byte{0xff};
+  std::uint64_t began_anew = 0;
+  for (std::uint64_t at = 0;; ++at) {
+    typename shape::flash flash(this->pages, 5);
+    flash.cut_after(at, power_cut::after);
+    (void)this->run(flash, damaged);
+    if (flash.on()) break;  // it came to the end, where the digest differs
+    flash.restart();
+    bool completed = false;
+    for (int attempt = 0; attempt < 3 && !completed; ++attempt) {
+      const pulled p = this->run(flash, model);
+      completed = p.completed;
+      if (attempt > 0) {
+        EXPECT_EQ(p.from, 0u);
+        ++began_anew;
+      }
+    }
+    ASSERT_TRUE(completed) << at;
+    ASSERT_TRUE(holds(flash, model)) << at;
+    ASSERT_TRUE(this->valid(flash)) << at;
+  }
+  EXPECT_GT(began_anew, 0u);
+}
+
+TYPED_TEST(FlashLanding, TakesChunksOfAnyLength) {
+  using shape = TypeParam;
+  const published<typename shape::image> model(1);
+  for (std::uint32_t chunk : {1u, 3u, 7u, 17u, 250u, shape::image::image_bytes}) {
+    typename shape::flash flash(this->pages, chunk);
+    ASSERT_TRUE(this->run(flash, model, chunk).completed);
+    ASSERT_TRUE(holds(flash, model));
+    EXPECT_EQ(flash.complaint(), "");
+    for (std::uint32_t page = first_page + 2; page < first_page + shape::landing::pages; ++page) EXPECT_EQ(flash.erases(page), 1u) << page;
+  }
+}
+
+TYPED_TEST(FlashLanding, RefusesWhatIsOutOfPlace) {
+  using shape = TypeParam;
+  using image = typename shape::image;
+  typename shape::flash flash(this->pages, 5);
+  typename shape::landing landing(flash, first_page);
+  const std::vector<std::byte> some(image::data_bytes + 1);
+  std::vector<std::byte> out(image::data_bytes + 1);
+  const auto bytes = std::span(some);
+  EXPECT_EQ(landing.data_at(), (first_page + 2) * flash.page_bytes);
+  EXPECT_EQ(landing.write(1, bytes.first(1)).error(), errc::invalid_argument) << "nothing is ahead of it";
+  EXPECT_EQ(landing.write(0, bytes).error(), errc::invalid_argument) << "longer than the image";
+  EXPECT_EQ(landing.write(~0u, bytes.first(1)).error(), errc::invalid_argument);
+  EXPECT_EQ(flash.operations(), 0u);
+  EXPECT_TRUE(landing.write(0, bytes.first(10)));
+  EXPECT_EQ(landing.write(11, bytes.first(1)).error(), errc::invalid_argument);
+  EXPECT_EQ(landing.write(9, bytes.first(1)).error(), errc::invalid_argument);
+  EXPECT_EQ(landing.write(10, bytes.first(image::data_bytes - 9)).error(), errc::invalid_argument);
+  const resume_cursor c{ref, image::fingerprint, 5, image::header_bytes + 10, 6};
+  for (const std::uint64_t offset : {c.offset - 1, c.offset + 1, c.offset + flash.page_bytes, std::uint64_t{image::image_bytes} + 1}) {
+    resume_cursor wrong = c;
+    wrong.offset = offset;
+    EXPECT_EQ(landing.save(wrong).error(), errc::invalid_argument) << offset;
+  }
+  EXPECT_TRUE(landing.save(c));
+  EXPECT_EQ(landing.cursor(), c);
+  EXPECT_TRUE(landing.read(0, std::span(out).first(10)));
+  EXPECT_EQ(landing.read(0, std::span(out).first(11)).error(), errc::out_of_range);
+  EXPECT_EQ(landing.read(11, std::span(out).first(0)).error(), errc::out_of_range);
+  EXPECT_EQ(landing.read(~0u, std::span(out).first(2)).error(), errc::out_of_range);
+  EXPECT_TRUE(landing.write(10, bytes.first(1)));
+  EXPECT_EQ(landing.save(c).error(), errc::invalid_argument) << "behind it are bytes already";
+  EXPECT_EQ(landing.cursor(), c);
+  EXPECT_EQ(landing.finished(), 0u);
+  EXPECT_FALSE(landing.valid());
+  flash.cut_after(0, power_cut::before);
+  EXPECT_EQ(landing.write(10, bytes.first(image::data_bytes - 10)).error(), errc::io);
+  EXPECT_EQ(landing.read(0, std::span(out).first(1)).error(), errc::io);
+  flash.restart();
+  flash.cut_after(0, power_cut::before);
+  EXPECT_EQ(landing.save({}).error(), errc::io);
+  EXPECT_EQ(flash.complaint(), "");
+}
+
+TEST(FlashLandingEmpty, AnImageWithoutDataNeedsOnlyItsCursor) {
+  using flash = test::simulated_flash<256, 4>;
+  using image = some_image<64, 0>;
+  using landing = flash_landing<image, flash>;
+  static_assert(landing::pages == 2);
+  flash in(3, 1);
+  landing there(in, 1);
+  EXPECT_TRUE(pull(there, published<image>(1), 16).completed);
+  EXPECT_TRUE(there.valid());
+  EXPECT_EQ(pull(there, published<image>(1), 16).from, 64u);
+}
+
+TEST(FlashLandingUnverified, AnImageWithoutADigestIsFinishedAndNotValid) {
+  using flash = test::simulated_flash<256, 4>;
+  using image = some_image<64, 640>;
+  using landing = flash_landing<image, flash>;
+  flash in(1 + landing::pages, 1);
+  landing there(in, 1);
+  const published<image> what(1);
+  ASSERT_TRUE(there.write(0, std::span(what.bytes).subspan(64)));
+  ASSERT_TRUE(there.save({ref, image::fingerprint, 4711, image::image_bytes, what.version}));
+  EXPECT_EQ(there.finished(), 4711u);
+  EXPECT_FALSE(there.valid());
+}
+
+}  // namespace

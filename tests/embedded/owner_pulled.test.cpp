@@ -1,0 +1,338 @@
+// Unmodified hosts pull from the owner of a small machine, over links that lose, double, delay and re-order; and it answers as the owner of a host does.
+#include "support/embedded_link.hpp"
+
+#include <tensorpull/integrity/policies.hpp>
+
+namespace {
+
+using namespace test;
+using kind = tp::frame_kind;
+using state = tp::recipient_state;
+using tp::errc;
+
+constexpr tp::ref_id id{1, 2};
+
+template <std::uint64_t N = 1112, class Integrity = tp::image_digest>
+using pull = tp::datagram_transfer<tp::land, tp::bytes_up_to<N>, Integrity>;
+
+/// CRC32C with each chunk and XXH3-64 of the whole, without the library that hosts compute it with.
+struct checked_by_crc32c : tp::image_digest {
+  using chunk_hash_type = tp::embedded_crc32c<tp::crc32c_fast>;
+  static constexpr bool per_chunk = true;
+};
+
+tp::pull_request of(std::uint64_t who = 9) {
+  tp::pull_request r;
+  r.ref = id;
+  r.recipient = {who};
+  return r;
+}
+
+struct named_link {
+  link_conditions link;
+  const char* name;
+};
+class EmbeddedOwnerOver : public ::testing::TestWithParam<named_link> {};
+constexpr named_link links[] = {{{600, 0, 0, microseconds(500), microseconds(0)}, "clean"}, {{600, 0.05, 0, microseconds(500), microseconds(0)}, "lossy"}, {{600, 0.05, 0.05, microseconds(500), microseconds(0)}, "doubling"}, {{600, 0.02, 0.02, microseconds(2000), microseconds(1800)}, "reordering"}, {{600, 0.05, 0, microseconds(20'000), microseconds(0)}, "far"}, {{1200, 0.2, 0.1, microseconds(1000), microseconds(900)}, "bad"}, {{600, 0.4, 0.3, microseconds(1000), microseconds(5000)}, "hopeless"}};
+INSTANTIATE_TEST_SUITE_P(Links, EmbeddedOwnerOver, ::testing::ValuesIn(links), [](const auto& i) { return i.param.name; });
+
+/// A whole pull; the model may change as soon as the owner says that it has completed.
+template <class Owner, class Transfer>
+void expect_completed(const link_conditions& link, std::uint64_t seed, tp::outcome expected = tp::outcome::completed) {
+  pulled_by_a_host<Owner> pair(link, seed);
+  device_model source = random_model(seed);
+  const model twin = twin_of(source);
+  pair.image = twin.image_bytes();
+  pair.owner.publish(source, id, seed + 7);
+  model target = model_on_a_host();
+  tp::land to(target.destination());
+  auto request = of();
+  request.chunk_digest = Transfer::asks;
+  typename Transfer::type t(to, request, {}, pair.right.end->next_id());
+  bool changed = false;
+  pair.after_answer = [&] {
+    if (pair.owner.state() >= state::completed && !changed) source = random_model(seed + 1), changed = true;
+  };
+  const auto done = pair.pull(t);
+  ASSERT_TRUE(done) << seed << ' ' << to_string(done.error().code) << ' ' << t.landed_bytes();
+  EXPECT_EQ(done->outcome, expected);
+  EXPECT_TRUE(done->confirmed) << to_string(done->unconfirmed_because);
+  EXPECT_EQ(target.image_bytes(), pair.image);
+  EXPECT_TRUE(target.guards_intact());
+  EXPECT_TRUE(changed);
+  EXPECT_EQ(pair.owner.state(), expected == tp::outcome::completed ? state::completed : state::completed_unverified);
+  EXPECT_EQ(pair.owner.recipient(), tp::recipient_id{9});
+  EXPECT_GE(pair.owner.bytes_served(), pair.image.size());
+  EXPECT_LE(pair.owner.bytes_served(), (link.loss > 0.1 ? 6 : link.jitter.count() > 0 ? 3
+                                                                                      : 1.3) *
+                                           static_cast<double>(pair.image.size()));
+  EXPECT_EQ(pair.not_understood, 0u) << to_string(pair.last_error);
+  EXPECT_LE(pair.down.sent, pair.up.sent * 2) << "the host's farewells and doubles";
+}
+template <class Integrity, std::uint64_t N = 1112>
+struct with {
+  using type = pull<N, Integrity>;
+  static constexpr tp::digest_kind asks = tp::chunk_digest_kind<Integrity>;
+};
+
+TEST_P(EmbeddedOwnerOver, A_host_gets_every_byte_and_the_owner_hears_of_it) {
+  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+    expect_completed<small_owner<512>, with<tp::image_digest>>(GetParam().link, seed);
+    expect_completed<small_owner<100>, with<tp::image_digest, 77>>(GetParam().link, seed);
+  }
+}
+TEST_P(EmbeddedOwnerOver, A_host_gets_a_digest_with_each_chunk) {
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    expect_completed<small_owner<512, tp::xxh3_64>, with<tp::chunk_and_image_digest>>(GetParam().link, seed);
+    expect_completed<small_owner<512, tp::embedded_crc32c<>>, with<checked_by_crc32c>>(GetParam().link, seed);
+    expect_completed<small_owner<512, tp::xxh3_64>, with<tp::chunk_digest>>(GetParam().link, seed, tp::outcome::completed_unverified);
+  }
+  expect_completed<small_owner<512>, with<tp::unverified>>(GetParam().link, 4, tp::outcome::completed_unverified);
+}
+TEST_P(EmbeddedOwnerOver, A_radio_of_128_bytes_describes_in_pieces_and_one_of_256_at_once) {
+  auto link = GetParam().link;
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    link.datagram_bytes = 128;
+    expect_completed<small_owner<48, tp::detail::no_hash, 128>, with<tp::image_digest>>(link, seed);
+    link.datagram_bytes = 256;
+    expect_completed<small_owner<176, tp::embedded_crc32c<>, 256>, with<checked_by_crc32c>>(link, seed);
+  }
+}
+
+struct EmbeddedOwnerPulled : testing::Test {
+  static constexpr link_conditions lossy{600, 0.05, 0.05, microseconds(500), microseconds(300)};
+  pulled_by_a_host<small_owner<>> pair{lossy};
+  device_model source = random_model(1);
+  model target = model_on_a_host();
+  tp::land to{target.destination()};
+  std::vector<std::byte> image = twin_of(source).image_bytes();
+};
+
+TEST_F(EmbeddedOwnerPulled, A_host_waits_for_a_model_that_is_in_the_making) {
+  pair.owner.busy(200);
+  pull<> t(to, of(), {}, pair.right.end->next_id());
+  int answered = 0;
+  pair.after_answer = [&] {
+    if (++answered == 5) pair.owner.publish(source, id, 3), pair.image = image;
+  };
+  const auto done = pair.pull(t);
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_TRUE(done->confirmed);
+  EXPECT_EQ(target.image_bytes(), image);
+}
+
+TEST_F(EmbeddedOwnerPulled, A_machine_that_was_switched_off_goes_on_with_the_same_content) {
+  pair.owner.publish(source, id, 3);
+  pair.image = image;
+  pull<> t(to, of(), {}, pair.right.end->next_id());
+  int restarts = 0;
+  pair.after_answer = [&] {
+    if (t.landed_bytes() > static_cast<std::uint64_t>(restarts + 1) * 4000 && restarts < 6) ++restarts, pair.owner = small_owner<>(), pair.owner.publish(source, id, 100u + static_cast<unsigned>(restarts));
+  };
+  const auto done = pair.pull(t);
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_EQ(restarts, 6);
+  EXPECT_TRUE(done->confirmed) << to_string(done->unconfirmed_because);
+  EXPECT_EQ(target.image_bytes(), image);
+  EXPECT_EQ(pair.owner.state(), state::completed);
+  EXPECT_LT(pair.owner.bytes_served(), image.size() / 2) << "of the last part alone";
+}
+
+TEST_F(EmbeddedOwnerPulled, A_machine_that_was_switched_off_before_the_confirmation_asks_for_the_last_byte_again) {
+  pair.owner.publish(source, id, 3);
+  pair.image = image;
+  pull<> t(to, of(), {}, pair.right.end->next_id());
+  pair.before_answer = [&, off = false]() mutable {
+    if (t.landed_bytes() == image.size() && !off) off = true, pair.owner = small_owner<>(), pair.owner.publish(source, id, 4);
+  };
+  const auto done = pair.pull(t);
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_TRUE(done->confirmed) << to_string(done->unconfirmed_because);
+  EXPECT_EQ(pair.owner.state(), state::completed);
+  EXPECT_LE(pair.owner.bytes_served(), 512u);
+}
+
+TEST_F(EmbeddedOwnerPulled, What_is_published_anew_or_withdrawn_in_the_middle_is_an_error_by_name) {
+  for (const bool anew : {false, true}) {
+    pulled_by_a_host<small_owner<>> other{lossy};
+    const device_model next = random_model(2);
+    other.owner.publish(source, id, 3);
+    model mine = model_on_a_host();
+    tp::land into(mine.destination());
+    pull<> t(into, of(), {}, other.right.end->next_id());
+    other.after_answer = [&, done = false]() mutable {
+      if (t.landed_bytes() < 4000 || std::exchange(done, true)) return;
+      if (anew) other.owner.publish(next, id, 4);
+      else other.owner.withdraw(21);
+    };
+    const auto done = other.pull(t);
+    ASSERT_FALSE(done);
+    EXPECT_EQ(done.error().code, anew ? errc::stale_version : errc::withdrawn);
+    EXPECT_EQ(done.error().system, anew ? 0 : 21);
+    EXPECT_EQ(other.owner.state(), anew ? state::unseen : state::unfinished);
+  }
+}
+
+TEST_F(EmbeddedOwnerPulled, A_host_that_gives_up_says_so_and_may_come_back) {
+  pair.owner.publish(source, id, 3);
+  pair.image = image;
+  pull<> t(to, of(), {}, pair.right.end->next_id());
+  pair.after_answer = [&] {
+    if (t.landed_bytes() > 4000 && !t.ended()) t.give_reason(5), t.fail({errc::cancelled, 0, 0, {}});
+  };
+  EXPECT_FALSE(pair.pull(t));
+  EXPECT_EQ(pair.owner.state(), state::cancelled);
+  EXPECT_EQ(pair.owner.reason(), 5u);
+  pair.after_answer = {};
+  tp::land again(target.destination());
+  pull<> second(again, of(), {}, pair.right.end->next_id());
+  const auto done = pair.pull(second);
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_TRUE(done->confirmed);
+  EXPECT_EQ(target.image_bytes(), image);
+  EXPECT_EQ(pair.owner.state(), state::completed);
+}
+
+TEST_F(EmbeddedOwnerPulled, Named_tensors_and_other_schemas_fail_by_name_and_at_once) {
+  pair.owner.publish(source, id, 3);
+  const std::string_view names[] = {"fc1.bias"};
+  model part;
+  part.add("fc1.bias", tp::dtype::f32, {60}).ready();
+  tp::land to_part(part.destination());
+  auto request = of();
+  request.subset = names;
+  pull<> subset(to_part, request, {}, pair.right.end->next_id());
+  const auto before = pair.now;
+  auto done = pair.pull(subset);
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().code, errc::unsupported_request);
+  tp::land to_other(part.destination());
+  auto other = of();
+  other.schema = &part.schema(), other.fingerprint = part.schema().fingerprint;
+  pull<> mismatch(to_other, other, {}, pair.right.end->next_id());
+  done = pair.pull(mismatch);
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().code, errc::schema_mismatch);
+  EXPECT_TRUE(part.untouched());
+  EXPECT_LT(pair.now - before, std::chrono::seconds(30));
+}
+
+TEST_F(EmbeddedOwnerPulled, Garbage_on_the_line_changes_nothing) {
+  pair.owner.publish(source, id, 3);
+  pair.image = image;
+  pull<> t(to, of(), {}, pair.right.end->next_id());
+  pair.after_answer = [&] {
+    datagram noise(1 + pair.dice.below(150));
+    pair.dice.fill(std::as_writable_bytes(std::span(noise)));
+    if (pair.chance(0.5)) noise[0] = (noise.size() - 1) << 32, noise[1 % noise.size()] = tp::detail::payload_prefix::root_pointer;
+    answers_of(pair.owner, std::as_bytes(std::span(noise)).first(pair.dice.below(noise.size() * 8)), pair.milliseconds(), image);
+  };
+  const auto done = pair.pull(t);
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_EQ(target.image_bytes(), image);
+}
+
+TEST_F(EmbeddedOwnerPulled, A_host_that_is_started_again_in_the_middle_of_a_description_in_pieces) {
+  pulled_by_a_host<small_owner<48, tp::detail::no_hash, 128>> radio({128, 0, 0, microseconds(500), microseconds(0)});
+  radio.owner.publish(source, id, 3);
+  radio.image = image;
+  for (int pieces = 1; pieces <= 4; ++pieces) {
+    pull<> gone(to, of(), {}, radio.right.end->next_id());
+    gone.fits(128);
+    radio.right.end->begin_pull();
+    radio.run(gone, [&] { return radio.down.sent >= static_cast<std::uint64_t>(pieces); });
+    radio.up.on_its_way.clear(), radio.down.on_its_way.clear(), radio.down.sent = 0;
+    radio.right.start_again(128);
+  }
+  pull<> t(to, of(), {}, radio.right.end->next_id());
+  const auto before = radio.now;
+  const auto done = radio.pull(t);
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_TRUE(done->confirmed);
+  EXPECT_EQ(target.image_bytes(), image);
+  EXPECT_LT(radio.now - before, std::chrono::seconds(5));
+}
+
+// The owner of a host and that of a small machine are asked the same by one recipient. What they say may differ in the nonce and the window alone.
+TEST(EmbeddedOwnerBesideTheOwnerOfAHost, Both_say_the_same) {
+  std::size_t compared = 0, ended = 0;
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    generator g(seed);
+    const device_model source = random_model(1);
+    const model twin = twin_of(source);
+    const auto image = twin.image_bytes();
+    const std::uint64_t version = version_of(twin), size = image.size();
+    small_owner<> small;
+    small.publish(source, id, seed);
+    datagram_party<> host(seed, 592);
+    host.publish(twin, id, 2);
+    tp::no_transfer idle;
+    std::uint64_t nonces[2] = {1, 1};
+    std::uint32_t last_id = 100;
+    bool apart = false, may_differ = false;
+    for (int i = 0; i < 40 && small.state() != state::completed && small.state() != state::completed_unverified; ++i) {
+      tp::frame q;
+      const std::uint64_t dice = g.below(16);
+      q.kind = dice < 3 || i == 0 ? kind::describe : dice < 12 ? kind::pull
+                                                 : dice < 15   ? kind::confirm
+                                                               : kind::cancel;
+      q.id = g.below(16) == 0 && i > 0 ? last_id - static_cast<std::uint32_t>(g.below(5)) : ++last_id;
+      q.ref = g.below(20) == 0 && i > 0 ? tp::ref_id{1, 3} : id;
+      if (q.kind != kind::describe) q.version = g.below(8) != 0 ? version : q.kind == kind::pull && g.below(2) == 0 ? version + 1
+                                                                        : q.kind == kind::pull                      ? 0
+                                                                                                                    : version;
+      q.recipient = {9};
+      if (q.kind == kind::pull) {
+        const std::uint64_t places[] = {0, 8, size, size + 1, size - 1, size - 512, ~std::uint64_t{0}, std::uint64_t{1} << 63, g.below(size), twin.schema().header_bytes - 3};
+        const std::uint32_t lengths[] = {0, 1, 511, 512, 513, 0xffffffff, static_cast<std::uint32_t>(g.below(600))};
+        q.offset = places[g.below(std::size(places))], q.length = lengths[g.below(std::size(lengths))];
+        q.fingerprint = g.below(3) != 0 ? 0 : twin.schema().fingerprint + g.below(2);
+        q.chunk_digest = g.below(8) == 0 ? static_cast<tp::digest_kind>(77) : tp::digest_kind::none;
+      } else if (q.kind != kind::describe) {
+        q.digest = version + (g.below(4) == 0 ? 1 : 0), q.flag = g.below(8) != 0;
+        q.status = g.below(2) == 0 ? tp::status::digest_mismatch : tp::status::ok;
+        if (g.below(6) == 0) q.recipient = {};
+      }
+      // An old request behind one that changed nothing: a host's end, which has one peer, takes it for late; a small owner, whom several ask, does not.
+      apart = q.id != last_id && may_differ;
+      if (apart) break;
+      const bool right_nonce = g.below(5) != 0;
+      answers said[2];
+      for (int which = 0; which < 2; ++which) {
+        if (const auto record = host.references.recipient_of(id, {9}); which == 1 && record) nonces[1] = record->nonce;  // one that was refused has not heard its new one
+        q.nonce = right_nonce ? nonces[which] : 12345;
+        const frame f = encode(q);
+        if (which == 0) {
+          said[0] = answers_of(small, f.bytes(), 1000, image);
+        } else {
+          ASSERT_TRUE(host.end->received(idle, f.bytes(), microseconds(1'000'000)));
+          tp::datagram_plan plan;
+          host.end->plan_datagram(idle, plan, host.room(), microseconds(1'000'000));
+          std::vector<std::byte> bytes;
+          for (std::size_t s = 0; s < plan.span_count; ++s) bytes.insert(bytes.end(), plan.spans[s].begin(), plan.spans[s].end());
+          if (plan.bytes > 0) host.end->sent(idle, plan, true);
+          said[1] = read_answers(bytes, image);
+        }
+        if (said[which].size() == 1 && said[which][0].nonce != 0) nonces[which] = said[which][0].nonce;
+      }
+      ASSERT_EQ(said[0].size(), said[1].size()) << seed << ' ' << i << ' ' << static_cast<int>(q.kind);
+      if (q.kind != kind::pull) may_differ = said[0].empty() || said[0][0].kind == kind::refused;
+      if (said[0].empty()) continue;
+      const tp::frame &a = said[0][0], &b = said[1][0];
+      const auto fields = [](const tp::frame& m) {
+        return std::tuple(m.kind, m.status, m.id, m.ref.high, m.ref.low, m.version, m.offset, m.length, m.digest, m.fingerprint, m.image_bytes, m.data_start, m.tensors, m.delay_ms, m.flag, m.memory);
+      };
+      ASSERT_EQ(fields(a), fields(b)) << seed << ' ' << i << ' ' << static_cast<int>(q.kind) << ": " << static_cast<int>(a.kind) << ' ' << static_cast<int>(a.status) << " and " << static_cast<int>(b.kind) << ' ' << static_cast<int>(b.status);
+      ++compared;
+    }
+    ended += small.state() == state::completed || small.state() == state::completed_unverified;
+    if (!apart && ended != 0 && host.references.recipient_of(id, {9})) {
+      EXPECT_EQ(small.state() == state::completed, host.references.recipient_of(id, {9})->state == state::completed) << seed;
+    }
+  }
+  std::printf("%zu answers, %zu ended\n", compared, ended);
+  EXPECT_GT(compared, 2000u);
+  EXPECT_GT(ended, 30u);
+}
+
+}  // namespace

@@ -1,0 +1,233 @@
+// Radios, whose datagrams are short: 128 bytes with chunks of 48, 256 bytes with chunks of 176, and what is left of them where the link adds 8 bytes of its own.
+// A frame has 80 bytes before its payload, on every link. Small machines and hosts pull from each other, in virtual time.
+#include "support/embedded_link.hpp"
+
+#include <tensorpull/embedded/recipient.hpp>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+namespace {
+
+using namespace test;
+
+constexpr tp::ref_id id{1, 2};
+
+/// The longest chunk that fits a datagram.
+constexpr std::size_t chunk_of(std::size_t datagram_bytes) { return (datagram_bytes - 80) / 8 * 8; }
+static_assert(chunk_of(128) == 48 && chunk_of(256) == 176 && chunk_of(120) == 40 && chunk_of(248) == 168);
+
+struct named_air {
+  link_conditions air;
+  const char* name;
+};
+class Radio : public ::testing::TestWithParam<named_air> {};
+constexpr named_air airs[] = {{{0, 0, 0, microseconds(20'000), microseconds(0)}, "clean"},
+                              {{0, 0.05, 0, microseconds(20'000), microseconds(0)}, "lossy"},
+                              {{0, 0.05, 0.05, microseconds(20'000), microseconds(0)}, "doubling"},
+                              {{0, 0.05, 0.05, microseconds(20'000), microseconds(30'000)}, "reordering"},
+                              {{0, 0.3, 0.2, microseconds(20'000), microseconds(10'000)}, "bad"}};
+INSTANTIATE_TEST_SUITE_P(Airs, Radio, ::testing::ValuesIn(airs), [](const auto& i) { return i.param.name; });
+
+template <std::size_t Bytes>
+using small_recipient = tp::embedded_recipient<tp::model_landing<device_model>, chunk_of(Bytes)>;
+template <std::size_t Bytes>
+using radio_owner = small_owner<chunk_of(Bytes), tp::detail::no_hash, Bytes>;
+
+/// The owner of a host, as a small machine hears it.
+template <std::size_t Bytes>
+struct host_end {
+  datagram_party<> party;
+  tp::no_transfer idle;
+  host_end(std::uint64_t seed, const device_model& m, const model& twin) : party(seed, Bytes) { (void)m, party.publish(twin, id, 1); }
+
+  bool completed() { return party.references.status_of(id)->completed == 1; }
+  void received(std::span<const std::byte> d, microseconds now) { EXPECT_TRUE(party.end->received(idle, d, now)); }
+  template <class Put>
+  void send(Put put, microseconds now) {
+    party.references.advance(std::chrono::duration_cast<std::chrono::milliseconds>(now));
+    for (tp::datagram_plan plan;;) {
+      party.end->plan_datagram(idle, plan, party.room(), now);
+      if (plan.bytes == 0) return;
+      std::vector<std::byte> d;
+      for (std::size_t i = 0; i < plan.span_count; ++i) d.insert(d.end(), plan.spans[i].begin(), plan.spans[i].end());
+      party.end->sent(idle, plan, true);
+      put(d);
+    }
+  }
+};
+/// The owner of a small machine.
+template <std::size_t Bytes>
+struct small_end {
+  radio_owner<Bytes> owner;
+  std::vector<std::vector<std::byte>> said;
+  small_end(std::uint64_t seed, const device_model& m, const model&) { owner.publish(m, id, seed); }
+
+  bool completed() { return owner.state() == tp::recipient_state::completed; }
+  void received(std::span<const std::byte> d, microseconds now) { said.push_back(answer_of(owner, d, static_cast<std::uint32_t>(now.count() / 1000))); }
+  template <class Put>
+  void send(Put put, microseconds) {
+    for (const auto& d : said)
+      if (!d.empty()) put(d);
+    said.clear();
+  }
+};
+
+/// What a transfer cost on the air.
+struct cost {
+  std::uint64_t datagrams_up = 0, datagrams_down = 0, bytes_up = 0, bytes_down = 0;
+  microseconds time{0};
+};
+
+/// A small machine pulls from `Owner`.
+template <class Owner, std::size_t Bytes>
+cost pull_by_radio(link_conditions air, std::uint64_t seed) {
+  cost c;
+  const device_model source = random_model(seed);
+  const model twin = twin_of(source);
+  device_model mine{};
+  Owner owner(seed + 5, source, twin);
+  tp::model_landing<device_model> landing(mine);
+  small_recipient<Bytes> r(landing, {.ref = id, .recipient = {9}, .timeout_ms = 60'000, .retry_ms = 250}, seed * 0x9e3779b97f4a7c15);
+  generator dice(seed + 9);
+  lossy_line up, down;
+  microseconds now{1'000'000};
+  const auto chance = [&](double p) { return static_cast<double>(dice() >> 11) * 0x1p-53 < p; };
+  const auto put = [&](lossy_line& line, std::span<const std::byte> d) {
+    ASSERT_LE(d.size(), Bytes);
+    datagram words(d.size() / 8 + 1);
+    std::memcpy(words.data(), d.data(), d.size());
+    for (int copies = chance(air.doubled) ? 2 : 1; copies > 0; --copies)
+      if (!chance(air.loss)) line.on_its_way.emplace(now + air.delay + microseconds(air.jitter.count() > 0 ? dice() % static_cast<std::uint64_t>(air.jitter.count()) : 0), std::pair(words, d.size()));
+  };
+  const auto ms = [&] { return static_cast<std::uint32_t>(now.count() / 1000); };
+  for (const auto limit = now + std::chrono::hours(2); !r.ended() && now < limit;) {
+    std::array<std::byte, small_recipient<Bytes>::max_out> out;
+    if (const std::size_t n = r.next(out, ms()); n > 0) ++c.datagrams_up, c.bytes_up += n, put(up, std::span(out).first(n));
+    owner.send([&](std::span<const std::byte> d) { ++c.datagrams_down, c.bytes_down += d.size(), put(down, d); }, now);
+    microseconds wake = now + std::chrono::milliseconds(10);
+    for (const lossy_line* l : {&up, &down})
+      if (!l->on_its_way.empty()) wake = std::min(wake, std::max(now, l->on_its_way.begin()->first));
+    now = wake;
+    for (std::pair<datagram, std::size_t> d; pulled_by_a_host<radio_owner<Bytes>>::next(up, now, d);) owner.received({reinterpret_cast<const std::byte*>(d.first.data()), d.second}, now);
+    std::pair<datagram, std::size_t> d;
+    if (pulled_by_a_host<radio_owner<Bytes>>::next(down, now, d)) {
+      const auto* const p = reinterpret_cast<const std::byte*>(d.first.data());
+      r.received(std::vector<std::byte>(p, p + d.second), ms());  // of exactly its size
+    }
+  }
+  c.time = now - microseconds(1'000'000);
+  EXPECT_TRUE(r.ended()) << seed;
+  if (!r.ended()) return c;
+  const auto done = r.outcome();
+  EXPECT_TRUE(done) << seed << ' ' << to_string(done.error().code) << ' ' << r.landed_bytes();
+  if (!done) return c;
+  EXPECT_EQ(done->outcome, tp::outcome::completed);
+  EXPECT_TRUE(done->confirmed) << to_string(done->unconfirmed_because);
+  EXPECT_EQ(twin_of(mine).image_bytes(), twin.image_bytes());
+  EXPECT_TRUE(owner.completed());
+  return c;
+}
+
+TEST_P(Radio, A_small_machine_pulls_from_a_host) {
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    pull_by_radio<host_end<128>, 128>(GetParam().air, seed);
+    pull_by_radio<host_end<256>, 256>(GetParam().air, seed);
+    pull_by_radio<host_end<120>, 120>(GetParam().air, seed);
+    pull_by_radio<host_end<248>, 248>(GetParam().air, seed);
+  }
+}
+
+TEST_P(Radio, A_small_machine_pulls_from_another) {
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    pull_by_radio<small_end<128>, 128>(GetParam().air, seed);
+    pull_by_radio<small_end<256>, 256>(GetParam().air, seed);
+    pull_by_radio<small_end<120>, 120>(GetParam().air, seed);
+    pull_by_radio<small_end<248>, 248>(GetParam().air, seed);
+  }
+}
+
+template <std::size_t Bytes>
+void pull_to_a_host(link_conditions air, std::uint64_t seed) {
+  air.datagram_bytes = Bytes;
+  pulled_by_a_host<radio_owner<Bytes>> pair(air, seed);
+  const device_model source = random_model(seed);
+  pair.image = twin_of(source).image_bytes();
+  pair.owner.publish(source, id, seed + 7);
+  model target = model_on_a_host();
+  tp::land to(target.destination());
+  tp::datagram_transfer<tp::land, tp::bytes_up_to<chunk_of(Bytes)>, tp::image_digest> t(to, {.ref = id, .recipient = {9}}, {}, pair.right.end->next_id());
+  const auto done = pair.pull(t);
+  ASSERT_TRUE(done) << seed << ' ' << to_string(done.error().code) << ' ' << t.landed_bytes();
+  EXPECT_EQ(done->outcome, tp::outcome::completed);
+  EXPECT_EQ(target.image_bytes(), pair.image);
+  EXPECT_TRUE(target.guards_intact());
+  EXPECT_EQ(pair.owner.state(), tp::recipient_state::completed);
+}
+
+TEST_P(Radio, A_host_pulls_from_a_small_machine) {
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    pull_to_a_host<128>(GetParam().air, seed);
+    pull_to_a_host<256>(GetParam().air, seed);
+    pull_to_a_host<120>(GetParam().air, seed);
+    pull_to_a_host<248>(GetParam().air, seed);
+  }
+}
+
+template <std::size_t Bytes>
+void pull_between_hosts(link_conditions air, std::uint64_t seed) {
+  air.datagram_bytes = Bytes;
+  lossy_pair<> pair(air, seed);
+  const device_model source = random_model(seed);
+  const model twin = twin_of(source);
+  pair.left.publish(twin, id, 1);
+  model target = model_on_a_host();
+  tp::land to(target.destination());
+  tp::datagram_transfer<tp::land, tp::bytes_up_to<chunk_of(Bytes)>, tp::image_digest> t(to, {.ref = id, .recipient = {9}}, {}, pair.right.end->next_id());
+  t.fits(Bytes);
+  pair.right.end->begin_pull();
+  ASSERT_TRUE(pair.run(t, [&] { return t.ended(); })) << seed;
+  const auto done = t.outcome();
+  ASSERT_TRUE(done) << seed << ' ' << to_string(done.error().code);
+  EXPECT_EQ(target.image_bytes(), twin.image_bytes());
+}
+
+TEST_P(Radio, A_host_pulls_from_a_host) {
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    pull_between_hosts<128>(GetParam().air, seed);
+    pull_between_hosts<256>(GetParam().air, seed);
+    pull_between_hosts<120>(GetParam().air, seed);
+    pull_between_hosts<248>(GetParam().air, seed);
+  }
+}
+
+/// The table of include/tensorpull/embedded/README.md: what the lengths cost where nothing is lost.
+TEST(RadioCosts, Are_those_of_the_page) {
+  std::ifstream file(std::filesystem::path(TENSORPULL_SCHEMA).parent_path().parent_path() / "embedded/README.md");
+  const std::string page{std::istreambuf_iterator<char>(file), {}};
+  const auto row = [&page](std::size_t bytes, std::uint64_t image, const cost& c) {
+    char line[100];
+    std::snprintf(line, sizeof line, "| %zu | %zu | %llu | %llu | %.2f |\n", bytes, chunk_of(bytes), static_cast<unsigned long long>(c.datagrams_up + c.datagrams_down),
+                  static_cast<unsigned long long>(c.bytes_up + c.bytes_down), static_cast<double>(c.bytes_up + c.bytes_down) / static_cast<double>(image));
+    EXPECT_NE(page.find(line), page.npos) << line;
+    const auto header = static_cast<std::uint64_t>(tp::embedded_image<device_model>::header_bytes), chunk = static_cast<std::uint64_t>(chunk_of(bytes));
+    const std::uint64_t chunks = (header + chunk - 1) / chunk + (image - header + chunk - 1) / chunk;
+    const std::uint64_t pieces = bytes >= 152 ? 0 : (152 + chunk - 1) / chunk;
+    EXPECT_EQ(c.datagrams_up, chunks + 2 + pieces) << "a request for each chunk, the description and the confirmation, and a word for each piece of the description";
+    EXPECT_EQ(c.datagrams_down, chunks + 2 + (pieces > 0 ? pieces - 1 : 0));
+    EXPECT_EQ(c.bytes_up, 80 * c.datagrams_up) << "a datagram of a small machine has 80 bytes";
+  };
+  constexpr std::uint64_t image = tp::embedded_image<device_model>::image_bytes;
+  const link_conditions air = airs[0].air;
+  row(120, image, pull_by_radio<small_end<120>, 120>(air, 1));
+  row(128, image, pull_by_radio<small_end<128>, 128>(air, 1));
+  row(248, image, pull_by_radio<small_end<248>, 248>(air, 1));
+  row(256, image, pull_by_radio<small_end<256>, 256>(air, 1));
+  row(592, image, pull_by_radio<small_end<592>, 592>(air, 1));
+  EXPECT_EQ(image, 25'892u);
+}
+
+}  // namespace

@@ -1,0 +1,358 @@
+"""The example with a microcontroller, with a wire between device and server that this program has in its hands.
+
+Usage: microcontroller.py FOLDER DIGITS.csv CASE; FOLDER has server, clients and firmware. TENSORPULL_POWER_CUTS: how many (20). TENSORPULL_LINE_SEEDS: a twentieth of
+them are lines with noise, three transfers at each of three rates (at least one). TENSORPULL_MCU_SEED: of the faults (1).
+"""
+import os
+import pty
+import random
+import re
+import select
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import tty
+from pathlib import Path
+
+BUILT, DATA = (Path(a).resolve() for a in sys.argv[1:3])
+SEED = int(os.environ.get("TENSORPULL_MCU_SEED", 1))
+HEADER_BYTES = 304  # of the model's image
+CHUNK_BYTES = 512
+
+
+def frames(datagram):
+    """The frames of a datagram of the layout that our encoders write."""
+    while len(datagram) >= 80:
+        n = 8 + 8 * int.from_bytes(datagram[4:8], "little")
+        yield datagram[:n]
+        datagram = datagram[n:]
+
+
+def uncobs(frame):
+    """The datagram without its CRC32C, which is not checked: this wire knows what it has changed. None: it was cut."""
+    out, at = bytearray(), 0
+    while at < len(frame):
+        code = frame[at]
+        if code == 0 or at + code > len(frame):
+            return None
+        out += frame[at + 1:at + code]
+        at += code
+        if code < 255 and at < len(frame):
+            out.append(0)
+    return bytes(out[:-4]) if len(out) > 84 - 1 and len(out) % 8 == 4 else None
+
+
+class Requests:
+    """Which bytes of models the device has asked for, since it was started and in all."""
+
+    def __init__(self):
+        self.rest = b""
+        self.log = []  # of (ref, version, offset, length), and None where the device was started
+
+    def saw(self, data):
+        *whole, self.rest = (self.rest + data).split(b"\0")
+        for one in whole:
+            for f in frames(uncobs(one) or b""):
+                word = lambda i: int.from_bytes(f[i:i + 8], "little")
+                if f[20] == 2 and word(24) == 1:  # pull, of a model
+                    entry = (word(32), word(40), word(48), word(64))
+                    if not self.log or self.log[-1] != entry:
+                        self.log.append(entry)
+
+    def cut(self):
+        self.rest = b""
+        self.log.append(None)
+
+    def judge(self):
+        """Asserts that after each power cut at most one chunk was fetched again, and returns how often a transfer went on behind its first bytes."""
+        went_on = 0
+        before = {}  # the newest request of each version that was not for what is needed to be told again
+        newest, first = None, False
+        for entry in self.log:
+            if entry is None:
+                first = True
+                continue
+            round_, version, offset, length = entry
+            if first and newest is not None and newest[:2] == entry[:2] and newest[2] >= HEADER_BYTES:
+                # everything before the newest request had landed
+                data_again = max(0, newest[2] - HEADER_BYTES) if offset < HEADER_BYTES else newest[2] - offset
+                assert data_again <= CHUNK_BYTES, ("fetched again", data_again, newest, entry)
+                went_on += offset > HEADER_BYTES
+            first = False
+            newest = entry
+        return went_on
+
+
+class Noise:
+    """Loses, flips and inserts bytes, one in `one_in`."""
+
+    def __init__(self, one_in, seed):
+        self.random, self.one_in, self.left, self.faults = random.Random(seed), one_in, 0, 0
+        self.left = self.pause()
+
+    def pause(self):
+        return int(self.random.expovariate(1 / self.one_in))
+
+    def __call__(self, data):
+        out, at = bytearray(), 0
+        while len(data) - at > self.left:
+            out += data[at:at + self.left]
+            at += self.left
+            fault = self.random.randrange(3)
+            if fault == 0:
+                at += 1  # lost
+            elif fault == 1:
+                out.append(data[at] ^ 1 << self.random.randrange(8))
+                at += 1
+            else:
+                out.append(self.random.randrange(256))
+            self.faults += 1
+            self.left = self.pause()
+        self.left -= len(data) - at
+        return bytes(out + data[at:])
+
+
+class Wire(threading.Thread):
+    """Between the tty of the server and the socket of the emulator, which comes and goes."""
+
+    def __init__(self, folder):
+        super().__init__(daemon=True)
+        self.main, self.tty = pty.openpty()
+        tty.setraw(self.tty)
+        self.path = str(folder / "line")
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(self.path)
+        self.listener.listen(1)
+        self.device = None
+        self.to_device = self.to_server = lambda data: data
+        self.requests = Requests()
+        self.passed = 0        # bytes of chunks, since the device was started: of long frames what is behind their first 200 bytes
+        self.long = {}         # how long the frame is of which a part has passed, by direction
+        self.cut_at = None     # power is cut when so many have passed
+        self.cut = lambda: None
+        self.failed = None
+        self.start()
+
+    def server_name(self):
+        return os.ttyname(self.tty)
+
+    def run(self):
+        try:
+            while True:
+                ends = [self.main, self.listener] + ([self.device] if self.device else [])
+                for ready in select.select(ends, [], [])[0]:
+                    if ready is self.listener:
+                        self.device, self.passed, self.long = self.listener.accept()[0], 0, {}
+                    elif ready is self.main:
+                        data = os.read(self.main, 4096)
+                        if self.device:  # without a device they are lost
+                            self.hand_on(self.to_device(data))
+                    elif ready is self.device:
+                        self.from_device()
+        except Exception as e:  # the case fails, and says why
+            self.failed = e
+            raise
+
+    def hand_on(self, data):
+        try:
+            self.device.sendall(data)
+        except OSError:
+            pass
+        self.count("to the device", data)
+
+    def from_device(self):
+        try:
+            data = self.device.recv(4096)
+        except OSError:
+            data = b""
+        if not data:
+            self.device.close()
+            self.device = None
+            self.requests.cut()
+            return
+        self.requests.saw(data)
+        out = self.to_server(data)
+        while out:
+            out = out[os.write(self.main, out):]
+        self.count("to the server", data)
+
+    def count(self, way, data):
+        for i, piece in enumerate(data.split(b"\0")):
+            before = self.long.get(way, 0) if i == 0 else 0
+            self.long[way] = before + len(piece)
+            self.passed += max(0, self.long[way] - 200) - max(0, before - 200)
+        if self.cut_at is not None and self.passed >= self.cut_at:
+            self.cut_at = None
+            self.cut()
+
+
+class Run:
+    """One server with its clients, and a device that can be started again and again. It lives in a folder of its own."""
+
+    def __init__(self, folder, rounds, firmware):
+        self.folder, self.rounds, self.firmware = folder, rounds, firmware
+        self.wire = Wire(folder)
+        self.device = None
+        self.digits = folder / "digits"
+        subprocess.run([BUILT / "microcontroller_digits", DATA, "1", self.digits], check=True)
+        self.said = open(folder / "device", "ab")
+        self.start_server()
+
+    def start_server(self):
+        port = self.folder / "port"
+        port.unlink(missing_ok=True)
+        options = ["--data", DATA, "--rounds", str(self.rounds)]
+        self.server = subprocess.Popen([BUILT / "microcontroller_server", *options, "--line", self.wire.server_name(), "--port-file", port],
+                                       stdout=open(self.folder / "server", "wb"), stderr=subprocess.STDOUT)
+        while not port.exists():
+            assert self.server.poll() is None, self.transcript("server")
+            time.sleep(0.05)
+        self.clients = subprocess.Popen([BUILT / "microcontroller_clients", *options, "--connect", "127.0.0.1:" + port.read_text().strip()],
+                                        stderr=open(self.folder / "clients", "ab"))
+
+    def start_device(self):
+        self.device = subprocess.Popen(
+            ["qemu-system-arm", "-M", "lm3s6965evb", "-display", "none", "-monitor", "none", "-kernel", BUILT / self.firmware, "-append", f"|{self.folder / 'flash'}|{self.rounds}",
+             "-device", f"loader,file={self.digits},addr=0x10000,force-raw=on", "-semihosting-config", "enable=on,target=native",
+             "-chardev", f"socket,id=line,path={self.wire.path}", "-serial", "chardev:line", "-serial", "stdio"],
+            stdin=subprocess.DEVNULL, stdout=self.said, stderr=open(self.folder / "emulator", "ab"))
+
+    def wait_for_device(self, seconds=float("inf")):
+        """Until it has ended, or until the time is over: then its power is cut. A server that gives up fails the case."""
+        over = time.monotonic() + seconds
+        while self.device.poll() is None:
+            assert self.server.poll() in (None, 0) and self.clients.poll() in (None, 0), self.everything()
+            if time.monotonic() > over:
+                self.cut_power()
+                self.device.wait()
+            time.sleep(0.01)
+        return self.device.returncode
+
+    def cut_power(self):
+        self.device.kill()
+
+    def transcript(self, who):
+        return (self.folder / who).read_text(errors="replace")
+
+    def everything(self):
+        return "\n".join(f"--- {who}\n{self.transcript(who)}" for who in ("server", "device", "emulator") if (self.folder / who).exists())
+
+    def finish(self):
+        """Waits for a device that is left alone, and asserts that all went well and that both say the same of each model and each update."""
+        assert self.wait_for_device() == 0 and self.server.wait() == 0 and self.clients.wait() == 0, self.everything()
+        measured = {who: set(re.findall(r"(round \d+: (?:model|update) [0-9a-f]{16}: \d+ of \d+ right)", self.transcript(who))) for who in ("server", "device")}
+        assert len(measured["server"]) == 2 * self.rounds + 1, self.everything()
+        assert measured["device"] <= measured["server"], self.everything()  # a device whose power was cut may not have come to say all
+        assert self.transcript("server").count("the device's counts") == self.rounds, self.everything()
+        assert "FAULT" not in self.transcript("device") and self.wire.failed is None, (self.wire.failed, self.everything())
+
+    def close(self):
+        for process in (self.device, self.server, self.clients):
+            if process and process.poll() is None:
+                process.kill()
+                process.wait()
+
+
+class Folder:
+    def __enter__(self):
+        self.path = Path(tempfile.mkdtemp(prefix="mcu"))
+        return self.path
+
+    def __exit__(self, kind, *_):
+        if kind is None:
+            shutil.rmtree(self.path)
+
+
+def power_cuts():
+    """QEMU is killed at random moments and started again with the same flash. Never a wrong byte, never more than one chunk fetched again."""
+    wanted = int(os.environ.get("TENSORPULL_POWER_CUTS", 20))
+    chance = random.Random(SEED)
+    cuts = went_on = 0
+    while cuts < wanted:
+        with Folder() as folder:
+            run = Run(folder, min(6, (wanted - cuts) // 4 + 1), "in_flash.elf")
+            try:
+                run.wire.cut = run.cut_power
+                while True:
+                    by_time = cuts < wanted and chance.randrange(4) == 0
+                    run.wire.cut_at = chance.randrange(40_000) if cuts < wanted and not by_time else None
+                    run.start_device()
+                    if run.wait_for_device(chance.random() * 2 if by_time else float("inf")) != -9:
+                        break
+                    cuts += 1
+                run.wire.cut_at = None
+                run.finish()
+                went_on += run.wire.requests.judge()
+            finally:
+                run.close()
+    print(f"{cuts} power cuts; {went_on} times a transfer went on")
+    assert went_on >= wanted // 10
+
+
+def a_build_without_flash_begins_at_byte_0():
+    with Folder() as folder:
+        run = Run(folder, 1, "in_memory.elf")
+        try:
+            run.wire.cut = run.cut_power
+            run.wire.cut_at = 10_000
+            run.start_device()
+            assert run.wait_for_device() == -9, run.everything()
+            run.start_device()
+            run.finish()
+            assert run.transcript("device").count("round 1: pulls from byte 0 of") == 2, run.everything()
+            cut = run.wire.requests.log.index(None)
+            assert run.wire.requests.log[cut - 1][2] > 5_000 and run.wire.requests.log[cut + 1][2] == 0, run.wire.requests.log
+        finally:
+            run.close()
+
+
+def the_server_is_started_again():
+    """A server that is killed while the device pulls, and started again with the same model, costs the device nothing that has landed."""
+    with Folder() as folder:
+        run = Run(folder, 1, "in_memory.elf")
+        try:
+            gone = threading.Event()
+
+            def kill_server():
+                run.server.kill(), run.clients.kill()
+                gone.set()
+            run.wire.cut, run.wire.cut_at = kill_server, 10_000
+            run.start_device()
+            gone.wait()
+            run.server.wait(), run.clients.wait()
+            run.start_server()
+            run.finish()
+            assert run.transcript("device").count("round 1: pulls from byte 0 of") == 1, run.everything()
+            offsets = [offset for round_, _, offset, _ in filter(None, run.wire.requests.log) if round_ == 1]
+            assert offsets == sorted(offsets), offsets
+        finally:
+            run.close()
+
+
+def a_line_that_lies():
+    """Bytes are lost, changed and inserted in both directions. Every transfer completes, and nothing wrong lands: device and server agree on all digests."""
+    for seed in range(SEED, SEED + max(1, int(os.environ.get("TENSORPULL_LINE_SEEDS", 2)) // 20)):
+        for one_in in (100_000, 10_000, 1_000):
+            with Folder() as folder:
+                run = Run(folder, 1, "in_memory.elf")
+                try:
+                    run.wire.to_device, run.wire.to_server = Noise(one_in, seed * 10), Noise(one_in, seed * 10 + 1)
+                    run.start_device()
+                    run.finish()
+                    faults = run.wire.to_device.faults + run.wire.to_server.faults
+                    print(f"seed {seed}, one byte in {one_in}: {faults} faults, and everything arrived as it was", flush=True)
+                    assert faults > 0 or one_in == 100_000
+                finally:
+                    run.close()
+
+
+def main():
+    cases = {f.__name__: f for f in (power_cuts, a_build_without_flash_begins_at_byte_0, the_server_is_started_again, a_line_that_lies)}
+    cases[sys.argv[3]]()
+
+
+main()

@@ -1,0 +1,128 @@
+// vector_xxh3 gives the values of the xxHash library, bit for bit: every length, every cut, with vectors and without.
+#include <tensorpull/integrity/range_digest.hpp>
+#include <tensorpull/integrity/xxhash/vector_xxh3.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include <xxhash.h>
+
+namespace tp = tensorpull;
+
+namespace {
+std::vector<std::byte> random_bytes(std::size_t n, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<std::byte> bytes(n + 8);
+  for (std::size_t i = 0; i < n; i += 8) {
+    const std::uint64_t x = random();
+    std::memcpy(bytes.data() + i, &x, 8);
+  }
+  bytes.resize(n);
+  return bytes;
+}
+std::uint64_t of_library(std::span<const std::byte> bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
+std::uint64_t in_pieces(std::span<const std::byte> bytes, std::size_t piece) {
+  tp::vector_xxh3 h;
+  for (std::size_t at = 0; at < bytes.size(); at += piece) h.update(bytes.subspan(at, std::min(piece, bytes.size() - at)));
+  return h.digest();
+}
+}  // namespace
+
+TEST(VectorXxh3, EachLengthUpTo5000) {
+  const auto bytes = random_bytes(5000, 1);
+  for (std::size_t n = 0; n <= bytes.size(); ++n) {
+    const auto part = std::span(bytes).first(n);
+    tp::vector_xxh3 h;
+    h.update(part);
+    ASSERT_EQ(h.digest(), of_library(part)) << n;
+  }
+}
+
+TEST(VectorXxh3, LongInputsOfAnyLengthAtAnyAddress) {
+  const auto bytes = random_bytes(3'000'000, 2);
+  std::mt19937_64 random(3);
+  for (int i = 0; i < 40; ++i) {
+    const std::size_t begin = random() % 100, n = random() % (bytes.size() - begin);
+    const auto part = std::span(bytes).subspan(begin, n);
+    tp::vector_xxh3 h;
+    h.update(part);
+    ASSERT_EQ(h.digest(), of_library(part)) << begin << " " << n;
+  }
+}
+
+TEST(VectorXxh3, EachCutInTwo) {
+  const auto bytes = random_bytes(2200, 4);
+  for (const std::size_t n : {1u, 17u, 200u, 240u, 241u, 256u, 257u, 320u, 321u, 512u, 1024u, 1025u, 1089u, 2200u}) {
+    const auto all = std::span(bytes).first(n);
+    const std::uint64_t right = of_library(all);
+    for (std::size_t cut = 0; cut <= n; ++cut) {
+      tp::vector_xxh3 h;
+      h.update(all.first(cut));
+      ASSERT_EQ(h.digest(), of_library(all.first(cut)));  // asking in between changes nothing
+      h.update(all.subspan(cut));
+      ASSERT_EQ(h.digest(), right) << n << " cut at " << cut;
+    }
+  }
+}
+
+TEST(VectorXxh3, PiecesOfEachLength) {
+  const auto bytes = random_bytes(5000, 5);
+  const std::uint64_t right = of_library(bytes);
+  for (std::size_t piece = 1; piece <= 1200; ++piece) ASSERT_EQ(in_pieces(bytes, piece), right) << piece;
+}
+
+TEST(VectorXxh3, RandomCuts) {
+  const auto bytes = random_bytes(400'000, 6);
+  std::mt19937_64 random(7);
+  for (int i = 0; i < 30; ++i) {
+    tp::vector_xxh3 h;
+    for (std::size_t at = 0; at < bytes.size();) {
+      const std::size_t n = std::min<std::size_t>(bytes.size() - at, random() % (random() % 2 ? 100 : 20'000));
+      h.update(std::span(bytes).subspan(at, n));
+      at += n;
+    }
+    ASSERT_EQ(h.digest(), of_library(bytes)) << i;
+  }
+}
+
+TEST(VectorXxh3, ACopyGoesOnAndAResetBeginsAnew) {
+  const auto bytes = random_bytes(1000, 8);
+  tp::vector_xxh3 h;
+  h.update(std::span(bytes).first(700));
+  tp::vector_xxh3 copy = h;
+  copy.update(std::span(bytes).subspan(700));
+  EXPECT_EQ(copy.digest(), of_library(bytes));
+  EXPECT_EQ(h.digest(), of_library(std::span(bytes).first(700)));
+  h.reset();
+  EXPECT_EQ(h.digest(), of_library({}));
+  h.update(std::span(bytes).first(3));
+  EXPECT_EQ(h.digest(), of_library(std::span(bytes).first(3)));
+}
+
+// A machine takes one of the ways; what the others compute would not be seen without this.
+TEST(VectorXxh3, EachWidthTakesStripesAlike) {
+  namespace vectors = tp::detail::vectors;
+  const auto bytes = random_bytes(64 * 100 + 1, 9);
+  for (std::size_t stripe = 0; stripe < vectors::block_stripes; ++stripe)
+    for (const std::size_t count : {0u, 1u, 15u, 16u, 17u, 99u}) {
+      const vectors::state begin{{1, 2, 3, 4, 5, 6, ~std::uint64_t{0}, 8}, stripe};
+      vectors::state right = begin;
+      vectors::take_anywhere(right, bytes.data() + 1, count);
+      const auto expect_same = [&](void (*take)(vectors::state&, const std::byte*, std::size_t) noexcept) {
+        vectors::state got = begin;
+        take(got, bytes.data() + 1, count);
+        EXPECT_EQ(got.stripe, right.stripe);
+        EXPECT_TRUE(std::equal(right.lanes, right.lanes + 8, got.lanes)) << stripe << " " << count;
+      };
+      expect_same(&vectors::take);
+#if defined(__x86_64__)
+      expect_same(&vectors::take_16);
+      if (__builtin_cpu_supports("avx2")) expect_same(&vectors::take_32);
+      if (__builtin_cpu_supports("avx512f")) expect_same(&vectors::take_64);
+#endif
+    }
+}

@@ -1,0 +1,85 @@
+"""One job of NVIDIA FLARE, in its simulator or with the processes and certificates of its POC mode. jobs.py starts this and looks at what it leaves."""
+
+import argparse
+import json
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+import model as models
+
+OURS = "tensorpull.nvflare.decomposers.tensor.TensorDecomposer"
+
+
+def recipe_of(a, name):
+    from nvflare.app_common.widgets.decomposer_reg import DecomposerRegister
+    from nvflare.app_opt.pt.recipes.fedavg import FedAvgRecipe
+
+    more = {"enable_tensor_disk_offload": True} if a.disk else {}
+    recipe = FedAvgRecipe(
+        name=name, min_clients=a.clients, num_rounds=a.rounds, model=models.Model(**(models.LARGE if a.large else models.SMALL)), train_script="client.py",
+        server_expected_format="pytorch", launch_external_process=a.external, **more,
+    )  # fmt: skip
+    if a.server == a.site != "none":
+        recipe.add_decomposers([a.server])
+    else:
+        if a.server != "none":
+            recipe._job.to_server(DecomposerRegister([a.server]), id="decomposer_reg")
+        if a.site != "none":
+            recipe._add_to_client_apps(DecomposerRegister([a.site]), id="decomposer_reg")
+    settings = json.loads(a.settings)
+    if settings:
+        recipe.add_server_config(settings)
+        recipe.add_client_config(settings)
+    return recipe
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--folder", required=True)
+    p.add_argument("--poc", default="", help="project.yml; without it the simulator")
+    p.add_argument("--clients", type=int, default=2)
+    p.add_argument("--rounds", type=int, default=2)
+    p.add_argument("--server", default=OURS)
+    p.add_argument("--site", default=OURS)
+    p.add_argument("--settings", default="{}")
+    p.add_argument("--jobs", type=int, default=1)
+    p.add_argument("--large", action="store_true")
+    p.add_argument("--external", action="store_true")
+    p.add_argument("--disk", action="store_true")
+    a = p.parse_args()
+    sys.argv = sys.argv[:1]  # recipes read it, too
+    os.chdir(os.path.dirname(os.path.abspath(__file__)))
+    if not a.poc:
+        from nvflare.recipe import SimEnv
+
+        recipe_of(a, "job").execute(SimEnv(num_clients=a.clients, workspace_root=a.folder))
+        print("ENDED", flush=True)
+        return
+    from nvflare.recipe import PocEnv
+
+    env = PocEnv(num_clients=a.clients, project_conf_path=a.poc)
+    runs = [recipe_of(a, "job").execute(env)]
+    for _ in range(1, a.jobs):
+        again = recipe_of(a, "job")
+        runs.append(env._get_session_manager().submit_job(again._job))
+    ids = [run if isinstance(run, str) else run.get_job_id() for run in runs]
+    print("JOBS", json.dumps(ids), flush=True)
+    for line in sys.stdin:  # what the driver wants
+        word = line.split()
+        if word == ["results"]:
+            print("RESULTS", json.dumps([env.get_job_result(i, timeout=240.0) for i in ids]), flush=True)
+        elif word == ["status"]:
+            print("STATUS", json.dumps([env.get_job_status(i) for i in ids]), flush=True)
+        elif word == ["abort"]:
+            env.abort_job(ids[0])
+            print("ABORTED", flush=True)
+        elif word == ["stop"]:
+            env.stop()
+            print("STOPPED", flush=True)
+            return
+
+
+if __name__ == "__main__":
+    main()

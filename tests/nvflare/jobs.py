@@ -1,0 +1,365 @@
+"""Jobs of NVIDIA FLARE with its own processes, whose models travel by tensorpull: jobs.py [--list] [CASE...]. Without a case: those of the ordinary run,
+or all of them if TENSORPULL_NVFLARE_ALL is 1.
+
+Needs nvflare and torch; without them it ends with 77, which ctest takes for skipped. Processes are ended that have this run's folder in their command line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import glob
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+BY_US, BY_FLARE = r"tensorpull: ref=\S+ from \S+ by tensorpull: done", r"tensorpull: ref=\S+ from \S+ by FLARE's chunks: done"
+UPDATE_BY_US, UPDATE_BY_FLARE = BY_US.replace("from ", "from site-"), BY_FLARE.replace("from ", "from site-")
+OURS = "tensorpull.nvflare.decomposers.tensor.TensorDecomposer"
+CASES = {}
+ORDINARY = ["simulator", "poc", "fallback_where_only_the_server_has_it"]
+
+
+def case(f):
+    CASES[f.__name__] = f
+    return f
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def until(what, seconds, why):
+    """These limits only end a test that hangs."""
+    end = time.monotonic() + seconds
+    while not what():
+        if time.monotonic() > end:
+            raise AssertionError(why)
+        time.sleep(0.2)
+
+
+class Job:
+    def __init__(self, *arguments, poc=False, clients=2, rounds=2, **environment):
+        self.folder = tempfile.mkdtemp(prefix="tensorpull-nvflare-")
+        self.clients, self.rounds, self.poc, self.large = clients, rounds, poc, "--large" in arguments
+        command = [sys.executable, os.path.join(HERE, "job.py"), "--folder", self.folder, "--clients", str(clients), "--rounds", str(rounds), *arguments]
+        env = {**os.environ, "NVFLARE_POC_WORKSPACE": self.folder, "OMP_NUM_THREADS": "1", "HOME": self.folder, **environment}
+        env["PYTHONPATH"] = os.pathsep.join([HERE, *filter(None, [env.get("PYTHONPATH")])])
+        if poc:
+            command += ["--poc", self._project()]
+        self.console = open(os.path.join(self.folder, "console.txt"), "w+")
+        self.process = subprocess.Popen(
+            command, env=env, cwd=self.folder, stdin=subprocess.PIPE, stdout=self.console, stderr=subprocess.STDOUT, text=True, start_new_session=True
+        )
+
+    def _project(self):
+        sites = [{"name": f"site-{i + 1}", "type": "client", "org": "nvidia"} for i in range(self.clients)]
+        people = [{"name": "admin@nvidia.com", "type": "admin", "org": "nvidia", "role": "project_admin"}]
+        server = {"name": "server", "type": "server", "org": "nvidia", "fed_learn_port": free_port(), "default_host": "localhost"}
+        builders = [
+            {"path": "nvflare.lighter.impl.workspace.WorkspaceBuilder", "args": {"template_file": ["master_template.yml", "aws_template.yml", "azure_template.yml"]}},
+            {"path": "nvflare.lighter.impl.static_file.StaticFileBuilder", "args": {"config_folder": "config"}},
+            {"path": "nvflare.lighter.impl.cert.CertBuilder"},
+            {"path": "nvflare.lighter.impl.signature.SignatureBuilder"},
+        ]
+        path = os.path.join(self.folder, "given.yml")
+        with open(path, "w") as f:  # JSON is YAML
+            json.dump({"api_version": 3, "name": "project", "description": "tests", "participants": [server, *sites, *people], "builders": builders}, f)
+        return path
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        if kind is not None and kind is not KeyboardInterrupt:
+            print(self.said()[-6000:], file=sys.stderr)
+            for path in glob.glob(f"{glob.escape(self.folder)}/**/log.txt", recursive=True):
+                with open(path, errors="replace") as f:
+                    lines = [line for line in f if re.search("tensorpull|ERROR|WARN", line)]
+                print(f"== {path}\n{''.join(lines)[-3000:]}", file=sys.stderr)
+        for sig in (signal.SIGTERM, signal.SIGKILL):
+            for pid in self.processes():
+                try:
+                    os.kill(pid, sig)
+                except ProcessLookupError:
+                    pass
+            end = time.monotonic() + (5 if sig == signal.SIGTERM else 1)
+            while self.processes() and time.monotonic() < end:
+                time.sleep(0.1)
+        self.process.wait(10)
+        self.process.stdin.close()
+        self.console.close()
+        if not os.environ.get("TENSORPULL_KEEP"):
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def processes(self, *words):
+        """Those of this run, and nobody else's: the name of its folder is in their command line or in their environment."""
+        found = []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{pid}/cmdline", "rb") as f, open(f"/proc/{pid}/environ", "rb") as e, open(f"/proc/{pid}/stat") as s:
+                    text, around, state = f.read().decode(errors="replace").replace("\0", " "), e.read().decode(errors="replace"), s.read().rpartition(")")[2].split()[0]
+            except OSError:
+                continue
+            if state != "Z" and int(pid) != os.getpid() and (self.folder in text or self.folder in around) and all(w in text for w in words):
+                found.append(int(pid))
+        return found
+
+    def said(self):
+        self.console.flush()
+        with open(self.console.name, errors="replace") as f:
+            return f.read()
+
+    def logs(self, site="*"):
+        text = ""
+        for path in glob.glob(f"{glob.escape(self.folder)}/**/log.txt", recursive=True):
+            if site == "*" or f"/{site}/" in path:
+                with open(path, errors="replace") as f:
+                    text += f.read()
+        return text
+
+    def count(self, pattern, site="*"):
+        return len(set(re.findall(f".*{pattern}.*", self.logs(site))))
+
+    def ask(self, word, answer, seconds=300):
+        self.process.stdin.write(word + "\n")
+        self.process.stdin.flush()
+        return self.hear(answer, seconds)
+
+    def hear(self, answer, seconds=300):
+        until(lambda: re.search(f"^{answer}( .*)?$", self.said(), re.M) or self.process.poll() is not None, seconds, f"no {answer}")
+        found = re.findall(f"^{answer}(?: (.*))?$", self.said(), re.M)
+        assert found, f"job.py ended with {self.process.poll()} before {answer}"
+        return json.loads(found[-1]) if found[-1] else None
+
+    def ends(self, seconds=300):
+        """It ran to its end, and the model is what it has to be."""
+        if self.poc:
+            self.hear("JOBS")
+            results = self.ask("results", "RESULTS", seconds)
+            assert results and all(results), results
+            for result in results:
+                self.check(glob.glob(f"{glob.escape(result)}/**/FL_global_model.pt", recursive=True))
+            self.ask("stop", "STOPPED")
+        else:
+            until(lambda: self.process.poll() is not None, seconds, "it does not end")
+            assert "ENDED" in self.said() and self.process.returncode == 0, self.process.returncode
+            self.check(glob.glob(f"{glob.escape(self.folder)}/**/FL_global_model.pt", recursive=True))
+
+    def check(self, found):
+        import torch
+
+        import model
+
+        assert found, "there is no model at the end"
+        got = torch.load(found[0], weights_only=False)
+        got = got.get("model", got)
+        hasher = hashlib.sha256()
+        grows = self.rounds * 1e-3 * sum(range(1, self.clients + 1)) / self.clients
+        for name, value in model.Model(**(model.LARGE if self.large else model.SMALL)).state_dict().items():
+            hasher.update(name.encode() + torch.as_tensor(got[name]).numpy().tobytes())
+            assert torch.allclose(torch.as_tensor(got[name]), value + grows, atol=1e-5), f"{name} is wrong"
+        self.digest = hasher.hexdigest()
+
+    def all_by_us(self, jobs=1):
+        each = self.clients * self.rounds * jobs
+        assert self.count(UPDATE_BY_US) == each, f"{self.count(UPDATE_BY_US)} updates of {each} by tensorpull"
+        assert self.count(BY_US) >= 2 * each, f"{self.count(BY_US)} transfers of {2 * each} by tensorpull"
+        assert not self.count(BY_FLARE), "some went by FLARE's chunks"
+
+
+@case
+def simulator():
+    """Both ways by tensorpull."""
+    with Job() as job:
+        job.ends()
+        job.all_by_us()
+
+
+@case
+def poc():
+    """Processes of their own with the certificates of the startup kit: TLS, and no port at the clients."""
+    with Job(poc=True, rounds=1) as job:
+        job.ends()
+        job.all_by_us()
+        assert job.count("pulls from tls://"), "it was not TLS"
+
+
+@case
+def bit_for_bit():
+    """The final model of two sites is the same as without tensorpull."""
+    digests = []
+    for decomposer in ("none", OURS):
+        with Job("--server", decomposer, "--site", decomposer) as job:
+            job.ends()
+            digests.append(job.digest)
+    assert digests[0] == digests[1], digests
+
+
+@case
+def fallback_where_only_the_server_has_it():
+    """Sites with an older version, or without this package, go on with FLARE's chunks."""
+    with Job("--site", "none", rounds=1) as job:
+        job.ends()
+        assert not job.count(BY_US)
+        assert job.count(UPDATE_BY_FLARE) == 2
+
+
+@case
+def fallback_where_only_the_sites_have_it():
+    with Job("--server", "none", rounds=1) as job:
+        job.ends()
+        assert not job.count(BY_US)
+
+
+@case
+def switched_off():
+    with Job("--settings", '{"tensorpull_enabled": false}', rounds=1) as job:
+        job.ends()
+        assert not job.count(BY_US) and job.count(BY_FLARE)
+
+
+@case
+def another_host_is_not_called():
+    """The server says that it is elsewhere; its sites know where FLARE's server is."""
+    with Job("--settings", '{"tensorpull_host": "192.0.2.1"}', rounds=1) as job:
+        job.ends()
+        assert not job.count(BY_US) and job.count("is not the FLARE server's")
+
+
+def lie(name, reason):
+    def run():
+        with Job("--server", f"lies.{name}", "--site", f"lies.{name}", rounds=1) as job:
+            job.ends()
+            assert job.count(BY_FLARE), "nothing went by FLARE's chunks"
+            assert job.count(reason), f"no {reason}"
+
+    CASES[f"lie_{re.sub('(?<=[a-z])(?=[A-Z])', '_', name).lower()}"] = run
+
+
+lie("AnotherAddress", "is not the FLARE server's")
+lie("ForeignReference", "it is another model than FLARE's reference says")
+lie("WrongVersion", "its version is not known here")
+lie("WrongModel", "it is for another site")
+lie("Exabyte", "its size is 1152921504606846976 bytes")
+lie("Nonsense", "it is no offer")
+
+
+@case
+def disk_offload():
+    """Updates land in files; FLARE's aggregation opens them."""
+    with Job("--disk") as job:
+        job.ends()
+        job.all_by_us()
+
+
+@case
+def port_that_dies_in_mid_transfer():
+    with Job("--large", "--server", "lies.DyingInMidTransfer", "--settings", '{"tensorpull_bytes_per_second": 20000000}', rounds=1, clients=1) as job:
+        job.ends()
+        assert job.count("goes on with FLARE's chunks", "site-1"), "the model did not fall back"
+        assert job.count(UPDATE_BY_US) == 1, "the update came another way"
+
+
+@case
+def longer_than_time_outs():
+    """A pull of 21 s, where FLARE gives up a model that nobody asks for within 8 s."""
+    settings = {"tensorpull_bytes_per_second": 4_000_000, "tensorpull_sign_of_life": 2.0, "tensor_min_download_timeout": 8.0, "streaming_idle_timeout": 8.0, "streaming_receiver_idle_timeout": 8.0}
+    with Job("--large", "--settings", json.dumps(settings), rounds=1, clients=1) as job:
+        job.ends()
+        job.all_by_us()
+
+
+@case
+def external_trainer():
+    """A trainer in a process of its own has FLARE's own decomposer: its server's offer is left alone."""
+    with Job("--external", rounds=1) as job:
+        job.ends()
+
+
+SLOW = json.dumps({"tensorpull_bytes_per_second": 2_000_000})
+
+
+@case
+def client_kill():
+    """FLARE decides what becomes of the job. Nothing of it stays, and the server goes on."""
+    with Job("--large", "--settings", SLOW, poc=True, rounds=1) as job:
+        (id_,) = job.hear("JOBS")
+        until(lambda: job.count("tensorpull: .* pulls", "site-1"), 120, "nothing is pulled")
+        for pid in job.processes(id_, "site-1"):
+            os.kill(pid, signal.SIGKILL)
+        until(lambda: job.count(BY_US, "site-2") or not job.processes(id_), 180, "the other site neither goes on nor ends")
+        if job.processes(id_):
+            job.ask("abort", "ABORTED")
+        until(lambda: not job.processes(id_), 120, "processes of the job stay")
+        assert job.ask("status", "STATUS")
+        job.ask("stop", "STOPPED")
+
+
+@case
+def abort():
+    with Job("--large", "--settings", SLOW, poc=True, rounds=1) as job:
+        (id_,) = job.hear("JOBS")
+        until(lambda: job.count("tensorpull: .* pulls", "site-1"), 120, "nothing is pulled")
+        job.ask("abort", "ABORTED")
+        until(lambda: not job.processes(id_), 120, "processes of the job stay")
+        job.ask("stop", "STOPPED")
+
+
+@case
+def server_kill():
+    """The sites hear it and end, as they do without tensorpull."""
+    with Job("--large", "--settings", SLOW, poc=True, rounds=1) as job:
+        (id_,) = job.hear("JOBS")
+        until(lambda: job.count("tensorpull: .* pulls", "site-1"), 120, "nothing is pulled")
+        killed = [pid for pid in job.processes(id_) if pid not in job.processes("site-")]
+        assert killed
+        for pid in killed:
+            os.kill(pid, signal.SIGKILL)
+        until(lambda: not job.processes(id_), 180, "processes of the job stay")
+        job.ask("stop", "STOPPED")
+
+
+@case
+def two_jobs():
+    with Job("--jobs", "2", poc=True, rounds=1) as job:
+        job.ends()
+        job.all_by_us(jobs=2)
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("cases", nargs="*")
+    p.add_argument("--list", action="store_true")
+    a = p.parse_args()
+    if a.list:
+        print("\n".join(CASES))
+        return 0
+    for module in ("nvflare", "torch", "tensorpull"):
+        if importlib.util.find_spec(module) is None:
+            print(f"skipped: there is no {module}")
+            return 77
+    if " " in tempfile.gettempdir():
+        print("skipped: FLARE's own simulator does not take a folder whose name has a space; set TMPDIR")
+        return 77
+    for name in a.cases or (CASES if os.environ.get("TENSORPULL_NVFLARE_ALL") == "1" else ORDINARY):
+        began = time.monotonic()
+        CASES[name]()
+        print(f"{name}: {time.monotonic() - began:.1f} s", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

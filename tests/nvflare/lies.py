@@ -1,0 +1,62 @@
+"""Decomposers of a site or a server that lies or dies: what the other end must not fall for."""
+
+import threading
+
+from tensorpull.nvflare import _offer
+from tensorpull.nvflare._offer import KEY
+from tensorpull.nvflare._place import place_of
+from tensorpull.nvflare.decomposers.tensor import OfferedTensors, TensorDecomposer
+
+
+def _lying(change):
+    class Lying(OfferedTensors):
+        def produce(self, state, requester):
+            rc, data, new = super().produce(state, requester)
+            said = new.get(KEY) if isinstance(new, dict) else None
+            if not state and said:
+                change(said, self)
+            return rc, data, new
+
+    class Decomposer(TensorDecomposer):
+        def to_downloadable(self, items, max_chunk_size, fobs_ctx):
+            return Lying(items, max_chunk_size, _cell(fobs_ctx))
+
+    return Decomposer
+
+
+def _cell(fobs_ctx):
+    from nvflare.fuel.utils.fobs import FOBSContextKey
+
+    return fobs_ctx.get(FOBSContextKey.CELL)
+
+
+def _foreign(said, owner):
+    """Another publication of the same owner, with the same names and shapes and other values."""
+    if "ref" in said:
+        ref = place_of(owner._cell).owner()[0].add_tensors({name: tensor * 0 for name, tensor in owner.base_obj.items()}, metadata={"nvflare.ref": "another"})
+        said.update(ref=str(ref), version=ref.version, bytes=ref.nbytes)
+    else:
+        said["job"] = "another"
+
+
+AnotherAddress = _lying(lambda said, _: said.update(address="tcp://192.0.2.1:8002") if "address" in said else said.update(v=2))
+ForeignReference = _lying(_foreign)
+WrongVersion = _lying(lambda said, _: said.update(v=_offer.VERSION + 1))
+WrongModel = _lying(lambda said, _: said.update(version=said["version"] ^ 1) if "version" in said else said.update(site="site-77"))
+Exabyte = _lying(lambda said, _: said.update(bytes=2**60))
+Nonsense = _lying(lambda said, _: (said.clear(), said.update({"is": ["offer"] * 3})))
+
+
+class Dying(OfferedTensors):
+    """The server's port closes while models are under way."""
+
+    def produce(self, state, requester):
+        answer = super().produce(state, requester)
+        if not state and self._published:
+            threading.Timer(1.0, place_of(self._cell).owner()[0].close).start()
+        return answer
+
+
+class DyingInMidTransfer(TensorDecomposer):
+    def to_downloadable(self, items, max_chunk_size, fobs_ctx):
+        return Dying(items, max_chunk_size, _cell(fobs_ctx))

@@ -1,0 +1,278 @@
+// What is said over datagrams besides chunks: descriptions, named tensors, schema pages, confirmations, messages; whole, in order, once.
+#include "support/lossy_pair.hpp"
+
+namespace {
+
+using namespace test;
+using tp::errc;
+
+template <class Consumer = tp::land, class Integrity = tp::image_digest>
+using pull = tp::datagram_transfer<Consumer, tp::bytes_up_to<1112>, Integrity>;
+
+tp::pull_request of(tp::ref_id id, std::uint64_t who = 9) {
+  tp::pull_request r;
+  r.ref = id;
+  r.recipient = {who};
+  return r;
+}
+model numbered(std::size_t n, const char* prefix = "layers.0.weight") {
+  model m;
+  for (std::size_t i = 0; i < n; ++i) m.add(prefix + std::to_string(100 + i), tp::dtype::f32, {10});
+  return std::move(m.ready());
+}
+template <class Pair, class Transfer>
+bool drive(Pair& pair, Transfer& t) {
+  t.fits(pair.link.datagram_bytes);
+  pair.right.end->begin_pull();
+  return pair.run(t, [&] { return t.ended(); });
+}
+const link_conditions bad_links[] = {{1200, 0.1, 0.1, microseconds(300), microseconds(100)}, {128, 0.1, 0.1, microseconds(300), microseconds(100)}, {1 << 20, 0.1, 0, microseconds(300), microseconds(0)}};
+
+TEST(DatagramControl, Messages_arrive_once_and_in_order_however_long_they_are) {
+  for (const auto& link : bad_links)
+    for (std::uint64_t seed = 1; seed < 6; ++seed) {
+      lossy_pair<> pair(link, seed);
+      tp::no_transfer idle;
+      std::vector<std::vector<std::byte>> sent;
+      for (std::uint32_t i = 0; i < 12; ++i) {
+        std::vector<std::byte> body(i == 7 ? 64 * 1024 : pair.dice.below(3000));
+        pair.dice.fill(body);
+        const tp::reference ref{{i, 1}, 2, 3};
+        ASSERT_TRUE(pair.right.end->send_message(i, {&ref, 1}, body));
+        EXPECT_EQ(pair.right.end->send_message(i, {}, {}).error().code, errc::busy);
+        ASSERT_TRUE(pair.run(idle, [&] { return pair.right.end->long_frame_sent(); })) << link.datagram_bytes << " " << i << " " << pair.up.sent;
+        sent.push_back(std::move(body));
+      }
+      ASSERT_EQ(pair.left.box.got.size(), sent.size()) << link.datagram_bytes << " " << seed;
+      for (std::uint32_t i = 0; i < sent.size(); ++i) {
+        EXPECT_EQ(pair.left.box.got[i].kind, i);
+        EXPECT_EQ(pair.left.box.got[i].body, sent[i]);
+        ASSERT_EQ(pair.left.box.got[i].references.size(), 1u);
+        EXPECT_EQ(pair.left.box.got[i].references[0].id.high, i);
+      }
+      EXPECT_EQ(pair.left.pool.available(), 4u) << "every buffer comes back";
+      EXPECT_EQ(pair.right.pool.available(), 4u);
+      EXPECT_EQ(pair.not_understood, 0u) << to_string(pair.last_error);
+    }
+}
+TEST(DatagramControl, A_message_waits_for_a_program_that_is_not_ready) {
+  for (const auto& link : bad_links) {
+    lossy_pair<> pair(link);
+    tp::no_transfer idle;
+    pair.left.box.takes = false;
+    std::vector<std::byte> body(5000);
+    ASSERT_TRUE(pair.right.end->send_message(1, {}, body));
+    EXPECT_FALSE(pair.run(idle, [&] { return pair.right.end->long_frame_sent(); }, std::chrono::seconds(20)));
+    EXPECT_EQ(pair.left.box.count, 0u);
+    pair.left.box.takes = true;
+    EXPECT_TRUE(pair.run(idle, [&] { return pair.right.end->long_frame_sent(); }, std::chrono::seconds(20)));
+    EXPECT_EQ(pair.left.box.count, 1u);
+  }
+}
+TEST(DatagramControl, A_stranger_gets_no_buffer) {
+  lossy_pair<> pair({});
+  tp::no_transfer idle;
+  pair.left.end->doubt();
+  std::vector<std::byte> body(5000);
+  ASSERT_TRUE(pair.right.end->send_message(1, {}, body));
+  EXPECT_FALSE(pair.run(idle, [&] { return pair.right.end->long_frame_sent(); }, std::chrono::seconds(2)));
+  EXPECT_EQ(pair.left.pool.available(), 4u);
+  EXPECT_EQ(pair.left.end->heard(), 0u);
+  pair.left.end->trust();
+  EXPECT_TRUE(pair.run(idle, [&] { return pair.right.end->long_frame_sent(); }, std::chrono::seconds(20)));
+  EXPECT_EQ(pair.left.box.count, 1u);
+}
+TEST(DatagramControl, A_message_reaches_an_end_that_was_started_again_meanwhile) {
+  lossy_pair<> pair({1200, 0, 0, microseconds(300), microseconds(0)});
+  tp::no_transfer idle;
+  std::vector<std::byte> body(40'000);
+  ASSERT_TRUE(pair.right.end->send_message(1, {}, body));
+  EXPECT_FALSE(pair.run(idle, [&] { return pair.right.end->long_frame_sent(); }, microseconds(1000)));
+  pair.left.start_again(1200);
+  EXPECT_TRUE(pair.run(idle, [&] { return pair.right.end->long_frame_sent(); }));
+  EXPECT_EQ(pair.left.box.count, 1u);
+}
+
+TEST(DatagramControl, An_answer_in_pieces_to_somebody_who_is_gone_is_in_nobodys_way) {
+  lossy_pair<> pair({128, 0, 0, microseconds(300), microseconds(0)});
+  const model source = numbered(3).fill(1);
+  model target = numbered(3);
+  const auto id = pair.left.publish(source);
+  tp::land to(target.destination());
+  pull<> gone(to, of(id), {}, pair.right.end->next_id());
+  pair.right.end->begin_pull();
+  EXPECT_FALSE(pair.run(gone, [] { return false; }, microseconds(500)));  // the description is on its way
+  ASSERT_FALSE(pair.left.end->long_frame_sent());
+  pair.down.on_its_way.clear();
+  pair.right.start_again(128);
+  pull<> t(to, of(id, 10), {}, pair.right.end->next_id());
+  const auto before = pair.now;
+  ASSERT_TRUE(drive(pair, t));
+  ASSERT_TRUE(t.outcome());
+  EXPECT_LT(pair.now - before, std::chrono::milliseconds(500)) << "it asks once";
+}
+
+TEST(DatagramControl, Named_tensors_whose_names_do_not_fit_one_datagram) {
+  for (const auto& link : bad_links)
+    for (const std::size_t count : {3u, 40u, 100u}) {
+      lossy_pair<> pair(link);
+      const model source = numbered(128).fill(1);
+      std::vector<std::string> names;
+      std::vector<std::string_view> views;
+      model target;
+      for (std::size_t i = 0; i < count; ++i) names.push_back("layers.0.weight" + std::to_string(100 + i));
+      for (const auto& n : names) views.push_back(n), target.add(n, tp::dtype::f32, {10});
+      target.ready();
+      const auto id = pair.left.publish(source, {1, 2}, 1);
+      tp::land to(target.destination());
+      auto request = of(id);
+      request.subset = views;
+      pull<> t(to, request, {}, pair.right.end->next_id());
+      ASSERT_TRUE(drive(pair, t));
+      ASSERT_TRUE(t.outcome()) << to_string(t.outcome().error().code) << " " << count << " " << link.datagram_bytes;
+      EXPECT_TRUE(t.outcome()->confirmed) << to_string(t.outcome()->unconfirmed_because);
+      for (const auto& n : names) ASSERT_TRUE(target.bytes_of(n) == source.bytes_of(n)) << n << " " << count << " " << link.datagram_bytes << " landed " << t.landed_bytes() << " of " << t.total_bytes();
+      EXPECT_EQ(pair.left.references.status_of(id)->completed, 1u);
+    }
+}
+TEST(DatagramControl, More_names_than_a_control_frame_has_fail_before_data_moves) {
+  lossy_pair<> pair({});
+  const model source = numbered(200).fill(1);
+  std::vector<std::string> names;
+  std::vector<std::string_view> views;
+  model target;
+  for (std::size_t i = 0; i < 200; ++i) names.push_back("layers.0.weight" + std::to_string(100 + i));
+  for (const auto& n : names) views.push_back(n), target.add(n, tp::dtype::f32, {10});
+  target.ready();
+  tp::land to(target.destination());
+  auto request = of(pair.left.publish(source, {1, 2}, 1));
+  request.subset = views;
+  pull<> t(to, request, {}, pair.right.end->next_id());
+  ASSERT_TRUE(drive(pair, t));
+  ASSERT_FALSE(t.outcome());
+  EXPECT_EQ(t.outcome().error().code, errc::does_not_fit);
+  EXPECT_TRUE(target.untouched());
+  EXPECT_EQ(pair.right.pool.available(), 4u);
+}
+TEST(DatagramControl, L3_the_first_tensor_that_differs_is_named_over_any_length_of_datagrams) {
+  for (const auto& link : bad_links) {
+    lossy_pair<> pair(link);
+    const model source = numbered(60).fill(1);
+    model target;
+    for (std::size_t i = 0; i < 60; ++i) target.add("layers.0.weight" + std::to_string(100 + i), i == 41 ? tp::dtype::i32 : tp::dtype::f32, {10});
+    target.ready();
+    tp::land to(target.destination());
+    pull<> t(to, of(pair.left.publish(source)), {}, pair.right.end->next_id());
+    ASSERT_TRUE(drive(pair, t));
+    ASSERT_FALSE(t.outcome());
+    EXPECT_EQ(t.outcome().error().code, errc::schema_mismatch);
+    EXPECT_EQ(t.outcome().error().name.view(), "layers.0.weight141");
+    EXPECT_TRUE(target.untouched());
+  }
+}
+TEST(DatagramControl, R6_unknown_references_and_other_versions_are_errors_at_once) {
+  for (const auto& link : bad_links) {
+    const model published = numbered(3);
+    lossy_pair<> pair(link);
+    model target = numbered(3);
+    tp::land to(target.destination());
+    pull<> t(to, of({7, 7}), {}, pair.right.end->next_id());
+    ASSERT_TRUE(drive(pair, t));
+    EXPECT_EQ(t.outcome().error().code, errc::unknown_reference);
+    pair.right.end->end_pull(t);
+    auto request = of(pair.left.publish(published));
+    request.version = 12345;
+    tp::land to2(target.destination());
+    pull<> second(to2, request, {}, pair.right.end->next_id());
+    ASSERT_TRUE(drive(pair, second));
+    EXPECT_EQ(second.outcome().error().code, errc::stale_version);
+  }
+}
+
+TEST(DatagramControl, R11_a_cancelled_transfer_is_told_and_late_doubles_do_not_bring_it_back) {
+  lossy_pair<> pair({1200, 0.3, 0.2, microseconds(300), microseconds(0)});
+  const model source = numbered(100).fill(1);
+  model target = numbered(100);
+  const auto id = pair.left.publish(source, {1, 2}, 1);
+  tp::land to(target.destination());
+  pull<> t(to, of(id), {}, pair.right.end->next_id());
+  t.fits(1200);
+  pair.right.end->begin_pull();
+  std::vector<std::pair<datagram, std::size_t>> heard;
+  pair.spoil = [&](datagram& d, std::size_t n) { heard.emplace_back(d, n); };
+  ASSERT_TRUE(pair.run(t, [&] { return t.landed_bytes() > 2000; }));
+  t.fail({errc::cancelled, 0, 0, {}});
+  pair.right.end->end_pull(t);
+  ASSERT_TRUE(t.farewell() && pair.right.end->send_control(*t.farewell()));
+  tp::no_transfer idle;
+  ASSERT_TRUE(pair.run(idle, [&] { return pair.left.references.settled(id); }));
+  EXPECT_EQ(pair.left.references.status_of(id)->cancelled, 1u);
+  pair.run(idle, [] { return false; }, std::chrono::seconds(10));
+  for (const auto& [d, n] : heard) (void)pair.left.end->received(idle, {reinterpret_cast<const std::byte*>(d.data()), n}, pair.now);
+  EXPECT_EQ(pair.left.references.status_of(id)->cancelled, 1u);
+  EXPECT_TRUE(pair.right.end->output_idle());
+}
+TEST(DatagramControl, R9_late_doubles_of_requests_change_nothing_about_a_transfer_that_has_ended) {
+  lossy_pair<> pair({1200, 0, 0, microseconds(300), microseconds(0)});
+  const model source = numbered(30).fill(1);
+  std::vector<std::string_view> views{"layers.0.weight100", "layers.0.weight101"};
+  model target;
+  for (const auto n : views) target.add(std::string(n), tp::dtype::f32, {10});
+  target.ready();
+  const auto id = pair.left.publish(source, {1, 2}, 2);
+  tp::land to(target.destination());
+  auto request = of(id);
+  request.subset = views;
+  pull<> t(to, request, {}, pair.right.end->next_id());
+  std::vector<std::pair<datagram, std::size_t>> heard;
+  tp::no_transfer idle;
+  pair.spoil = [&](datagram& d, std::size_t n) { heard.emplace_back(d, n); };
+  t.fits(1200);
+  pair.right.end->begin_pull();
+  ASSERT_TRUE(pair.run(t, [&] { return t.landed_bytes() > 0; }));
+  pair.spoil = {};
+  for (const auto& [old, size] : heard) (void)pair.left.end->received(idle, {reinterpret_cast<const std::byte*>(old.data()), size}, pair.now);
+  ASSERT_TRUE(pair.run(t, [&] { return t.ended(); }));
+  ASSERT_TRUE(t.outcome()) << to_string(t.outcome().error().code);
+  EXPECT_TRUE(t.outcome()->confirmed) << "a double of the request for the description does not undo that for the names";
+  EXPECT_EQ(pair.left.references.status_of(id)->completed, 1u);
+  EXPECT_EQ(pair.left.references.status_of(id)->failed, 0u);
+}
+TEST(DatagramControl, R12_a_peer_that_was_started_again_with_badly_chosen_ids_is_believed) {
+  lossy_pair<> pair({});
+  const model source = numbered(30).fill(1);
+  const auto id = pair.left.publish(source, {1, 2}, 2);
+  model target = numbered(30);
+  tp::land to(target.destination());
+  pull<> t(to, of(id, 1), {}, 5000);
+  ASSERT_TRUE(drive(pair, t));
+  ASSERT_TRUE(t.outcome());
+  tp::land again(target.destination());
+  pull<> second(again, of(id, 2), {}, 4000);
+  ASSERT_TRUE(drive(pair, second));
+  ASSERT_TRUE(second.outcome()) << to_string(second.outcome().error().code);
+  EXPECT_TRUE(second.outcome()->confirmed);
+}
+
+TEST(DatagramControl, Garbage_changes_nothing) {
+  lossy_pair<> pair({1200, 0, 0, microseconds(300), microseconds(0)});
+  const model source = numbered(60).fill(1);
+  model target = numbered(60);
+  const auto id = pair.left.publish(source, {1, 2}, 1);
+  tp::land to(target.destination());
+  pull<> t(to, of(id), {}, pair.right.end->next_id());
+  t.fits(1200);
+  tp::no_transfer idle;
+  pair.spoil = [&](datagram&, std::size_t) {
+    datagram noise(1 + pair.dice.below(150));
+    pair.dice.fill(std::as_writable_bytes(std::span(noise)));
+    if (pair.chance(0.5)) noise[0] = (noise.size() - 1) << 32, noise[1 % noise.size()] = tp::detail::payload_prefix::root_pointer;
+    (void)pair.left.end->received(idle, std::as_bytes(std::span(noise)), pair.now);
+    (void)pair.right.end->received(t, std::as_bytes(std::span(noise)).first(pair.dice.below(noise.size() * 8)), pair.now);
+  };
+  ASSERT_TRUE(drive(pair, t));
+  ASSERT_TRUE(t.outcome());
+  EXPECT_EQ(source.image_bytes(), target.image_bytes());
+}
+
+}  // namespace

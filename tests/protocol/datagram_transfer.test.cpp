@@ -1,0 +1,60 @@
+// A pull over datagrams that are lost, doubled, delayed and re-ordered.
+#include "support/lossy_pair.hpp"
+
+namespace {
+
+using namespace test;
+
+template <std::uint64_t N>
+using pull = tp::datagram_transfer<tp::land, tp::fixed_bytes<N>, tp::image_digest>;
+
+model large(std::uint64_t floats = 300'000) {
+  model m;
+  m.add("w", tp::dtype::f32, {floats}).add("b", tp::dtype::f32, {1000}).add("h", tp::dtype::bf16, {100, 30}).ready();
+  return m;
+}
+tp::pull_request of(tp::ref_id id, std::uint64_t who = 9) {
+  tp::pull_request r;
+  r.ref = id;
+  r.recipient = {who};
+  return r;
+}
+
+struct conditions_and_name {
+  link_conditions link;
+  const char* name;
+};
+class Datagrams : public ::testing::TestWithParam<conditions_and_name> {};
+
+TEST_P(Datagrams, Every_byte_arrives_and_the_owner_hears_of_it) {
+  for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+    lossy_pair<> pair(GetParam().link, seed);
+    const model source = large().fill(seed);
+    model target = large();
+    const auto id = pair.left.publish(source, {1, 2}, 1);
+    tp::land to(target.destination());
+    pull<1112> t(to, of(id), {}, pair.right.end->next_id());
+    t.fits(GetParam().link.datagram_bytes);
+    pair.right.end->begin_pull();
+    ASSERT_TRUE(pair.run(t, [&] { return t.ended(); })) << seed << " " << t.landed_bytes() << " of " << t.total_bytes();
+    ASSERT_TRUE(t.outcome()) << to_string(t.outcome().error().code);
+    EXPECT_TRUE(t.outcome()->confirmed);
+    EXPECT_EQ(t.outcome()->outcome, tp::outcome::completed);
+    EXPECT_EQ(source.image_bytes(), target.image_bytes());
+    EXPECT_TRUE(pair.left.references.settled(id));
+    EXPECT_EQ(pair.left.references.status_of(id)->completed, 1u);
+    EXPECT_EQ(pair.not_understood, 0u) << to_string(pair.last_error);
+    const auto sent = pair.left.references.status_of(id)->bytes_sent;
+    EXPECT_LE(static_cast<double>(sent), (GetParam().link.doubled == 0 && GetParam().link.loss <= 0.05 ? 1.15 : 2) * static_cast<double>(t.total_bytes())) << seed;
+    if (seed == 1) std::printf("%s: %.3f s, payload %.3f of the image, %llu + %llu datagrams\n", GetParam().name, static_cast<double>(pair.now.count()) * 1e-6 - 1, static_cast<double>(sent) / static_cast<double>(t.total_bytes()), (unsigned long long)pair.up.sent, (unsigned long long)pair.down.sent);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Links, Datagrams,
+                         ::testing::Values(conditions_and_name{{}, "clean"}, conditions_and_name{{1200, 0.05, 0, microseconds(50), microseconds(0)}, "lossy"},
+                                           conditions_and_name{{1200, 0.05, 0.05, microseconds(50), microseconds(0)}, "doubling"},
+                                           conditions_and_name{{1200, 0.02, 0.02, microseconds(200), microseconds(60)}, "reordering"},
+                                           conditions_and_name{{1200, 0.05, 0, microseconds(20'000), microseconds(0)}, "far"}, conditions_and_name{{1200, 0, 0, microseconds(20'000), microseconds(0)}, "far_and_clean"},
+                                           conditions_and_name{{128, 0.05, 0, microseconds(500), microseconds(0)}, "short"}, conditions_and_name{{600, 0.2, 0.1, microseconds(1000), microseconds(900)}, "bad"}),
+                         [](const auto& i) { return i.param.name; });
+
+}  // namespace

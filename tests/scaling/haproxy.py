@@ -1,0 +1,170 @@
+"""Owners of one content behind HAProxy: real processes of send and recv, one of which is killed while recipients pull.
+
+usage: haproxy.py FOLDER_OF_PROGRAMS [CASE]
+Status: 0 well, 1 a case failed, 77 HAProxy is not installed.
+"""
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+REF = "5d1f0c0000000000000000000000000b"
+RECIPIENTS = 20
+BYTES = 48 << 20
+SKIPPED = 77
+
+CONFIG = """
+global
+  maxconn 500
+defaults
+  mode tcp
+  timeout connect 1s
+  timeout client 60s
+  timeout server 60s
+  retries 2
+  option redispatch
+listen owners
+  bind 127.0.0.1:{port}
+  balance roundrobin
+{servers}
+"""
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def write_model(path):
+    header = json.dumps({"w": {"dtype": "F32", "shape": [BYTES // 4], "data_offsets": [0, BYTES]}}, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % 8)
+    path.write_bytes(struct.pack("<Q", len(header)) + header + random.Random(1).randbytes(BYTES))
+
+
+class Run:
+    """The processes of one case. They end with it."""
+
+    def __init__(self, programs, folder):
+        self.programs, self.folder, self.started = programs, folder, []
+        self.model = folder / "model.safetensors"
+        write_model(self.model)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for p in self.started:
+            if p.poll() is None:
+                p.kill()
+            p.wait()
+
+    def start(self, command, **options):
+        p = subprocess.Popen([str(c) for c in command], **options)
+        self.started.append(p)
+        return p
+
+    def send(self, *options):
+        """A sender, once it has said where it listens: the process, and its address."""
+        p = self.start([self.programs / "send", self.model, "--ref", REF, "--json", *options], stdout=subprocess.PIPE, text=True)
+        said = json.loads(p.stdout.readline())
+        assert said["event"] == "published", said
+        return p, said["address"]
+
+    def owners(self, *options):
+        """A coordinator and two replicas behind HAProxy, whose address is the last."""
+        coordinator, at = self.send("--listen", "127.0.0.1:0", *options)
+        replicas = [self.send("--listen", "127.0.0.1:0", "--replica-of", at) for _ in range(2)]
+        port = free_port()
+        servers = "\n".join(f"  server replica{i} {address} check inter 200ms fall 1 rise 1" for i, (_, address) in enumerate(replicas))
+        config = self.folder / "haproxy.cfg"
+        config.write_text(CONFIG.format(port=port, servers=servers))
+        self.start(["haproxy", "-db", "-q", "-f", config])
+        for _ in range(100):
+            try:
+                socket.create_connection(("127.0.0.1", port), timeout=1).close()
+                break
+            except OSError:
+                time.sleep(0.1)
+        return coordinator, [p for p, _ in replicas], f"127.0.0.1:{port}"
+
+    def recipients(self, address, count=RECIPIENTS):
+        """Recipients that do not take everything at once, so that something can happen meanwhile."""
+        return [self.start([self.programs / "recv", address, REF, "-o", self.folder / f"copy{i}.safetensors", "--chunk", "65536", "--retries", "10"],
+                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for i in range(count)]
+
+    def await_bytes(self, most=60):
+        """Waits until every recipient has begun a file, and none has finished."""
+        for _ in range(most * 100):
+            if any(f.stat().st_size > 0 for f in self.folder.glob("*copy*")):
+                return
+            time.sleep(0.01)
+        raise AssertionError("no recipient has begun")
+
+
+def a_replica_that_is_killed_costs_nobody_the_model(run):
+    coordinator, replicas, address = run.owners("--recipients", RECIPIENTS)
+    pulling = run.recipients(address)
+    run.await_bytes()
+    replicas[0].kill()
+    for p in pulling:
+        said = p.communicate(timeout=120)[1]
+        assert p.returncode == 0, said
+    for i in range(RECIPIENTS):
+        assert (run.folder / f"copy{i}.safetensors").read_bytes() == run.model.read_bytes(), i
+    out, _ = coordinator.communicate(timeout=60)
+    events = [json.loads(line) for line in out.splitlines()]
+    assert coordinator.returncode == 0, events
+    assert events[-1]["outcome"] == "done" and events[-1]["completed"] == RECIPIENTS, events[-1]
+    assert events[-1]["sent_bytes"] < RECIPIENTS * BYTES / 10, events[-1]
+
+
+def without_the_coordinator_it_is_owner_lost(run):
+    coordinator, replicas, address = run.owners("--recipients", 4)
+    pulling = run.recipients(address, 4)
+    for p in pulling:
+        p.send_signal(signal.SIGSTOP)  # nobody finishes before the coordinator is gone
+    coordinator.kill()
+    coordinator.wait()
+    for p in pulling:
+        p.send_signal(signal.SIGCONT)
+    for i, p in enumerate(pulling):
+        said = p.communicate(timeout=120)[1]
+        assert p.returncode != 0, said
+        assert "coordinates" in said, said
+        assert not (run.folder / f"copy{i}.safetensors").exists()
+    for p in replicas:
+        out, _ = p.communicate(timeout=60)
+        assert p.returncode == 1, out
+        assert any(json.loads(line)["event"] == "owner_lost" for line in out.splitlines()), out
+
+
+CASES = [a_replica_that_is_killed_costs_nobody_the_model, without_the_coordinator_it_is_owner_lost]
+
+
+def main():
+    programs, wanted = Path(sys.argv[1]), sys.argv[2:]
+    if shutil.which("haproxy", path=os.environ.get("PATH", "") + ":/usr/sbin") is None:
+        print("skipped: haproxy is not installed")
+        return SKIPPED
+    os.environ["PATH"] += ":/usr/sbin"
+    for case in CASES:
+        if wanted and case.__name__ not in wanted:
+            continue
+        began = time.monotonic()
+        with tempfile.TemporaryDirectory() as folder, Run(programs, Path(folder)) as run:
+            case(run)
+        print(f"{case.__name__}: well, {time.monotonic() - began:.1f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,40 @@
+// SNIPPET 1
+#include "context.hpp"
+
+// SNIPPET 2
+
+static Mlp trained{}, mine{};
+
+/// Says a request, and gives the first line of the answer.
+static std::string asked(std::uint16_t port, const std::string& request) {
+  auto s = tcp_connect("127.0.0.1:" + std::to_string(port), std::chrono::steady_clock::now() + std::chrono::seconds(10));
+  must(s.has_value());
+  const std::array<std::span<const std::byte>, 1> out{std::as_bytes(std::span(request))};
+  must(s->write_some(out).bytes == request.size());
+  std::string line;
+  std::byte c{};
+  const std::array<std::span<std::byte>, 1> in{std::span(&c, 1)};
+  while (line.find('\n') == line.npos) {
+    const auto io = s->read_some(in);
+    must(!is_end(io.status));
+    if (io.bytes == 1) line += static_cast<char>(c);
+    else s->wait(true, false, std::chrono::milliseconds(20));
+  }
+  return line;
+}
+
+int main() {
+  const std::string_view address = "127.0.0.1:0";
+  trained.b2[3] = 3;
+  // SNIPPET 3
+
+  // SNIPPET 4
+
+  must(owner && ref && other && door);
+  const std::string key = " HTTP/1.1\r\nHost: here\r\nAuthorization: Bearer " + std::string(to_digits(ref->id).data(), 32) + "\r\n\r\n";
+  std::jthread first([&](std::stop_token stop) { owner->run(stop); });
+  std::jthread second([&](std::stop_token stop) { other->run(stop); });
+  must(asked(owner->port(), "HEAD /v1/mlp/latest" + key) == "HTTP/1.1 200 OK\r\n");
+  must(asked(door->port(), "GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n") == "HTTP/1.1 200 OK\r\n");
+  must(net::download_tensors("127.0.0.1:" + std::to_string(owner->port()), *ref, mine).has_value() && mine.b2[3] == 3);
+}

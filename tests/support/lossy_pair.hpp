@@ -1,0 +1,135 @@
+// Two ends of a datagram connection in one process and in virtual time, and a link between them that loses, doubles, delays and re-orders.
+#pragma once
+
+#include "pair.hpp"
+
+#include <tensorpull/protocol/datagrams/datagram_endpoint.hpp>
+#include <tensorpull/protocol/datagrams/datagram_transfer.hpp>
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+namespace test {
+
+using std::chrono::microseconds;
+
+/// What a link does to datagrams.
+struct link_conditions {
+  std::size_t datagram_bytes = 1200;
+  double loss = 0, doubled = 0;
+  microseconds delay{50}, jitter{0};
+};
+
+using datagram = std::vector<std::uint64_t>;  // aligned, with zeros at its end
+
+/// One direction of a link.
+struct lossy_line {
+  std::multimap<microseconds, std::pair<datagram, std::size_t>> on_its_way;
+  std::uint64_t sent = 0, lost = 0, payload = 0;
+};
+
+template <class Limits = tp::default_limits>
+struct datagram_party {
+  static constexpr std::size_t buffer_bytes = 66'560;
+  using owner_type = tp::owner<tp::xxhash_digest, Limits>;
+  using end_type = tp::datagram_endpoint<tested_framing, Limits, owner_type, inbox>;
+
+  datagram_party(std::uint64_t seed, std::size_t datagram_bytes, std::size_t buffers = 4)
+      : random(seed), references(storage, [this] { return random(); }), memory(new std::uint64_t[buffers * buffer_bytes / 8 + 8]),
+        pool({reinterpret_cast<std::byte*>(memory.get()), buffers * buffer_bytes}, buffer_bytes), end(std::make_unique<end_type>(references, pool, box, datagram_bytes, random())),
+        scratch(new std::uint64_t[end->scratch_bytes() / 8 + 1]) {}
+
+  tp::ref_id publish(const model& m, tp::ref_id id = {1, 2}, std::uint32_t recipients = 0, bool verifiable = true) {
+    EXPECT_TRUE(references.publish(m.source(), verifiable ? version_of(m) : 77, verifiable, id, recipients));
+    return id;
+  }
+  std::span<std::byte> room() { return {reinterpret_cast<std::byte*>(scratch.get()), end->scratch_bytes()}; }
+  /// The endpoint of a process that was started anew.
+  void start_again(std::size_t datagram_bytes) { end.reset(), end = std::make_unique<end_type>(references, pool, box, datagram_bytes, random()); }
+
+  generator random;
+  tp::owner_storage<16, 64> storage;
+  owner_type references;
+  std::unique_ptr<std::uint64_t[]> memory;
+  typename end_type::pool_type pool;
+  inbox box;
+  std::unique_ptr<end_type> end;
+  std::unique_ptr<std::uint64_t[]> scratch;
+};
+
+/// Both ends and the link. `left` owns.
+template <class Limits = tp::default_limits>
+struct lossy_pair {
+  explicit lossy_pair(const link_conditions& c, std::uint64_t seed = 1) : link(c), left(seed, c.datagram_bytes), right(seed + 1, c.datagram_bytes), dice(seed + 2) {}
+
+  bool chance(double p) { return static_cast<double>(dice() >> 11) * 0x1p-53 < p; }
+
+  template <class Party, class Transfer>
+  void send(Party& from, Transfer& t, lossy_line& line) {
+    for (tp::datagram_plan plan;;) {
+      from.end->plan_datagram(t, plan, from.room(), now);
+      if (plan.bytes == 0) break;
+      ASSERT_LE(plan.bytes, link.datagram_bytes);
+      ASSERT_LE(plan.scratch, from.room().size());
+      datagram d(plan.bytes / 8 + 1);
+      std::size_t at = 0;
+      for (std::size_t i = 0; i < plan.span_count; at += plan.spans[i++].size()) std::memcpy(reinterpret_cast<std::byte*>(d.data()) + at, plan.spans[i].data(), plan.spans[i].size());
+      ASSERT_EQ(at, plan.bytes);
+      from.end->sent(t, plan, true);
+      ++line.sent;
+      if (plan.bytes > 104) line.payload += plan.bytes;
+      if (spoil) spoil(d, plan.bytes);
+      for (int copies = chance(link.doubled) ? 2 : 1; copies > 0; --copies)
+        if (chance(link.loss)) ++line.lost;
+        else line.on_its_way.emplace(now + link.delay + microseconds(link.jitter.count() > 0 ? dice() % static_cast<std::uint64_t>(link.jitter.count()) : 0), std::pair(d, plan.bytes));
+    }
+  }
+  template <class Party, class Transfer>
+  void receive(Party& to, Transfer& t, lossy_line& line) {
+    while (!line.on_its_way.empty() && line.on_its_way.begin()->first <= now) {
+      auto d = std::move(line.on_its_way.begin()->second);
+      line.on_its_way.erase(line.on_its_way.begin());
+      const auto ok = to.end->received(t, {reinterpret_cast<const std::byte*>(d.first.data()), d.second}, now);
+      if (!ok) ++not_understood, last_error = ok.error().code;
+    }
+  }
+  /// Runs until `done()`, or until nothing will happen any more, or `limit` of virtual time is over.
+  template <class Transfer, class Done>
+  bool run(Transfer& t, Done done, microseconds limit = std::chrono::minutes(5)) {
+    tp::no_transfer idle;
+    for (const microseconds end = now + limit; !done() && now < end;) {
+      send(*&right, t, up);
+      send(*&left, idle, down);
+      microseconds next = microseconds::max();
+      for (const lossy_line* l : {&up, &down})
+        if (!l->on_its_way.empty()) next = std::min(next, l->on_its_way.begin()->first);
+      for (const microseconds wait : {right.end->next_time(t, now), left.end->next_time(idle, now)})
+        if (wait != microseconds::max()) next = std::min(next, now + wait);
+      if (next == microseconds::max()) return done();
+      spins_ = next <= now ? spins_ + 1 : 0;
+      if (spins_ == 100'000) return ADD_FAILURE() << "it spins", false;
+      now = std::max(next, now);
+      left.references.advance(std::chrono::duration_cast<std::chrono::milliseconds>(now));
+      receive(left, idle, up);
+      receive(right, t, down);
+    }
+    return done();
+  }
+
+  link_conditions link;
+  datagram_party<Limits> left, right;
+  generator dice;
+  lossy_line up, down;
+  microseconds now{1'000'000};
+  std::function<void(datagram&, std::size_t)> spoil;
+  std::uint64_t not_understood = 0;
+  tp::errc last_error{};
+
+ private:
+  std::uint64_t spins_ = 0;
+};
+
+}  // namespace test

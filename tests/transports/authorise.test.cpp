@@ -1,0 +1,76 @@
+// Who may have what, end to end: over TCP, where nobody is known, and over a stream that knows its peer.
+#include "transports/network.hpp"
+
+#include <sys/socket.h>
+
+namespace {
+
+using namespace test;
+using net = tp::pipeline<tp::raw_tensors<tiny>, tp::fixed_bytes<64_KiB>, tp::tcp>;
+
+/// A socket whose other end is known to be user 1000.
+struct known_stream : tp::posix_stream {
+  using tp::posix_stream::posix_stream;
+  tp::peer_identity peer() const noexcept { return {.kind = tp::identity_kind::user, .user = 1000}; }
+};
+struct known : tp::stream_transport<known, known_stream> {
+  static constexpr tp::identity_kind identifies = tp::identity_kind::user;
+  static tp::result<known_stream> connect(std::string_view, std::chrono::milliseconds, const tp::stop_token&) noexcept { return tp::failure(tp::errc::bad_address); }
+};
+using known_net = tp::pipeline<tp::raw_tensors<tiny>, tp::fixed_bytes<64_KiB>, known>;
+
+TEST(AuthoriseOverTcp, OnlyTheRecipientThatTheProgramExpects) {
+  const auto source = random_model<tiny>(1);
+  auto mine = blank<tiny>();
+  const auto may = [](const tp::access_request& r) { return r.peer.kind == tp::identity_kind::none && r.recipient == tp::recipient_id{7}; };
+  auto owner = net::downloader::open({.listen = "127.0.0.1:0", .host = {.authorise = may}});
+  ASSERT_TRUE(owner);
+  const auto ref = owner->add_tensors(*source);
+  ASSERT_TRUE(ref);
+  serving run(*owner);
+  const auto refused = net::download_tensors(local(owner->port()), *ref, *mine, {.recipient = {8}});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error(), tp::errc::unknown_reference);
+  EXPECT_EQ(refused.error().at, 0u);
+  const auto done = net::download_tensors(local(owner->port()), *ref, *mine, {.recipient = {7}});
+  ASSERT_TRUE(done) << tp::to_string(done.error().code);
+  EXPECT_TRUE(same(*source, *mine));
+  run.stop();
+  EXPECT_EQ(owner->callback_failures(), 0u);
+}
+TEST(AuthoriseOverTcp, ACallbackThatThrowsRefuses) {
+  const auto source = random_model<tiny>(1);
+  auto mine = blank<tiny>();
+  auto owner = net::downloader::open({.listen = "127.0.0.1:0", .host = {.authorise = [](const tp::access_request&) -> bool { throw 1; }}});
+  ASSERT_TRUE(owner);
+  const auto ref = owner->add_tensors(*source);
+  serving run(*owner);
+  const auto refused = net::download_tensors(local(owner->port()), *ref, *mine);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error(), tp::errc::unknown_reference);
+  run.stop();
+  EXPECT_GE(owner->callback_failures(), 1u);
+}
+TEST(AuthoriseOverAStream, ASessionAsksForTheIdentityThatItsStreamKnows) {
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+  auto owner = known_net::session::over(known_stream(ends[0]));
+  auto recipient = known_net::session::over(known_stream(ends[1]));
+  ASSERT_TRUE(owner && recipient);
+  EXPECT_EQ(owner->peer().user, 1000u);
+  const auto source = random_model<tiny>(1);
+  auto mine = blank<tiny>();
+  const auto ref = owner->add_tensors(*source, {.recipients = 1});
+  ASSERT_TRUE(ref);
+  std::uint32_t asked_by = 0;
+  owner->authorise([&](const tp::access_request& r) { return asked_by = r.peer.user, r.peer.kind == tp::identity_kind::user && r.ref == ref->id; });
+  std::jthread server([&] { EXPECT_TRUE(owner->serve(tp::until_settled(*ref), 20s)); });
+  EXPECT_FALSE(recipient->download_tensors({{1, 1}, 0, 0}, *mine));
+  const auto done = recipient->download_tensors(*ref, *mine);
+  ASSERT_TRUE(done) << tp::to_string(done.error().code);
+  server.join();
+  EXPECT_EQ(asked_by, 1000u);
+  EXPECT_TRUE(same(*source, *mine));
+}
+
+}  // namespace

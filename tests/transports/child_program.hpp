@@ -1,0 +1,49 @@
+// This program of tests as its own child: it is started again with "--as-child WHAT", and then owns a model over its standard input and output.
+#pragma once
+
+#include "network.hpp"
+
+#include <tensorpull/transports/pipe/pipe.hpp>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+namespace test {
+
+using over_child = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::child_process>;
+using over_stdio = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::standard_streams>;
+
+inline constexpr tp::ref_id child_ref{0x5d1f, 0x0c};
+inline constexpr std::uint64_t child_seed = 77;
+
+/// The command that starts it. `what`: "serve": until its input ends; "die N": it kills itself when N bytes were sent; "exit N": it ends with that status when a
+/// chunk was sent.
+inline std::string child_command(const std::string& what) { return "/proc/self/exe --as-child " + what; }
+
+inline int be_child(std::string_view what, long number) {
+  const auto model = random_model<mlp>(child_seed);
+  auto parent = over_stdio::session::connect("-", {.retry = {.retries = 0}});
+  std::printf("this would be garbage between frames\n");
+  std::fflush(stdout);
+  if (!parent) return 90;
+  const auto ref = parent->add_tensors(*model, {.id = child_ref});
+  if (!ref) return 91;
+  const auto ended = parent->serve(
+      [&](const auto& here) {
+        const std::uint64_t sent = here.status_of(*ref)->bytes_sent;
+        if (what == "die" && sent >= static_cast<std::uint64_t>(number)) ::raise(SIGKILL);
+        if (what == "exit" && sent > 0) ::_exit(static_cast<int>(number));
+        return false;
+      },
+      60s);
+  return !ended && ended.error().code == tp::errc::connection_lost ? 0 : 92;
+}
+
+[[gnu::constructor]] inline void start_as_child(int count, char** arguments) {
+  if (count > 2 && std::string_view(arguments[1]) == "--as-child") ::_exit(be_child(arguments[2], count > 3 ? std::atol(arguments[3]) : 0));
+}
+
+}  // namespace test

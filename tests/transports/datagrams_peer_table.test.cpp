@@ -1,0 +1,152 @@
+// The table of peers: bounded, found by address, aged; strangers never push out who makes progress.
+#include <tensorpull/transports/datagrams/peer_table.hpp>
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+#include <vector>
+
+namespace {
+
+using namespace tensorpull;
+using namespace std::chrono_literals;
+
+struct place {
+  std::uint64_t number = 0;
+  friend bool operator==(const place&, const place&) = default;
+  std::uint64_t hash() const noexcept { return number % 4; }  // many in one bucket
+};
+struct kept {
+  explicit kept(int v, int& alive) : value(v), living(alive) { ++living; }
+  kept(kept&&) = delete;
+  ~kept() { --living; }
+  int value;
+  int& living;
+};
+using table = peer_table<place, kept>;
+constexpr table::time_point start{1h};
+constexpr auto nobody = [](table::entry&) {};
+
+TEST(peer_table, finds_who_was_admitted) {
+  int alive = 0;
+  {
+    table t(3, {});
+    ASSERT_TRUE(t.has_memory());
+    EXPECT_EQ(t.find({1}), nullptr);
+    for (int i = 0; i < 3; ++i) ASSERT_NE(t.admit({std::uint64_t(4 * i)}, start, nobody, i, alive), nullptr);
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(t.find({std::uint64_t(4 * i)})->peer.value, i);
+    EXPECT_EQ(t.find({12}), nullptr);
+    EXPECT_EQ(t.size(), 3u);
+    t.remove(*t.find({4}));
+    EXPECT_EQ(t.find({4}), nullptr);
+    EXPECT_EQ(alive, 2);
+    EXPECT_EQ(t.find({0})->peer.value, 0);
+    EXPECT_EQ(t.find({8})->peer.value, 2);
+  }
+  EXPECT_EQ(alive, 0);
+}
+
+TEST(peer_table, without_room_nobody_is_admitted) {
+  int alive = 0;
+  table t(0, {});
+  EXPECT_EQ(t.admit({1}, start, nobody, 1, alive), nullptr);
+  EXPECT_EQ(t.find({1}), nullptr);
+}
+
+TEST(peer_table, a_full_table_pushes_out_the_oldest_newcomer_only_after_its_time) {
+  int alive = 0;
+  table t(2, {});
+  (void)t.admit({1}, start, nobody, 1, alive);
+  (void)t.admit({2}, start + 500ms, nobody, 2, alive);
+  EXPECT_EQ(t.admit({3}, start + 999ms, nobody, 3, alive), nullptr);
+  std::vector<std::uint64_t> gone;
+  ASSERT_NE(t.admit({3}, start + 1000ms, [&](table::entry& e) { gone.push_back(e.address().number); }, 3, alive), nullptr);
+  EXPECT_EQ(gone, std::vector<std::uint64_t>{1});
+  EXPECT_EQ(t.pushed_out(), 1u);
+  EXPECT_EQ(alive, 2);
+}
+
+TEST(peer_table, strangers_never_push_out_who_makes_progress) {
+  int alive = 0;
+  table t(4, {});
+  for (std::uint64_t i = 0; i < 3; ++i) t.progressed(*t.admit({i}, start, nobody, int(i), alive), start);
+  auto now = start;
+  for (std::uint64_t i = 100; i < 10'000; ++i) {
+    now += 100ms;
+    for (std::uint64_t k = 0; k < 3; ++k) {
+      ASSERT_NE(t.find({k}), nullptr) << "after " << i;
+      t.progressed(*t.find({k}), now);
+    }
+    (void)t.admit({i}, now, nobody, 0, alive);
+    ASSERT_LE(t.size(), 4u);
+  }
+  EXPECT_GT(t.pushed_out(), 900u);
+}
+
+TEST(peer_table, who_was_silent_for_long_makes_room_if_the_table_is_full) {
+  int alive = 0;
+  table t(2, {});
+  t.progressed(*t.admit({1}, start, nobody, 1, alive), start);
+  t.progressed(*t.admit({2}, start, nobody, 2, alive), start + 1s);
+  EXPECT_EQ(t.admit({3}, start + 2999ms, nobody, 3, alive), nullptr);
+  ASSERT_NE(t.admit({3}, start + 3s, nobody, 3, alive), nullptr);
+  EXPECT_EQ(t.find({1}), nullptr);
+  EXPECT_NE(t.find({2}), nullptr);
+}
+
+TEST(peer_table, nobody_says_goodbye_so_peers_age) {
+  int alive = 0;
+  table t(8, {});
+  (void)t.admit({1}, start, nobody, 1, alive);
+  t.progressed(*t.admit({2}, start, nobody, 2, alive), start);
+  (void)t.admit({3}, start + 5s, nobody, 3, alive);
+  std::vector<std::uint64_t> gone;
+  const auto note = [&](table::entry& e) { gone.push_back(e.address().number); };
+  t.age(start + 9s, 100, note);
+  EXPECT_TRUE(gone.empty());
+  t.age(start + 10s, 100, note);
+  EXPECT_EQ(gone, (std::vector<std::uint64_t>{1}));
+  t.age(start + 60s, 1, note);
+  EXPECT_EQ(gone, (std::vector<std::uint64_t>{1, 3})) << "no more than was asked for";
+  t.age(start + 60s, 100, note);
+  EXPECT_EQ(gone, (std::vector<std::uint64_t>{1, 3, 2}));
+  EXPECT_EQ(t.size(), 0u);
+  EXPECT_EQ(alive, 0);
+}
+
+TEST(peer_table, the_longest_budgets_do_not_overflow) {
+  int alive = 0;
+  constexpr auto never = std::chrono::milliseconds::max();
+  table t(1, {never, never, never, never});
+  (void)t.admit({1}, start, nobody, 1, alive);
+  t.age(start + 100h, 10, nobody);
+  EXPECT_EQ(t.admit({2}, start + 100h, nobody, 2, alive), nullptr);
+  EXPECT_EQ(t.size(), 1u);
+}
+
+TEST(peer_table, agrees_with_a_map_over_random_calls) {
+  int alive = 0;
+  table t(16, {});
+  std::map<std::uint64_t, int> expected;
+  std::minstd_rand random(7);
+  auto now = start;
+  for (int i = 0; i < 20'000; ++i) {
+    const std::uint64_t who = random() % 40;
+    now += std::chrono::milliseconds(random() % 200);
+    const auto gone = [&](table::entry& e) { ASSERT_EQ(expected.erase(e.address().number), 1u); };
+    if (auto* const e = t.find({who}); e != nullptr) {
+      ASSERT_EQ(e->peer.value, expected.at(who));
+      if (random() % 8 == 0) expected.erase(who), t.remove(*e);
+      else t.progressed(*e, now);
+    } else {
+      ASSERT_FALSE(expected.contains(who));
+      if (t.admit({who}, now, gone, i, alive) != nullptr) expected[who] = i;
+    }
+    t.age(now, 2, gone);
+    ASSERT_EQ(t.size(), expected.size());
+    ASSERT_EQ(std::size_t(alive), expected.size());
+  }
+}
+
+}  // namespace

@@ -1,0 +1,119 @@
+// What the tests of the HTTP owner share: a client that says exactly what it is told, and reads answers as RFC 9112 frames them.
+#pragma once
+
+#include "network.hpp"
+
+#include <tensorpull/image/gather_scatter.hpp>
+#include <tensorpull/transports/http/http_door.hpp>
+
+#include <map>
+#include <string>
+
+namespace test {
+
+/// The tensors of a model as one safetensors file.
+template <class Model>
+std::string image_of(const Model& model) {
+  const auto source = tp::raw_tensors<Model>::source(model);
+  std::string out(source.schema->image_bytes, '\0');
+  std::size_t at = 0;
+  while (at < out.size()) {
+    std::span<const std::byte> pieces[8];
+    std::byte slice[4096];
+    const auto g = tp::gather(source, at, out.size() - at, pieces, slice);
+    for (std::size_t i = 0; i < g.pieces; ++i) {
+      std::memcpy(out.data() + at, pieces[i].data(), pieces[i].size());
+      at += pieces[i].size();
+    }
+    if (g.bytes == 0) break;
+  }
+  return out;
+}
+
+inline std::string hex(std::uint64_t n) {
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(n));
+  return text;
+}
+inline std::string key_of(const tp::reference& ref) {
+  const auto digits = tp::to_digits(ref.id);
+  return {digits.data(), digits.size()};
+}
+inline std::string path_of(const tp::reference& ref) { return "/v1/model/" + hex(ref.version); }
+
+struct http_answer {
+  int status = 0;  ///< 0: the other side closed before a whole answer
+  std::map<std::string, std::string> fields;
+  std::string body;
+  std::string at(const std::string& name) const {
+    const auto found = fields.find(name);
+    return found == fields.end() ? std::string() : found->second;
+  }
+};
+
+/// One connection.
+class http_client {
+ public:
+  explicit http_client(std::uint16_t port) : peer_(port) {}
+
+  bool say(std::string_view text) { return peer_.say(text); }
+  /// GET or HEAD with the key, and these fields.
+  http_answer ask(std::string_view method, const tp::reference& ref, std::string_view fields = {}) {
+    say(request(method, path_of(ref), ref, fields));
+    return hear(method == "HEAD");
+  }
+  static std::string request(std::string_view method, std::string_view path, const tp::reference& ref, std::string_view fields = {}) {
+    return std::string(method) + " " + std::string(path) + " HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer " + key_of(ref) + "\r\n" + std::string(fields) + "\r\n";
+  }
+  http_answer hear(bool head = false) {
+    http_answer a;
+    std::size_t whole = 0;
+    while ((whole = heard_.find("\r\n\r\n")) == heard_.npos)
+      if (heard_.size() > 100'000 || !more(1)) return a;
+    const std::string text = heard_.substr(0, whole + 4);
+    heard_.erase(0, whole + 4);
+    std::size_t at = text.find("\r\n");
+    const int status = std::stoi(text.substr(9, 3));
+    for (std::size_t end = 0; at + 2 < text.size() - 2; at = end) {
+      end = text.find("\r\n", at + 2);
+      const std::string line = text.substr(at + 2, end - at - 2);
+      const std::size_t colon = line.find(": ");
+      EXPECT_NE(colon, line.npos) << line;
+      EXPECT_TRUE(a.fields.emplace(line.substr(0, colon), line.substr(colon + 2)).second) << "twice: " << line;
+    }
+    const bool none = head || status == 304 || status / 100 == 1;
+    const std::size_t length = none ? 0 : std::stoull(a.at("Content-Length"));
+    while (heard_.size() < length && more(length - heard_.size())) {
+    }
+    a.body = heard_.substr(0, length);
+    heard_.erase(0, length);
+    if (a.body.size() == length) a.status = status;
+    return a;
+  }
+  /// Whether the other side closes without another word.
+  bool hear_end() {
+    while (more(1)) {
+    }
+    return ended_ && heard_.empty();
+  }
+  raw_peer& peer() { return peer_; }
+
+ private:
+  /// Reads what there is; at least something, unless the other side has closed.
+  bool more(std::size_t wanted) {
+    std::vector<std::byte> room(std::max<std::size_t>(wanted, 4096));
+    const std::array<std::span<std::byte>, 1> in{std::span(room)};
+    for (const auto end = std::chrono::steady_clock::now() + 20s; std::chrono::steady_clock::now() < end;) {
+      const auto io = peer_.stream().read_some(in);
+      if (io.bytes > 0) return heard_.append(reinterpret_cast<const char*>(room.data()), io.bytes), true;
+      if (tp::is_end(io.status)) return ended_ = true, false;
+      peer_.stream().wait(true, false, 20ms);
+    }
+    return false;
+  }
+  raw_peer peer_;
+  std::string heard_;  ///< and not looked at yet
+  bool ended_ = false;
+};
+
+}  // namespace test

@@ -1,0 +1,188 @@
+// An HTTP server for tests: it serves one file well, unless a test says what it does wrong.
+#pragma once
+
+#include "network.hpp"
+
+#include <tensorpull/image/gather_scatter.hpp>
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace test {
+
+/// One request as it came.
+struct http_asked {
+  std::string method, target, head;
+  std::map<std::string, std::string> fields;  ///< names in lower case
+  std::size_t number = 0;                     ///< of all requests, from 0
+  std::size_t connection = 0;                 ///< from 0
+  std::string body;
+
+  std::string field(const std::string& name) const { return fields.count(name) != 0 ? fields.at(name) : ""; }
+  /// The first and the last byte of a range; false: there is none.
+  bool range(std::uint64_t& first, std::uint64_t& last) const {
+    return std::sscanf(field("range").c_str(), "bytes=%lu-%lu", &first, &last) == 2;
+  }
+};
+
+/// Serves `content` at every path. What a test changes, it changes before the first connection, or under `changing`.
+class http_server {
+ public:
+  /// Takes over an answer, and says whether it did.
+  using answer = std::function<bool(const http_asked&, raw_peer&)>;
+
+  /// May be assigned while the server runs: an answer that is being given goes on as it was.
+  class guarded_answer {
+   public:
+    template <class F>
+    guarded_answer& operator=(F f) {
+      auto made = std::make_shared<answer>(std::move(f));
+      const std::lock_guard lock(mutex_);
+      now_ = std::move(made);
+      return *this;
+    }
+    bool operator()(const http_asked& a, raw_peer& peer) {
+      std::shared_ptr<answer> now;
+      {
+        const std::lock_guard lock(mutex_);
+        now = now_;
+      }
+      return now && (*now)(a, peer);
+    }
+
+   private:
+    std::mutex mutex_;
+    std::shared_ptr<answer> now_;
+  };
+
+  std::string content;
+  std::string etag = "\"v1\"";       ///< empty: none
+  std::string fields;                ///< more fields of each answer
+  bool ranges = true, persists = true, chunked = false;
+  std::uint64_t close_after = ~std::uint64_t{0};  ///< bytes of bodies in all, after which the connection is closed once
+  guarded_answer instead;
+  std::mutex changing;
+
+  explicit http_server(std::string bytes) : content(std::move(bytes)), listener_(*tp::tcp_listener::open("127.0.0.1:0")) {
+    accepting_ = std::jthread([this](std::stop_token stop) {
+      while (!stop.stop_requested()) {
+        auto s = listener_.accept(20ms, stop);
+        if (!s) continue;
+        const std::size_t number = connections_++;
+        serving_.emplace_back([this, number, peer = raw_peer(std::move(*s))](std::stop_token ends) mutable { serve(peer, number, ends); });
+      }
+    });
+  }
+  ~http_server() {
+    accepting_.request_stop();
+    accepting_.join();
+    for (auto& t : serving_) t.request_stop();
+  }
+  std::uint16_t port() const { return listener_.port(); }
+  std::string url(std::string_view path = "/model.safetensors") const { return "http://" + local(port()) + std::string(path); }
+  std::size_t connections() const { return connections_; }
+  std::vector<http_asked> asked() {
+    const std::lock_guard lock(mutex_);
+    return asked_;
+  }
+
+  /// The usual answer.
+  void serve_file(const http_asked& a, raw_peer& peer) {
+    std::uint64_t first = 0, last = 0;
+    const std::lock_guard lock(changing);
+    const bool matches = a.field("if-range").empty() || a.field("if-range") == etag;
+    const bool part = ranges && matches && a.range(first, last);
+    if (part && first >= content.size()) return (void)peer.say("HTTP/1.1 416 Range Not Satisfiable\r\nContent-Length: 0\r\nContent-Range: bytes */" + std::to_string(content.size()) + "\r\n\r\n");
+    if (!part) first = 0, last = content.size() - 1;
+    last = std::min<std::uint64_t>(last, content.size() - 1);
+    const std::string_view body = std::string_view(content).substr(first, last - first + 1);
+    std::string head = part ? "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes " + std::to_string(first) + "-" + std::to_string(last) + "/" + std::to_string(content.size()) + "\r\n" : "HTTP/1.1 200 OK\r\n";
+    if (chunked) head += "Transfer-Encoding: chunked\r\n";
+    else head += "Content-Length: " + std::to_string(body.size()) + "\r\n";
+    if (!etag.empty()) head += "ETag: " + etag + "\r\n";
+    if (!persists) head += "Connection: close\r\n";
+    if (!peer.say(head + fields + "\r\n")) return;
+    if (const std::uint64_t before = sent_.fetch_add(body.size()); before <= close_after && before + body.size() > close_after) {
+      peer.say(body.substr(0, close_after - before));
+      peer = raw_peer(tp::posix_stream());
+      return;
+    }
+    if (!chunked) return (void)peer.say(body);
+    for (std::size_t at = 0; at < body.size(); at += 1000) {
+      const std::string_view piece = body.substr(at, 1000);
+      char length[32];
+      std::snprintf(length, sizeof length, "%zX;x=y\r\n", piece.size());
+      if (!peer.say(std::string(length) + std::string(piece) + "\r\n")) return;
+    }
+    peer.say("0\r\nX-Trailer: y\r\n\r\n");
+  }
+
+ private:
+  void serve(raw_peer& peer, std::size_t connection, const std::stop_token& stop) {
+    while (!stop.stop_requested() && peer.stream().native_handle() >= 0) {
+      http_asked a;
+      a.connection = connection;
+      while (!a.head.ends_with("\r\n\r\n")) {
+        if (stop.stop_requested()) return;
+        std::byte one{};
+        const std::array<std::span<std::byte>, 1> in{std::span(&one, 1)};
+        const auto io = peer.stream().read_some(in);
+        if (tp::is_end(io.status)) return;
+        if (io.bytes == 0) peer.stream().wait(true, false, 20ms);
+        else a.head += static_cast<char>(one);
+      }
+      std::size_t at = a.head.find("\r\n");
+      const std::string line = a.head.substr(0, at);
+      a.method = line.substr(0, line.find(' '));
+      a.target = line.substr(a.method.size() + 1, line.rfind(' ') - a.method.size() - 1);
+      for (at += 2; at + 2 < a.head.size();) {
+        const std::size_t end = a.head.find("\r\n", at), colon = a.head.find(": ", at);
+        std::string name = a.head.substr(at, colon - at);
+        for (char& c : name) c = static_cast<char>(std::tolower(c));
+        a.fields[name] = a.head.substr(colon + 2, end - colon - 2);
+        at = end + 2;
+      }
+      if (const std::string n = a.field("content-length"); !n.empty() && a.field("expect").empty())
+        for (const std::byte b : peer.hear(std::stoul(n))) a.body += static_cast<char>(b);
+      {
+        const std::lock_guard lock(mutex_);
+        a.number = asked_.size();
+        asked_.push_back(a);
+      }
+      if (!instead(a, peer)) serve_file(a, peer);
+      if (!persists) return;
+    }
+  }
+
+  tp::tcp_listener listener_;
+  std::atomic<std::size_t> connections_{0};
+  std::atomic<std::uint64_t> sent_{0};
+  std::mutex mutex_;
+  std::vector<http_asked> asked_;
+  std::vector<std::jthread> serving_;
+  std::jthread accepting_;
+};
+
+/// The bytes of the file that a model is.
+template <class Tensors, class Model>
+std::string file_of(const Model& m) {
+  const tp::source_view image = Tensors::source(m);
+  std::string out(image.schema->image_bytes, '\0');
+  std::span<const std::byte> pieces[16];
+  std::vector<std::byte> slice(4096);
+  for (std::uint64_t at = 0; at < out.size();) {
+    const auto g = tp::gather(image, at, out.size() - at, pieces, slice);
+    for (std::size_t i = 0; i < g.pieces; ++i) {
+      std::memcpy(out.data() + at, pieces[i].data(), pieces[i].size());
+      at += pieces[i].size();
+    }
+  }
+  return out;
+}
+
+}  // namespace test

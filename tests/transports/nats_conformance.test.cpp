@@ -1,0 +1,32 @@
+// A NATS link keeps every requirement of a datagram link.
+#include "support/allocation_counter.hpp"
+#include "transports/nats_fixture.hpp"
+
+#include <tensorpull/testing/conformance/datagram_conformance.hpp>
+#include <tensorpull/transports/nats/nats_link.hpp>
+
+namespace {
+
+using namespace tensorpull;
+using namespace tensorpull::testing;
+using NatsConformance = test::nats_test;
+
+struct over_a_server {
+  std::string url;
+  result<datagram_pair<nats_link>> operator()() const {
+    auto left = nats_link::connect({.url = url}), right = nats_link::connect({.url = url});
+    if (!left || !right) return failure(left ? right.error() : left.error());
+    const nats_subject to = right->inbox();
+    return datagram_pair<nats_link>{std::move(*left), std::move(*right), to};
+  }
+};
+
+TEST_F(NatsConformance, Q6_a_nats_link_keeps_every_requirement) {
+  const test::nats_process server;
+  const auto r = check_datagram_link(over_a_server{server.url()}, {.allocations = &test::allocations_so_far});
+  EXPECT_TRUE(r.passed());
+  EXPECT_GE(r.count(check_result::passed), 20u);
+  if (!r.passed() || r.count(check_result::passed) < 20) r.print(stderr);
+}
+
+}  // namespace

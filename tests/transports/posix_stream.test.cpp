@@ -1,0 +1,88 @@
+// A socket that waits for many bytes at once must still hear few.
+#include <tensorpull/transports/tcp/tcp.hpp>
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+namespace tp = tensorpull;
+using namespace std::chrono_literals;
+
+namespace {
+
+struct ends {
+  tp::posix_stream left, right;
+};
+ends connected() {
+  auto listener = tp::tcp_listener::open("127.0.0.1:0");
+  auto left = tp::tcp_connect("127.0.0.1:" + std::to_string(listener->port()), std::chrono::steady_clock::now() + 10s);
+  auto right = listener->accept(10s);
+  return {std::move(*left), std::move(*right)};
+}
+std::size_t write(tp::posix_stream& to, std::size_t bytes) {
+  const std::vector<std::byte> data(bytes, std::byte{7});
+  std::size_t sent = 0;
+  while (sent < bytes) {
+    const std::span<const std::byte> rest = std::span(data).subspan(sent);
+    const auto io = to.write_some({&rest, 1});
+    if (io.status != tp::io_status::ok) break;
+    sent += io.bytes;
+  }
+  return sent;
+}
+std::size_t read_or_wait(tp::posix_stream& from, std::size_t most, std::chrono::milliseconds time) {
+  std::vector<std::byte> room(most);
+  const std::span<std::byte> all(room);
+  return from.read_or_wait({&all, 1}, time).bytes;
+}
+
+}  // namespace
+
+TEST(PosixStream, AReadOfManyBytesTakesTheFewThatCame) {
+  auto [left, right] = connected();
+  ASSERT_EQ(write(left, 10), 10u);
+  EXPECT_EQ(read_or_wait(right, 256 * 1024, 50ms), 10u);
+}
+
+TEST(PosixStream, AReadOfManyBytesWaitsForMoreThanThePacketsThatComeFirst) {
+  auto [left, right] = connected();
+  ASSERT_EQ(write(left, 1000), 1000u);
+  ASSERT_EQ(write(left, 200'000), 200'000u);
+  EXPECT_GE(read_or_wait(right, 256 * 1024, 10s), 128u * 1024);
+}
+
+TEST(PosixStream, AWaitAfterAReadOfManyBytesHearsASingleOne) {
+  auto [left, right] = connected();
+  ASSERT_EQ(write(left, 10), 10u);
+  ASSERT_EQ(read_or_wait(right, 256 * 1024, 20ms), 10u);
+  ASSERT_EQ(write(left, 1), 1u);
+  EXPECT_TRUE(right.wait(true, false, 10s).read);
+}
+
+TEST(PosixStream, AReadOfFewBytesAfterOneOfManyEndsWithTheFirst) {
+  auto [left, right] = connected();
+  ASSERT_EQ(write(left, 10), 10u);
+  ASSERT_EQ(read_or_wait(right, 256 * 1024, 20ms), 10u);
+  ASSERT_EQ(write(left, 1), 1u);
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(read_or_wait(right, 512, 60s), 1u);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 30s);
+}
+
+TEST(PosixStream, WhatItWaitedForMovesAndLeavesWithTheDescriptor) {
+  auto [left, right] = connected();
+  ASSERT_EQ(write(left, 10), 10u);
+  ASSERT_EQ(read_or_wait(right, 256 * 1024, 20ms), 10u);
+  tp::posix_stream moved(std::move(right)), assigned;
+  assigned = std::move(moved);
+  ASSERT_EQ(write(left, 1), 1u);
+  EXPECT_TRUE(assigned.wait(true, false, 10s).read);
+  EXPECT_EQ(read_or_wait(assigned, 256 * 1024, 20ms), 1u);
+  const tp::posix_stream adopted(assigned.release());
+  int low = 0;
+  socklen_t size = sizeof low;
+  ASSERT_EQ(::getsockopt(adopted.native_handle(), SOL_SOCKET, SO_RCVLOWAT, &low, &size), 0);
+  EXPECT_EQ(low, 1);
+}

@@ -1,0 +1,143 @@
+// Through an HTTP proxy: a real one, and ones that say anything.
+#include "proxies.hpp"
+
+#include <tensorpull/core/describe.hpp>
+#include <tensorpull/transports/proxy/proxied_address.hpp>
+
+#include <sys/wait.h>
+
+#include <fstream>
+
+namespace {
+
+using namespace test;
+using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::tcp>;
+
+struct owning {
+  std::unique_ptr<mlp> source = random_model<mlp>(1);
+  tp::result<net::downloader> owner = net::downloader::open();
+  tp::reference ref = *owner->add_tensors(*source);
+  serving thread{*owner};
+
+  tp::result<tp::receipt> pull(std::string_view proxy, std::string_view user = {}, std::string_view password = {}) const {
+    const std::string where = local(owner->port());
+    const auto mine = blank<mlp>();
+    const auto done = net::download_tensors(tp::proxied_address{where, {proxy, user, password}}, ref, *mine, {.per_request_timeout = 10s, .retry = {.retries = 0}});
+    EXPECT_EQ(same(*mine, *source), done.has_value());
+    return done;
+  }
+};
+
+TEST(Proxy, A_pull_and_a_session_go_through_it_however_its_answer_is_cut) {
+  const owning o;
+  const std::string yes = "HTTP/1.1 200 Connection established\r\nProxy-Agent: fake\r\nX: \t\xe4\r\n\r\n";
+  for (const std::size_t piece : {std::size_t{1}, std::size_t{7}, ~std::size_t{0}}) {
+    fake_proxy p(yes, o.owner->port(), piece);
+    const auto done = o.pull(local(p.port()), "Aladdin", "open sesame");
+    EXPECT_TRUE(done) << describe(done.error());
+    const std::string to = local(o.owner->port());
+    EXPECT_EQ(p.request(), "CONNECT " + to + " HTTP/1.1\r\nHost: " + to + "\r\nProxy-Authorization: Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==\r\n\r\n");
+  }
+  fake_proxy p("HTTP/1.0 204 \r\n\r\n", o.owner->port());
+  const std::string to = local(o.owner->port()), proxy = local(p.port());
+  auto device = net::session::connect(tp::proxied_address{to, {.address = proxy}});
+  ASSERT_TRUE(device) << describe(device.error());
+  const auto mine = blank<mlp>();
+  EXPECT_TRUE(device->download_tensors(o.ref, *mine));
+  EXPECT_TRUE(same(*mine, *o.source));
+  EXPECT_TRUE(o.pull({}));  // none is named: there is none on the way
+}
+
+TEST(Proxy, Whatever_else_it_answers_is_an_error_with_its_name) {
+  const owning o;
+  const auto end_of = [&](std::string answer, std::size_t piece = ~std::size_t{0}) {
+    fake_proxy p(std::move(answer), 0, piece);
+    const auto done = o.pull(local(p.port()), "user", "hunter2");
+    EXPECT_FALSE(done);
+    EXPECT_EQ(std::string_view(describe(done.error())).find("hunter2"), std::string_view::npos);
+    EXPECT_NE(done.error().name.view().find(local(p.port())), std::string_view::npos);
+    return done.error();
+  };
+  const auto denied = end_of("HTTP/1.1 407 Proxy Authentication Required\r\nProxy-Authenticate: Basic\r\n\r\nno");
+  EXPECT_EQ(denied, tp::errc::proxy_refused);
+  EXPECT_TRUE(denied.name.view().starts_with("407 from 127.0.0.1:"));
+  EXPECT_EQ(end_of("HTTP/1.1 403 Forbidden\r\n\r\n"), tp::errc::proxy_refused);
+  EXPECT_EQ(end_of("HTTP/1.1 301 Moved\r\nLocation: http://elsewhere/\r\n\r\n"), tp::errc::proxy_refused);
+  EXPECT_EQ(end_of("HTTP/1.1 502 Bad Gateway\r\n\r\n"), tp::errc::connection_failed);  // worth another try
+  for (const std::string bad : {"HTTP/1.1 600 X\r\n\r\n", "HTTP/1.1 20 OK\r\n\r\n", "HTTP/1.1 2000 OK\r\n\r\n", "HTTP/2 200\r\n\r\n", "SSH-2.0-OpenSSH\r\n\r\n", "HTTP/1.1 200 OK\n\n", "HTTP/1.1 200 OK\r\rX", "\r\n\r\n", "HTTP/1.1 200\r\nA: b\x01\r\n\r\n"})
+    EXPECT_EQ(end_of(bad), tp::errc::proxy_refused) << bad;
+  EXPECT_EQ(end_of("HTTP/1.1 200 OK\r\n" + std::string(9000, 'a')), tp::errc::proxy_refused);
+  EXPECT_EQ(end_of("HTTP/1.1 200 OK\r\nA: b\r\n"), tp::errc::connection_failed);  // it ends in the middle
+}
+
+TEST(Proxy, One_that_says_nothing_costs_the_time_and_a_stop_is_heard) {
+  auto silent = tp::tcp_listener::open("127.0.0.1:0");
+  ASSERT_TRUE(silent);
+  const std::string proxy = local(silent->port());
+  const tp::proxied_address to{"server.example.org:8002", {.address = proxy}};
+  EXPECT_EQ(to.connect(100ms).error(), tp::errc::timed_out);
+  std::stop_source stop;
+  std::jthread later([&] { std::this_thread::sleep_for(50ms), stop.request_stop(); });
+  EXPECT_EQ(to.connect(60s, stop.get_token()).error(), tp::errc::cancelled);
+}
+
+TEST(Proxy, Nothing_in_an_address_or_a_password_can_add_a_line) {
+  const auto refused = [](std::string_view target, tp::http_proxy p) { return tp::proxy_request::to(target, p).error(); };
+  for (const std::string_view bad : {"a\r\nX: y:1", "a b:1", ":1", "a", "a\n:1", "a/b:1", "user@a:1", "[::1\r\n]:1"}) EXPECT_EQ(refused(bad, {}), tp::errc::bad_address) << bad;
+  EXPECT_EQ(refused("a:1", {"p:1", "us:er", "x"}), tp::errc::invalid_argument);
+  EXPECT_EQ(refused("a:1", {"p:1", "user", "x\r\n"}), tp::errc::invalid_argument);
+  EXPECT_EQ(refused("a:1", {"p:1", "user", std::string(256, 'x')}), tp::errc::invalid_argument);
+  EXPECT_TRUE(refused("a:1", {"p:1", "user", std::string(256, 'x')}).name.empty());
+  const std::string longest_host(255, 'h'), longest(255, 'p');
+  const auto most = tp::proxy_request::to(longest_host + ":65535", {"p:1", longest, longest});
+  ASSERT_TRUE(most);
+  const auto v6 = tp::proxy_request::to("[::1]:443", {});
+  ASSERT_TRUE(v6);
+  EXPECT_EQ(std::string_view(reinterpret_cast<const char*>(v6->bytes().data()), v6->bytes().size()), "CONNECT [::1]:443 HTTP/1.1\r\nHost: [::1]:443\r\n\r\n");
+}
+
+/// tinyproxy on a free port of the loopback interface; ends with this object.
+class tinyproxy {
+ public:
+  explicit tinyproxy(std::uint16_t to) {
+    folder_ = testing::TempDir() + "tensorpull_proxy_" + std::to_string(::getpid());
+    port_ = tp::tcp_listener::open("127.0.0.1:0")->port();
+    std::ofstream(folder_) << "Port " << port_ << "\nListen 127.0.0.1\nTimeout 60\nBasicAuth site secret\nConnectPort " << to << "\nLogLevel Critical\n";
+    child_ = ::fork();
+    if (child_ == 0) {
+      ::execlp("tinyproxy", "tinyproxy", "-d", "-c", folder_.c_str(), nullptr);
+      ::_exit(127);
+    }
+    for (int i = 0; i < 500 && !there_ && child_ > 0; ++i) {
+      int status = 0;
+      if (::waitpid(child_, &status, WNOHANG) == child_) child_ = -1;
+      there_ = child_ > 0 && tp::tcp_connect(local(port_), std::chrono::steady_clock::now() + 1s).has_value();
+      if (!there_) std::this_thread::sleep_for(10ms);
+    }
+  }
+  ~tinyproxy() {
+    if (child_ > 0) ::kill(child_, SIGTERM), ::waitpid(child_, nullptr, 0);
+    std::remove(folder_.c_str());
+  }
+  bool there() const { return there_; }
+  std::uint16_t port() const { return port_; }
+
+ private:
+  std::string folder_;
+  std::uint16_t port_ = 0;
+  pid_t child_ = -1;
+  bool there_ = false;
+};
+
+TEST(Proxy, Tinyproxy_lets_through_who_has_its_password) {
+  const owning o;
+  const tinyproxy proxy(o.owner->port());
+  if (!proxy.there()) GTEST_SKIP() << "tinyproxy is not here";
+  const auto done = o.pull(local(proxy.port()), "site", "secret");
+  EXPECT_TRUE(done) << describe(done.error());
+  const auto denied = o.pull(local(proxy.port()), "site", "wrong");
+  ASSERT_FALSE(denied);
+  EXPECT_EQ(denied.error(), tp::errc::proxy_refused) << describe(denied.error());
+}
+
+}  // namespace

@@ -1,0 +1,210 @@
+// Several references that are published as one transaction: all, or none and nothing has changed. And owners whose room is chosen when they are opened.
+#include "network.hpp"
+
+#include <tensorpull/protocol/owner/owner_room.hpp>
+#include <tensorpull/transports/datagrams/owner.hpp>
+#include <tensorpull/transports/udp/udp.hpp>
+
+#include <array>
+#include <memory>
+#include <vector>
+
+namespace {
+
+using namespace test;
+using namespace std::chrono_literals;
+
+struct four_references : tp::default_limits {
+  static constexpr std::size_t references = 4;
+  static constexpr std::size_t recipients = 6;
+};
+struct any_number : four_references {
+  using owner_room = tp::heap_owner_room;
+};
+template <class Transport, class Limits = four_references>
+using net_of = tp::pipeline<Transport, tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, Limits>;
+using net = net_of<tp::loopback>;
+
+struct models {
+  std::vector<std::unique_ptr<mlp>> all;
+  std::vector<tp::transaction_image> images(std::size_t n, std::uint64_t seed) {
+    std::vector<tp::transaction_image> out;
+    for (std::size_t i = 0; i < n; ++i) {
+      all.push_back(random_model<mlp>(seed + i));
+      out.push_back({tp::raw_tensors<mlp>::source(*all.back()), {}});
+    }
+    return out;
+  }
+};
+bool serves(net::downloader& owner, const tp::reference& ref) {
+  const auto mine = blank<mlp>();
+  return net::download_tensors(owner, ref, *mine).has_value();
+}
+
+TEST(PublishAll, A_transaction_settles_once_when_its_recipients_have_all_references) {
+  const auto owner = std::make_unique<net::downloader>();
+  models m;
+  auto images = m.images(3, 1);
+  int told = 0;
+  auto settled = [&](const tp::settlement& s) { told += s.references == 3 && s.verdict == tp::verdict::completed; };
+  const auto kept = std::make_shared<int>(7);
+  const std::weak_ptr<int> alive = kept;
+  tp::unique_any keep;
+  ASSERT_NE(keep.keep(std::shared_ptr<int>(kept)), nullptr);
+  ASSERT_TRUE(owner->add_images(images, {.recipients = 1, .settled = settled}, std::move(keep)));
+  const tp::pull_options me{.recipient = {9}};
+  for (const auto& x : images) {
+    EXPECT_EQ(told, 0);
+    EXPECT_NE(x.as.version, 0u);
+    const auto mine = blank<mlp>();
+    ASSERT_TRUE(net::download_tensors(*owner, x.as, *mine, me));
+  }
+  owner->deliver();
+  EXPECT_EQ(told, 1);
+  EXPECT_EQ(kept.use_count(), 1) << "what was kept for it is released";
+  EXPECT_TRUE(owner->settled(images[0].as) && owner->settled(images[2].as));
+}
+
+TEST(PublishAll, An_error_leaves_what_was_published_as_it_was) {
+  const auto owner = std::make_unique<net::downloader>();
+  models m;
+  const auto kept_model = random_model<mlp>(50);
+  const auto old = owner->add_tensors(*kept_model, {.id = {1, 2}});
+  ASSERT_TRUE(old);
+
+  auto twice = m.images(2, 60);
+  twice[0].as.id = twice[1].as.id = {1, 2};
+  auto refused = owner->add_images(twice, {});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, tp::errc::invalid_argument);
+  EXPECT_EQ(refused.error().at, 1u);
+  EXPECT_TRUE(serves(*owner, *old));
+
+  auto many = m.images(4, 70);  // one slot is taken, and three are free
+  many[0].as.id = {1, 2};
+  refused = owner->add_images(many, {});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, tp::errc::table_full);
+  EXPECT_TRUE(serves(*owner, *old));
+  for (std::size_t i = 1; i < 4; ++i) EXPECT_FALSE(serves(*owner, many[i].as));
+
+  std::vector<tp::recipient_id> names;
+  while (names.size() < 33) names.push_back({names.size() + 1});
+  auto named = m.images(2, 80);  // 66 records, and there are 64
+  named[1].as.id = {1, 2};
+  refused = owner->add_images(named, {.named = names});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, tp::errc::table_full);
+  EXPECT_TRUE(serves(*owner, *old));
+
+  std::vector<tp::transaction_image> nothing;
+  EXPECT_EQ(owner->add_images(nothing, {}).error().code, tp::errc::invalid_argument);
+  EXPECT_TRUE(serves(*owner, *old));
+
+  auto good = m.images(3, 90);  // and what was refused has used up nothing
+  good[2].as.id = {1, 2};
+  ASSERT_TRUE(owner->add_images(good, {}));
+  for (const auto& x : good) EXPECT_TRUE(serves(*owner, x.as));
+  EXPECT_FALSE(serves(*owner, *old)) << "another version has taken its place";
+}
+
+TEST(PublishAll, Named_recipients_of_a_transaction_that_is_replaced_make_way_for_themselves) {
+  const auto owner = std::make_unique<net::downloader>();
+  models m;
+  std::vector<tp::recipient_id> names;
+  while (names.size() < 32) names.push_back({names.size() + 1});  // all 64 records
+  auto first = m.images(2, 1);
+  ASSERT_TRUE(owner->add_images(first, {.named = names}));
+  auto second = m.images(2, 10);
+  for (std::size_t i = 0; i < 2; ++i) second[i].as.id = first[i].as.id;
+  int told = 0;
+  auto settled = [&](const tp::settlement& s) { told += s.verdict == tp::verdict::completed; };
+  ASSERT_TRUE(owner->add_images(second, {.named = names, .settled = settled}));
+  for (const auto& x : second)
+    for (const auto who : names) {
+      const auto mine = blank<mlp>();
+      EXPECT_TRUE(net::download_tensors(*owner, x.as, *mine, {.recipient = who}));
+    }
+  owner->deliver();
+  EXPECT_EQ(told, 1);
+}
+
+TEST(PublishAll, One_that_is_replaced_from_within_its_own_reading_is_busy_and_stays) {
+  const auto owner = std::make_unique<net::downloader>();
+  models m;
+  const auto model = random_model<mlp>(5);
+  const auto old = owner->add_tensors(*model, {.id = {1, 2}});
+  ASSERT_TRUE(old);
+  tp::pending_reply about{};
+  about.ref = old->id;
+  // a pin as a transport holds it while it sends
+  typename net::downloader::owner_type::peer from{};
+  tp::frame ask{};
+  ask.kind = tp::frame_kind::describe;
+  ask.id = 1, ask.ref = old->id, ask.recipient = {3};
+  ASSERT_TRUE(owner->machine().handle(from, ask, about));
+  ASSERT_NE(owner->machine().pin(about), nullptr);
+  auto images = m.images(2, 20);
+  images[1].as.id = old->id;
+  const auto refused = owner->add_images(images, {});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, tp::errc::busy);
+  EXPECT_EQ(refused.error().at, 1u);
+  owner->machine().unpin(about, 0);
+  EXPECT_TRUE(serves(*owner, *old));
+  EXPECT_TRUE(owner->add_images(images, {}));
+}
+
+TEST(OwnerRoom, Has_as_many_references_as_were_asked_for_and_the_limits_otherwise) {
+  using publisher = tp::publisher<net_of<tp::loopback, any_number>::parts, tp::no_lock, 6>;
+  const auto model = random_model<mlp>(1);
+  const auto count = [&](publisher& p) {
+    std::size_t n = 0;
+    for (;; ++n) {
+      const auto added = p.add_tensors(*model);
+      if (!added) {
+        EXPECT_EQ(added.error().code, tp::errc::table_full);
+        EXPECT_EQ(added.error().at, n);
+        return n;
+      }
+    }
+  };
+  publisher usual, more({1000, 3000}), fewer({2, 0});
+  ASSERT_TRUE(usual.has_room() && more.has_room() && fewer.has_room());
+  EXPECT_EQ(count(usual), 4u);
+  EXPECT_EQ(count(more), 1000u);
+  EXPECT_EQ(count(fewer), 2u);
+}
+
+TEST(OwnerRoom, What_there_is_no_memory_for_is_refused_when_the_owner_is_opened) {
+  using publisher = tp::publisher<net_of<tp::loopback, any_number>::parts, tp::no_lock, 6>;
+  for (const std::size_t many : {std::size_t{1} << 40, std::size_t{1} << 62, ~std::size_t{0}}) {
+    EXPECT_FALSE(publisher({many, 0}).has_room());
+    EXPECT_FALSE(publisher({0, many}).has_room());
+    const auto model = random_model<mlp>(1);
+    publisher none({many, 0});
+    EXPECT_FALSE(none.add_tensors(*model)) << "nothing can be published, and nothing crashes";
+    using tcp_owner = net_of<tp::tcp, any_number>::downloader;
+    const auto refused = tcp_owner::open({.host = {.room = {many, 0}}});
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, tp::errc::out_of_memory);
+    using udp_owner = tp::pipeline<tp::udp, tp::raw_tensors<mlp>, tp::fit_datagram, any_number>::downloader;
+    const auto too = udp_owner::open({.room = {0, many}});
+    ASSERT_FALSE(too);
+    EXPECT_EQ(too.error().code, tp::errc::out_of_memory);
+  }
+  using fixed = net_of<tp::tcp>::downloader;
+  EXPECT_FALSE(fixed::open({.host = {.room = {5, 0}}})) << "this room is what the limits say";
+  EXPECT_TRUE(fixed::open({.host = {.room = {4, 6}}}));
+}
+
+TEST(OwnerRoom, The_fixed_room_is_as_large_as_its_tables) {
+  using publisher = tp::publisher<net::parts>;
+  struct tables {
+    tp::owner_storage<4, 64> memory;
+    std::array<std::pair<tp::transaction_id, tp::unique_any>, 8> kept;
+  };
+  EXPECT_LE(sizeof(publisher), sizeof(tables) + sizeof(publisher::owner_type) + 64);
+}
+
+}  // namespace

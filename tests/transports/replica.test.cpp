@@ -1,0 +1,320 @@
+#include "support/allocation_counter.hpp"
+#include "transports/network.hpp"
+
+#include <tensorpull/transports/replica/replica_owner.hpp>
+
+#include <atomic>
+#include <functional>
+#include <optional>
+#include <vector>
+
+using namespace test;
+using namespace tensorpull;
+
+namespace {
+
+/// Some of the tensors of mlp.
+struct part_of_mlp {
+  dense hidden;
+};
+
+}  // namespace
+
+BOOST_HANA_ADAPT_STRUCT(part_of_mlp, hidden);
+
+namespace {
+
+constexpr ref_id shared{21, 22};
+
+template <class Model, class Chunks = fixed_bytes<64_KiB>, class... More>
+using net = pipeline<raw_tensors<Model>, Chunks, tcp, More...>;
+
+/// An owner that coordinates, on a thread of its own.
+template <class Net>
+struct coordinator_at_work {
+  typename Net::downloader owner;
+  reference ref{};
+  std::optional<serving> on{};
+  template <class Model>
+  coordinator_at_work(const Model& model, const publish_options& options, std::string_view listen = "127.0.0.1:0") : owner(opened(listen)) {
+    const auto published = owner.add_tensors(model, options);
+    EXPECT_TRUE(published) << to_string(published.error().code);
+    if (published) ref = *published;
+    on.emplace(owner);
+  }
+  static typename Net::downloader opened(std::string_view listen) {
+    auto o = Net::downloader::open({.listen = listen});
+    for (int i = 0; !o && i < 50; ++i) std::this_thread::sleep_for(100ms), o = Net::downloader::open({.listen = listen});
+    EXPECT_TRUE(o);
+    return std::move(*o);
+  }
+};
+/// A replica, on a thread of its own.
+template <class Net>
+struct replica_at_work {
+  replica_of<Net> owner;
+  reference ref{};
+  std::optional<serving> on{};
+  template <class Model>
+  replica_at_work(const Model& model, std::uint16_t coordinator, const replica_options& options = {}, const publish_options& publishing = {.id = shared})
+      : owner(opened(local(coordinator), options)) {
+    const auto published = owner.add_tensors(model, publishing);
+    EXPECT_TRUE(published) << to_string(published.error().code);
+    if (published) ref = *published;
+    on.emplace(owner);
+  }
+  static replica_of<Net> opened(const std::string& coordinator, const replica_options& options) {
+    auto o = replica_of<Net>::open("127.0.0.1:0", coordinator, options);
+    EXPECT_TRUE(o);
+    return std::move(*o);
+  }
+  std::string address() const { return local(owner.port()); }
+};
+
+/// Connects to one of several places after the other, as a balancer does that takes turns.
+struct in_turns {
+  std::vector<std::string> places;
+  std::atomic<std::size_t>* next;
+  result<posix_stream> connect(std::chrono::milliseconds timeout, const stop_token& stop) const noexcept {
+    for (std::size_t tried = 0;; ++tried) {
+      auto s = tcp::connect(places[next->fetch_add(1) % places.size()], timeout, stop);
+      if (s || tried + 1 >= places.size()) return s;
+    }
+  }
+};
+
+/// Calls something once, when a share of the bytes is there.
+struct at_share {
+  std::uint64_t bytes;
+  std::function<void()> call;
+  void operator()(const progress_event& e) {
+    if (e.bytes_done >= bytes && call) std::exchange(call, nullptr)();
+  }
+};
+
+TEST(replica, gives_all_but_the_last_chunk_and_the_coordinator_settles) {
+  const auto model = random_model<large>(1);
+  coordinator_at_work<net<large>> coordinator(*model, {.recipients = 2, .id = shared});
+  replica_at_work<net<large>> replica(*model, coordinator.owner.port());
+  for (int i = 0; i < 2; ++i) {
+    auto mine = blank<large>();
+    const auto done = net<large>::download_tensors(replica.address(), coordinator.ref, *mine);
+    ASSERT_TRUE(done) << to_string(done.error().code) << done.error().at;
+    EXPECT_EQ(done->outcome, outcome::completed);
+    EXPECT_TRUE(done->confirmed);
+    EXPECT_TRUE(same(*mine, *model));
+  }
+  coordinator.on.reset();
+  replica.on.reset();
+  const auto how = coordinator.owner.settlement_of(coordinator.ref);
+  EXPECT_EQ(how->verdict, verdict::completed);
+  EXPECT_EQ(how->counts.completed, 2u);
+  EXPECT_LE(how->counts.bytes_sent, 2 * 64_KiB);
+  EXPECT_GE(how->counts.bytes_sent, 2u);
+  const auto counts = replica.owner.counts();
+  EXPECT_EQ(counts.own, 2 * (sizeof(large) / 64_KiB));  // the header makes one chunk more, which is the coordinator's
+  EXPECT_EQ(counts.own_bytes, 2 * (sizeof(large) / 64_KiB) * 64_KiB);
+  EXPECT_EQ(counts.passed_on, 2 * 3u);  // describe, the last chunk, confirm
+  EXPECT_EQ(counts.broken, 0u);
+}
+
+TEST(replica, one_chunk_is_the_coordinators) {
+  const auto model = random_model<tiny>(2);
+  coordinator_at_work<net<tiny>> coordinator(*model, {.recipients = 1, .id = shared});
+  replica_at_work<net<tiny>> replica(*model, coordinator.owner.port());
+  auto mine = blank<tiny>();
+  const auto done = net<tiny>::download_tensors(replica.address(), coordinator.ref, *mine);
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_TRUE(done->confirmed);
+  EXPECT_TRUE(same(*mine, *model));
+  replica.on.reset();
+  EXPECT_EQ(replica.owner.counts().own, 0u);
+}
+
+TEST(replica, digests_of_chunks_are_its_own) {
+  using checked = net<large, fixed_bytes<64_KiB>, chunk_and_image_digest>;
+  const auto model = random_model<large>(3);
+  coordinator_at_work<checked> coordinator(*model, {.recipients = 1, .id = shared});
+  replica_at_work<checked> replica(*model, coordinator.owner.port());
+  auto mine = blank<large>();
+  const auto done = checked::download_tensors(replica.address(), coordinator.ref, *mine);
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_TRUE(same(*mine, *model));
+  replica.on.reset();
+  EXPECT_EQ(replica.owner.counts().own, sizeof(large) / 64_KiB);
+}
+
+TEST(replica, with_other_content_gives_nothing) {
+  const auto model = random_model<mlp>(4), other = random_model<mlp>(5);
+  coordinator_at_work<net<mlp>> coordinator(*model, {.recipients = 1, .id = shared});
+  replica_at_work<net<mlp>> replica(*other, coordinator.owner.port());
+  auto mine = blank<mlp>();
+  const auto done = net<mlp>::download_tensors(replica.address(), coordinator.ref, *mine);
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_TRUE(same(*mine, *model));
+  replica.on.reset();
+  EXPECT_EQ(replica.owner.counts().own, 0u);
+}
+
+TEST(replica, that_knows_nothing_passes_everything_on) {
+  const auto model = random_model<mlp>(6);
+  coordinator_at_work<net<mlp>> coordinator(*model, {.recipients = 1, .id = shared});
+  replica_at_work<net<mlp>> replica(*model, coordinator.owner.port(), {}, {.id = {1, 1}});
+  auto mine = blank<mlp>();
+  const auto done = net<mlp>::download_tensors(replica.address(), coordinator.ref, *mine);
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_TRUE(same(*mine, *model));
+  const auto unknown = net<mlp>::download_tensors(replica.address(), reference{{3, 3}, 0, 0}, *mine);
+  EXPECT_EQ(unknown.error().code, errc::unknown_reference);
+}
+
+TEST(replica, one_that_is_killed_costs_a_connection) {
+  const auto model = random_model<large>(7);
+  coordinator_at_work<net<large>> coordinator(*model, {.recipients = 1, .id = shared});
+  std::optional<replica_at_work<net<large>>> first;
+  first.emplace(*model, coordinator.owner.port());
+  replica_at_work<net<large>> second(*model, coordinator.owner.port());
+  std::atomic<std::size_t> next{0};
+  const in_turns balancer{{first->address(), second.address()}, &next};
+  at_share kill{sizeof(large) / 2, [&] { first.reset(); }};
+  auto mine = blank<large>();
+  const auto done = net<large>::download_tensors(balancer, coordinator.ref, *mine, {.progress = kill, .progress_interval = 0ms});
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_TRUE(done->confirmed);
+  EXPECT_TRUE(same(*mine, *model));
+  coordinator.on.reset();
+  second.on.reset();
+  EXPECT_EQ(coordinator.owner.settlement_of(coordinator.ref)->verdict, verdict::completed);
+  EXPECT_EQ(coordinator.owner.settlement_of(coordinator.ref)->counts.completed, 1u);
+  EXPECT_GT(second.owner.counts().own, 0u);
+  EXPECT_LT(second.owner.counts().own, sizeof(large) / 64_KiB * 3 / 4) << "what had landed was fetched again";
+}
+
+TEST(replica, without_a_coordinator_it_is_owner_lost) {
+  const auto model = random_model<large>(8);
+  std::optional<coordinator_at_work<net<large>>> coordinator;
+  coordinator.emplace(*model, publish_options{.recipients = 1, .id = shared});
+  const reference ref = coordinator->ref;
+  verdict how = verdict::open;
+  const auto settled = [&](const settlement& s) { how = s.verdict; };
+  replica_at_work<net<large>> replica(*model, coordinator->owner.port(), {.gone = 500ms}, {.settled = settled, .id = shared});
+  auto mine = blank<large>();
+  resume_cursor cursor;
+  at_share kill{sizeof(large) / 2, [&] { coordinator.reset(); }};
+  const auto lost = net<large>::download_tensors(replica.address(), ref, *mine, {.cursor = &cursor, .progress = kill, .progress_interval = 0ms});
+  ASSERT_FALSE(lost);
+  EXPECT_EQ(lost.error().code, errc::owner_lost) << to_string(lost.error().code);
+  EXPECT_GE(cursor.offset, sizeof(large) / 2);
+  replica.on.reset();
+  EXPECT_TRUE(replica.owner.run(until_settled(replica.ref)));
+  EXPECT_EQ(how, verdict::owner_lost);
+}
+
+TEST(replica, a_coordinator_that_comes_back_in_time_goes_on) {
+  const auto model = random_model<large>(9);
+  std::optional<coordinator_at_work<net<large>>> coordinator;
+  coordinator.emplace(*model, publish_options{.recipients = 1, .id = shared});
+  const reference ref = coordinator->ref;
+  const std::uint16_t port = coordinator->owner.port();
+  replica_at_work<net<large>> replica(*model, port, {.gone = 60s});
+  auto mine = blank<large>();
+  at_share restart{sizeof(large) / 2, [&] {
+                     coordinator.reset();
+                     coordinator.emplace(*model, publish_options{.recipients = 1, .id = shared}, local(port));
+                   }};
+  const auto done = net<large>::download_tensors(replica.address(), ref, *mine, {.progress = restart, .progress_interval = 0ms});
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_TRUE(same(*mine, *model));
+  coordinator->on.reset();
+  EXPECT_EQ(coordinator->owner.settlement_of(ref)->verdict, verdict::completed);
+}
+
+TEST(replica, a_subset_ends_at_the_coordinator) {
+  const auto model = random_model<mlp>(10);
+  coordinator_at_work<net<mlp>> coordinator(*model, {.recipients = 1, .id = shared});
+  replica_at_work<net<mlp>> replica(*model, coordinator.owner.port());
+  auto mine = blank<part_of_mlp>();
+  using part = net<part_of_mlp>;
+  const std::array<std::string_view, 2> names{"hidden.w", "hidden.b"};
+  const auto done = part::download_tensors(replica.address(), coordinator.ref, *mine, {.tensors = names});
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_TRUE(done->confirmed);
+  EXPECT_TRUE(same(mine->hidden, model->hidden));
+  coordinator.on.reset();
+  replica.on.reset();
+  EXPECT_EQ(coordinator.owner.settlement_of(coordinator.ref)->verdict, verdict::completed);
+  EXPECT_GE(replica.owner.counts().own, 5u);
+}
+
+TEST(replica, a_long_pull_shows_the_coordinator_signs_of_life) {
+  const auto model = random_model<large>(11);
+  publish_options expects{.recipients = 1, .id = shared};
+  expects.budgets.recipient_idle = 1s;
+  coordinator_at_work<net<large>> coordinator(*model, expects);
+  replica_at_work<net<large>> replica(*model, coordinator.owner.port(), {.sign_of_life = 100ms});
+  auto mine = blank<large>();
+  const auto slowly = [](const progress_event&) { std::this_thread::sleep_for(15ms); };  // 192 chunks: three times the budget
+  const auto done = net<large>::download_tensors(replica.address(), coordinator.ref, *mine, {.progress = slowly, .progress_interval = 0ms});
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_TRUE(done->confirmed);
+  coordinator.on.reset();
+  const auto how = coordinator.owner.settlement_of(coordinator.ref);
+  EXPECT_EQ(how->verdict, verdict::completed);
+  EXPECT_EQ(how->counts.lost, 0u);
+}
+
+TEST(replica, a_chunk_allocates_nothing) {
+  const auto model = random_model<large>(12);
+  coordinator_at_work<net<large>> coordinator(*model, {.id = shared});
+  replica_at_work<net<large>> replica(*model, coordinator.owner.port());
+  auto mine = blank<large>();
+  const auto pull = [&]<class Net>() {
+    const allocation_watch watch;
+    const auto done = Net::download_tensors(replica.address(), coordinator.ref, *mine);
+    EXPECT_TRUE(done) << to_string(done.error().code);
+    return watch.count();
+  };
+  pull.template operator()<net<large>>();
+  const auto few = pull.template operator()<net<large, fixed_bytes<1_MiB>>>(), many = pull.template operator()<net<large, fixed_bytes<8_KiB>>>();
+  EXPECT_LE(many, few + 8) << few;  // 1,537 chunks, and 13
+}
+
+TEST(replica, a_recipient_that_breaks_the_protocol_hurts_nobody_else) {
+  const auto model = random_model<large>(13);
+  coordinator_at_work<net<large>> coordinator(*model, {.recipients = 1, .id = shared});
+  replica_at_work<net<large>> replica(*model, coordinator.owner.port());
+  auto mine = blank<large>();
+  std::vector<std::unique_ptr<raw_peer>> peers;
+  at_share disturb{sizeof(large) / 4, [&] {
+                     peers.push_back(std::make_unique<raw_peer>(replica.owner.port()));
+                     peers.back()->say(std::string(4096, '\xff'));
+                     peers.push_back(std::make_unique<raw_peer>(replica.owner.port()));
+                     peers.back()->say(std::string(4096, '\0'));
+                     peers.push_back(std::make_unique<raw_peer>(replica.owner.port()));
+                     peers.back()->say("GET / HTTP/1.1\r\n\r\n");
+                     peers.push_back(std::make_unique<raw_peer>(replica.owner.port()));  // says nothing
+                   }};
+  const auto done = net<large>::download_tensors(replica.address(), coordinator.ref, *mine, {.progress = disturb, .progress_interval = 0ms});
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_TRUE(same(*mine, *model));
+  EXPECT_TRUE(peers[0]->hear_end());
+  EXPECT_TRUE(peers[1]->hear_end());
+  EXPECT_TRUE(peers[2]->hear_end());
+  replica.on.reset();
+  EXPECT_EQ(replica.owner.counts().broken, 3u);
+}
+
+TEST(replica, one_that_says_nothing_loses_its_place) {
+  const auto model = random_model<tiny>(14);
+  coordinator_at_work<net<tiny>> coordinator(*model, {.recipients = 1, .id = shared});
+  replica_at_work<net<tiny>> replica(*model, coordinator.owner.port(), {.max_connections = 1, .budgets = {.accept = 300ms}});
+  raw_peer silent(replica.owner.port());
+  auto mine = blank<tiny>();
+  const auto done = net<tiny>::download_tensors(replica.address(), coordinator.ref, *mine);  // waits in the queue meanwhile
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_TRUE(silent.hear_end());
+  replica.on.reset();
+  EXPECT_EQ(replica.owner.counts().expired, 1u);
+}
+
+}  // namespace

@@ -1,0 +1,158 @@
+// Pulls over shared memory: one copy into the recipient's own tensors, and what is sent over the socket instead.
+#include "shm.hpp"
+
+#include <tensorpull/consumers/any_schema/digest.hpp>
+
+namespace {
+
+using namespace test;
+using net = shared_net<>;
+
+constexpr std::uint64_t image_bytes = tp::raw_tensors<mlp>::schema().image_bytes;
+
+template <class Net, class Published>
+void expect_download(const Published& published, const mlp& source, tp::outcome outcome, std::uint64_t sent, const tp::pull_options& options = {}) {
+  shared_owner<Net> o;
+  const auto ref = o.add(published);
+  o.serve();
+  const auto copy = blank<mlp>();
+  const auto done = Net::download_tensors(o.address, ref, *copy, options);
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  o.stop();
+  EXPECT_TRUE(same(*copy, source));
+  EXPECT_EQ(done->outcome, outcome);
+  EXPECT_TRUE(done->confirmed);
+  EXPECT_EQ(done->bytes, image_bytes);
+  EXPECT_EQ(done->version, ref.version);
+  const auto counts = o.owner.status_of(ref);
+  ASSERT_TRUE(counts);
+  EXPECT_EQ(counts->bytes_sent, sent);
+  EXPECT_EQ(counts->final(), 1u);
+  EXPECT_EQ(counts->completed, outcome == tp::outcome::completed ? 1u : 0u);
+  EXPECT_TRUE(o.owner.settled(ref));
+}
+
+TEST(SharedMemory, A_model_of_the_owners_own_lands_by_one_copy_and_no_byte_of_it_is_sent) {
+  const auto source = random_model<mlp>(1);
+  expect_download<net>(*source, *source, tp::outcome::completed, 0);
+}
+TEST(SharedMemory, A_model_that_was_allocated_there_lands_the_same) {
+  const auto source = random_model<mlp>(2);
+  const auto shared = tp::make_shared_model<mlp>();
+  ASSERT_TRUE(shared);
+  std::memcpy(shared->get(), source.get(), sizeof(mlp));
+  expect_download<net>(*shared, *source, tp::outcome::completed, 0);
+}
+TEST(SharedMemory, Without_a_digest_the_outcome_says_so) {
+  using unverified = tp::pipeline<tp::raw_tensors<mlp>, tp::whole, tp::unverified, tp::shared_memory>;
+  const auto source = random_model<mlp>(3);
+  expect_download<unverified>(*source, *source, tp::outcome::completed_unverified, 0);
+}
+TEST(SharedMemory, Digests_of_chunks_are_the_owners_so_their_bytes_are_sent) {
+  using checked = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::chunk_and_image_digest, tp::shared_memory>;
+  const auto source = random_model<mlp>(4);
+  expect_download<checked>(*source, *source, tp::outcome::completed, image_bytes);
+}
+TEST(SharedMemory, What_is_above_the_bound_for_copies_is_sent) {
+  using bounded = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::basic_shared_memory<tp::unix_access::same_user, image_bytes - 1, false>>;
+  const auto source = random_model<mlp>(5);
+  expect_download<bounded>(*source, *source, tp::outcome::completed, image_bytes);
+}
+TEST(SharedMemory, Several_recipients_share_one_copy) {
+  using bounded = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::basic_shared_memory<tp::unix_access::same_user, image_bytes, false>>;
+  const auto source = random_model<mlp>(6);
+  shared_owner<bounded> o;
+  const auto ref = o.add(*source, {.recipients = 3});
+  o.serve();
+  for (int i = 0; i < 3; ++i) {
+    const auto copy = blank<mlp>();
+    ASSERT_TRUE(bounded::download_tensors(o.address, ref, *copy));
+    EXPECT_TRUE(same(*copy, *source));
+  }
+  o.stop();
+  EXPECT_EQ(o.owner.status_of(ref)->bytes_sent, 0u);
+  EXPECT_EQ(o.owner.status_of(ref)->completed, 3u);
+}
+TEST(SharedMemory, The_memory_of_a_settled_reference_makes_room_for_the_next) {
+  using bounded = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::basic_shared_memory<tp::unix_access::same_user, image_bytes, false>>;
+  shared_owner<bounded> o;
+  const auto before = descriptors();
+  for (std::uint64_t round = 0; round < 3; ++round) {
+    const auto source = random_model<mlp>(7 + round);
+    const auto ref = o.add(*source);
+    o.serve();
+    const auto copy = blank<mlp>();
+    ASSERT_TRUE(bounded::download_tensors(o.address, ref, *copy));
+    o.stop();
+    EXPECT_TRUE(same(*copy, *source));
+    EXPECT_EQ(o.owner.status_of(ref)->bytes_sent, 0u);
+  }
+  o.owner.run([&](const auto&) { return descriptors() <= before; }, within(20s));
+  EXPECT_LE(descriptors(), before);
+}
+
+TEST(SharedMemory, A_subset_is_copied_too) {
+  const auto source = random_model<mlp>(8);
+  shared_owner<net> o;
+  const auto ref = o.add(*source);
+  o.serve();
+  using part = shared_net<mlp_part>;
+  mlp_part copy{};
+  const std::string_view names[]{"step", "mask"};
+  const auto done = part::download_tensors(o.address, ref, copy, {.tensors = names});
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  o.stop();
+  EXPECT_EQ(done->outcome, tp::outcome::completed);
+  EXPECT_EQ(copy.step, source->step);
+  EXPECT_EQ(std::memcmp(copy.mask, source->mask, sizeof copy.mask), 0);
+  EXPECT_EQ(o.owner.status_of(ref)->bytes_sent, 0u);
+}
+
+TEST(SharedMemory, A_session_pulls_from_memory_in_both_directions) {
+  using end = tp::session<net::parts, tp::shared_stream>;
+  int fd[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fd), 0);
+  auto a = end::over(tp::shared_stream(tp::unix_stream(fd[0]))), b = end::over(tp::shared_stream(tp::unix_stream(fd[1])));
+  const auto one = random_model<mlp>(9), other = random_model<mlp>(10);
+  const auto from_a = a->add_tensors(*one, {.recipients = 1}), from_b = b->add_tensors(*other, {.recipients = 1});
+  std::jthread far([&] {
+    const auto copy = blank<mlp>();
+    EXPECT_TRUE(b->download_tensors(*from_a, *copy));
+    EXPECT_TRUE(same(*copy, *one));
+    EXPECT_TRUE(b->serve(tp::until_settled(*from_b), 20s));
+  });
+  EXPECT_TRUE(a->serve(tp::until_settled(*from_a), 20s));
+  const auto copy = blank<mlp>();
+  EXPECT_TRUE(a->download_tensors(*from_b, *copy));
+  EXPECT_TRUE(same(*copy, *other));
+  EXPECT_EQ(a->status_of(*from_a)->bytes_sent, 0u);
+}
+
+TEST(SharedMemory, Several_threads_run_an_owner_while_models_come_and_go) {
+  using threads = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::shared_memory_on_threads>;
+  const auto before = descriptors();
+  {
+    shared_owner<threads> o;
+    const auto source = random_model<mlp>(12);
+    serving server(o.owner, 3);
+    std::vector<std::jthread> recipients;
+    for (int i = 0; i < 4; ++i)
+      recipients.emplace_back([&, i] {
+        for (int round = 0; round < 25; ++round) {
+          const auto ref = o.add(*source);
+          const auto copy = blank<mlp>();
+          if (round % 5 == i) {
+            EXPECT_TRUE(o.owner.withdraw(ref));
+          }
+          const auto done = threads::download_tensors(o.address, ref, *copy, {.retry = {.retries = 0}});
+          EXPECT_EQ(done.has_value(), round % 5 != i);
+          if (done) {
+            EXPECT_TRUE(same(*copy, *source));
+          }
+        }
+      });
+  }
+  EXPECT_EQ(descriptors(), before);
+}
+
+}  // namespace

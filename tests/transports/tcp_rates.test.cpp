@@ -1,0 +1,41 @@
+// An owner that may send only so much, over TCP.
+#include "transports/network.hpp"
+
+namespace {
+
+using namespace test;
+template <class Tcp>
+using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, Tcp>;
+
+/// Two recipients of 400 KB each; how long both took.
+template <class Tcp>
+std::chrono::steady_clock::duration both(const tp::send_limits& limits, int threads) {
+  using net = ::net<Tcp>;
+  const auto source = random_model<mlp>(1);
+  auto owner = net::downloader::open({.listen = "127.0.0.1:0", .host = {.limits = limits}});
+  EXPECT_TRUE(owner);
+  const auto ref = owner->add_tensors(*source, {.recipients = 2});
+  EXPECT_TRUE(ref);
+  serving run(*owner, threads);
+  const auto start = std::chrono::steady_clock::now();
+  {
+    const auto pull = [&] {
+      auto mine = blank<mlp>();
+      const auto done = net::download_tensors(local(owner->port()), *ref, *mine);
+      EXPECT_TRUE(done) << tp::to_string(done.error().code);
+      EXPECT_TRUE(same(*source, *mine));
+    };
+    std::jthread a(pull), b(pull);
+  }
+  const auto took = std::chrono::steady_clock::now() - start;
+  run.stop();
+  EXPECT_TRUE(owner->settled(*ref));
+  return took;
+}
+
+// 806 KB and a burst of 50 KB at 800 KB a second. A machine that is busy only takes longer.
+TEST(TcpRates, AnOwnerSendsNoFasterThanItMay) { EXPECT_GE(both<tp::tcp>({.owner_bytes_per_second = 800'000}, 1), 900ms); }
+TEST(TcpRates, NorToOneRecipient) { EXPECT_GE(both<tp::tcp>({.recipient_bytes_per_second = 400'000}, 1), 900ms); }
+TEST(TcpRates, NorOnManyThreads) { EXPECT_GE(both<tp::tcp_on_threads>({.owner_bytes_per_second = 1'600'000, .recipient_bytes_per_second = 600'000}, 3), 550ms); }
+
+}  // namespace

@@ -1,0 +1,67 @@
+// TLS as a byte stream: the conformance kit with each version, and with tickets.
+#include "certificates.hpp"
+
+#include <tensorpull/testing/conformance/transport_conformance.hpp>
+#include <tensorpull/transports/stream/posix_stream.hpp>
+#include <tensorpull/transports/tls/tls_stream.hpp>
+
+#include <sys/socket.h>
+
+namespace {
+
+using namespace test;
+using stream = tp::tls_stream<tp::posix_stream>;
+
+/// Two ends over a pair of Unix sockets, after their handshake.
+struct pairs {
+  tp::tls_context client, server;
+  tp::result<tp::testing::stream_pair<stream>> operator()() const {
+    int fd[2];
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fd) != 0) return tp::failure(tp::errc::io);
+    auto left = stream::client(tp::posix_stream(fd[0]), client, "127.0.0.1");
+    auto right = stream::server(tp::posix_stream(fd[1]), server);
+    if (!left || !right) return tp::failure(tp::errc::out_of_memory);
+    for (int i = 0; i < 20; ++i) {
+      const auto a = left->establish(), b = right->establish();
+      if (a.status == tp::io_status::failed || b.status == tp::io_status::failed) return tp::failure(tp::errc::not_authenticated);
+      if (a.status == tp::io_status::ok && b.status == tp::io_status::ok) return tp::testing::stream_pair<stream>{std::move(*left), std::move(*right)};
+    }
+    return tp::failure(tp::errc::timed_out);
+  }
+};
+
+void check(const tp::tls_context& client, const tp::tls_context& server) {
+  const auto report = tp::testing::check_byte_stream(pairs{client, server});
+  if (!report.passed()) report.print(stderr);
+  EXPECT_TRUE(report.passed());
+}
+
+TEST(TlsConformance, Each_requirement_of_a_byte_stream_holds) {
+  const pki p;
+  check(context_of(nullptr, p.authority), context_of(&p.server, p.authority));
+}
+TEST(TlsConformance, Each_holds_with_TLS_1_2) {
+  const pki p;
+  check(of_1_2(context_of(nullptr, p.authority)), context_of(&p.server, p.authority));
+}
+TEST(TlsConformance, Each_holds_where_the_server_sends_tickets_between_the_bytes) {
+  const pki p;
+  check(context_of(nullptr, p.authority), context_of(&p.server, p.authority, {.session_tickets = true}));
+}
+
+TEST(TlsConformance, Bytes_that_came_with_the_last_of_the_handshake_are_announced) {
+  const pki p;
+  int fd[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fd), 0);
+  auto client = stream::client(tp::posix_stream(fd[0]), context_of(nullptr, p.authority), "127.0.0.1");
+  auto server = stream::server(tp::posix_stream(fd[1]), context_of(&p.server, p.authority));
+  ASSERT_TRUE(client && server);
+  while (client->establish().status == tp::io_status::would_block) (void)server->establish();
+  const std::array<std::byte, 100> some{};
+  const std::array<std::span<const std::byte>, 1> out{some};
+  ASSERT_EQ(client->write_some(out).bytes, some.size());
+  ASSERT_EQ(server->establish().status, tp::io_status::ok);
+  EXPECT_TRUE(server->wait(true, false, std::chrono::seconds(5)).read);
+}
+
+}  // namespace

@@ -1,0 +1,147 @@
+// Whole transfers over TLS: an owner, a host, sessions in both roles, and who the other end is.
+#include "certificates.hpp"
+#include "network.hpp"
+
+#include <tensorpull/transports/tls/tls.hpp>
+
+#include <boost/asio/io_context.hpp>
+
+namespace {
+
+using namespace test;
+using net = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<256_KiB>, tp::tls>;
+using threaded = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::tls_on_threads>;
+static_assert(tp::tls::encrypted && tp::tls::identifies == tp::identity_kind::certificate);
+
+tp::tls_address to(std::uint16_t port, const tp::tls_context& c, std::string& text) { return {.address = text = local(port), .context = c}; }
+
+TEST(TlsDownload, A_model_arrives_over_each_version_and_from_several_threads) {
+  const pki p;
+  const auto source = random_model<large>(1);
+  const auto small = random_model<mlp>(2);
+  auto owner = net::downloader::open(tp::tls_address{"127.0.0.1:0", context_of(&p.server, p.authority)});
+  auto several = threaded::downloader::open(tp::tls_address{"127.0.0.1:0", context_of(&p.server, p.authority)});
+  ASSERT_TRUE(owner && several);
+  const auto ref = *owner->add_tensors(*source);
+  const auto small_ref = *several->add_tensors(*small);
+  serving thread(*owner), threads(*several, 3);
+  std::string text;
+  for (const auto& as : {context_of(nullptr, p.authority), of_1_2(context_of(nullptr, p.authority)), context_of(nullptr, p.authority, {.minimum = tp::tls_version::v1_3})}) {
+    const auto mine = blank<large>();
+    const auto done = net::download_tensors(to(owner->port(), as, text), ref, *mine);
+    ASSERT_TRUE(done) << describe(done.error());
+    EXPECT_EQ(done->outcome, tp::outcome::completed);
+    EXPECT_TRUE(same(*mine, *source));
+  }
+  std::vector<std::jthread> recipients;
+  for (int i = 0; i < 4; ++i)
+    recipients.emplace_back([&] {
+      std::string where;
+      const auto mine = blank<mlp>();
+      const auto done = threaded::download_tensors(to(several->port(), context_of(nullptr, p.authority), where), small_ref, *mine);
+      EXPECT_TRUE(done) << describe(done.error());
+      EXPECT_TRUE(same(*mine, *small));
+    });
+}
+
+/// Pulls from whoever connects, and publishes to them.
+struct both_ways {
+  tp::reference theirs{};
+  large* to = nullptr;
+  std::string name, subject;
+  std::vector<std::string> alternatives;
+  std::optional<tp::result<tp::receipt>> outcome;
+  template <class C> void connected(C&) {}
+  template <class C> void message(C& c, const tp::message& m) {
+    theirs = m.references[0];
+    EXPECT_TRUE(c.pull(theirs, {}, tp::raw_tensors<large>::destination(*to)));
+  }
+  template <class C> void pulled(C&, const tp::result<tp::receipt>& r) { outcome = r; }
+  template <class C> void closed(C&, const tp::error&) {}
+};
+
+TEST(TlsDownload, Both_directions_go_over_one_connection_of_a_device_that_dials_out) {
+  const pki p;
+  const auto global = random_model<large>(3), update = random_model<large>(4);
+  const auto landed = blank<large>(), mine = blank<large>();
+  boost::asio::io_context io;
+  both_ways handler;
+  handler.to = landed.get();
+  net::host<both_ways, tp::land> host(io, handler);
+  const auto port = host.listen(tp::tls_address{"127.0.0.1:0", context_of(&p.server, p.authority, {.clients_have_certificates = true})});
+  ASSERT_TRUE(port);
+  const auto ref = *host.published().add_tensors(*global);
+  std::jthread loop([&] { io.run(); });
+
+  std::string text;
+  auto device = net::session::connect(to(*port, context_of(&p.client, p.authority), text));
+  ASSERT_TRUE(device) << describe(device.error());
+  EXPECT_EQ(device->stream().peer().name, "server");
+  ASSERT_TRUE(device->download_tensors(ref, *mine));
+  EXPECT_TRUE(same(*mine, *global));
+  const auto up = *device->add_tensors(*update, {.recipients = 1});
+  ASSERT_TRUE(device->send(1, {&up, 1}, {}));
+  EXPECT_TRUE(device->serve(tp::until_settled(up), 60s));
+  host.stop();
+  loop.join();
+  ASSERT_TRUE(handler.outcome && *handler.outcome);
+  EXPECT_TRUE(same(*landed, *update));
+}
+
+TEST(TlsDownload, Two_programs_that_wait_know_each_other_and_how_they_speak) {
+  const pki p;
+  auto listener = tp::tls_address{"127.0.0.1:0", context_of(&p.server, p.authority, {.clients_have_certificates = true})}.listen();
+  ASSERT_TRUE(listener);
+  std::string text = local(listener->port());
+  std::jthread client([&] {
+    auto s = tp::tls_address{text, context_of(&p.client, p.authority)}.connect(10s);
+    ASSERT_TRUE(s) << describe(s.error());
+    EXPECT_EQ(s->peer().alternatives.size(), 1u);
+    EXPECT_EQ(s->peer().alternatives[0], "IP:127.0.0.1");
+    EXPECT_EQ(s->version(), "TLSv1.3");
+    EXPECT_NE(s->cipher().find("GCM"), std::string_view::npos);
+  });
+  const auto s = listener->accept(10s);
+  ASSERT_TRUE(s) << describe(s.error());
+  const tp::peer_identity who = s->peer();
+  EXPECT_EQ(who.kind, tp::identity_kind::certificate);
+  EXPECT_EQ(who.name, "site-1");
+  EXPECT_EQ(who.subject, "CN=site-1,O=tests");
+  ASSERT_EQ(who.alternatives.size(), 2u);
+  EXPECT_EQ(who.alternatives[0], "DNS:site-1.example.org");
+  EXPECT_EQ(who.alternatives[1], "email:a@example.org");
+}
+
+struct puller {
+  tp::reference ref;
+  large* to;
+  std::optional<tp::error> end{};
+  std::optional<tp::result<tp::receipt>> outcome{};
+  template <class C> void connected(C& c) { EXPECT_TRUE(c.pull(ref, {}, tp::raw_tensors<large>::destination(*to))); }
+  template <class C> void message(C&, const tp::message&) {}
+  template <class C> void pulled(C& c, const tp::result<tp::receipt>& r) { outcome = r, c.close(); }
+  template <class C> void closed(C&, const tp::error& e) { end = e; }
+};
+
+TEST(TlsDownload, A_host_connects_and_pulls_and_hears_why_it_cannot) {
+  const pki p, others;
+  const auto source = random_model<large>(5);
+  const auto landed = blank<large>();
+  auto owner = net::downloader::open(tp::tls_address{"127.0.0.1:0", context_of(&p.server, p.authority)});
+  ASSERT_TRUE(owner);
+  puller handler{*owner->add_tensors(*source), landed.get()};
+  serving thread(*owner);
+  boost::asio::io_context io;
+  net::host<puller, tp::land> host(io, handler);
+  std::string text;
+  ASSERT_TRUE(host.connect(to(owner->port(), context_of(nullptr, p.authority), text)));
+  while (!handler.end) io.run_one();
+  ASSERT_TRUE(handler.outcome && *handler.outcome);
+  EXPECT_TRUE(same(*landed, *source));
+  handler.end = {};
+  ASSERT_TRUE(host.connect(to(owner->port(), context_of(nullptr, others.authority), text)));
+  while (!handler.end) io.run_one();
+  EXPECT_EQ(*handler.end, tp::errc::not_authenticated);
+}
+
+}  // namespace

@@ -1,0 +1,71 @@
+// TLS through an HTTP proxy: the proxy sees a name and ciphertext, and the certificate is that of the end behind it.
+#include "certificates.hpp"
+#include "proxies.hpp"
+
+#include <tensorpull/core/describe.hpp>
+#include <tensorpull/transports/tls/tls.hpp>
+
+#include <boost/asio/io_context.hpp>
+
+namespace {
+
+using namespace test;
+using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::tls>;
+const std::string yes = "HTTP/1.1 200 OK\r\n\r\n";
+
+struct puller {
+  tp::reference ref;
+  mlp* to;
+  std::optional<tp::error> end{};
+  std::optional<tp::result<tp::receipt>> outcome{};
+  template <class C> void connected(C& c) { EXPECT_TRUE(c.pull(ref, {}, tp::raw_tensors<mlp>::destination(*to))); }
+  template <class C> void message(C&, const tp::message&) {}
+  template <class C> void pulled(C& c, const tp::result<tp::receipt>& r) { outcome = r, c.close(); }
+  template <class C> void closed(C&, const tp::error& e) { end = e; }
+};
+
+TEST(TlsProxy, A_pull_and_a_host_go_through_it_and_the_far_end_is_checked) {
+  const pki p, other;
+  const auto source = random_model<mlp>(1);
+  auto owner = net::downloader::open(tp::tls_address{"127.0.0.1:0", context_of(&p.server, p.authority)});
+  ASSERT_TRUE(owner);
+  const auto ref = *owner->add_tensors(*source);
+  serving thread(*owner);
+  const std::string where = local(owner->port());
+  const auto mine = blank<mlp>();
+  {
+    fake_proxy proxy(yes, owner->port(), 3);
+    const std::string via = local(proxy.port());
+    const auto done = net::download_tensors(tp::tls_address{where, context_of(nullptr, p.authority), {}, {via, "user", "x"}}, ref, *mine);
+    EXPECT_TRUE(done) << describe(done.error());
+    EXPECT_TRUE(same(*mine, *source));
+    EXPECT_TRUE(proxy.request().starts_with("CONNECT " + where + " "));
+  }
+  {
+    fake_proxy proxy(yes, owner->port());
+    const std::string via = local(proxy.port());
+    const auto done = net::download_tensors(tp::tls_address{where, context_of(nullptr, other.authority), {}, {via}}, ref, *mine);
+    ASSERT_FALSE(done);
+    EXPECT_EQ(done.error(), tp::errc::not_authenticated);
+  }
+  const auto hosted = [&](std::string answer) {
+    fake_proxy proxy(std::move(answer), owner->port(), 5);
+    boost::asio::io_context io;
+    const auto landed = blank<mlp>();
+    puller handler{ref, landed.get()};
+    net::host<puller, tp::land> host(io, handler);
+    {
+      const std::string via = local(proxy.port());  // gone when the host connects
+      EXPECT_TRUE(host.connect(tp::tls_address{where, context_of(nullptr, p.authority), {}, {via, "user", "x"}}));
+    }
+    while (!handler.end) io.run_one();
+    EXPECT_EQ(handler.outcome && *handler.outcome && same(*landed, *source), handler.end->code == tp::errc::cancelled);
+    return handler.end->code;
+  };
+  EXPECT_EQ(hosted(yes), tp::errc::cancelled);  // it was pulled, and then closed
+  EXPECT_EQ(hosted("HTTP/1.1 407 No\r\n\r\n"), tp::errc::proxy_refused);
+  EXPECT_EQ(hosted("HTTP/1.1 503 No\r\n\r\n"), tp::errc::connection_failed);
+  EXPECT_EQ(hosted("nonsense\r\n\r\n"), tp::errc::proxy_refused);
+}
+
+}  // namespace

@@ -1,0 +1,179 @@
+// UDP over networks that lose, double, re-order and damage, and with ends that stop, start again, or go.
+#include "udp_network.hpp"
+
+#include <atomic>
+#include <optional>
+#include <stop_token>
+
+namespace {
+
+using namespace test;
+
+using troubled_net = tp::pipeline<tp::raw_tensors<mlp>, fit, troubled_udp>;
+
+void expect_exact(const tp::testing::datagram_faults& faults) {
+  troubled_udp::faults = faults;
+  auto owner = troubled_net::downloader::open();
+  const auto source = random_model<mlp>(faults.seed), mine = blank<mlp>();
+  const auto ref = *owner->add_tensors(*source, {.recipients = 1});
+  serving server(*owner);
+  const auto done = troubled_net::download_tensors(local(owner->port()), ref, *mine);
+  server.stop();
+  ASSERT_TRUE(done) << describe(done.error()) << ", seed " << faults.seed;
+  EXPECT_EQ(done->outcome, tp::outcome::completed);
+  EXPECT_TRUE(same(*mine, *source)) << "seed " << faults.seed;
+  EXPECT_TRUE(done->confirmed) << "seed " << faults.seed;
+}
+
+TEST(UdpFaults, five_in_a_hundred_are_lost_each_way) {
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) expect_exact({.lost = 50, .seed = seed});
+}
+TEST(UdpFaults, a_quarter_is_lost) { expect_exact({.lost = 250}); }
+TEST(UdpFaults, a_third_is_doubled) { expect_exact({.doubled = 333}); }
+TEST(UdpFaults, a_third_is_overtaken) { expect_exact({.overtaken = 333}); }
+TEST(UdpFaults, lost_doubled_and_overtaken) {
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) expect_exact({.lost = 100, .doubled = 50, .overtaken = 100, .seed = seed});
+}
+TEST(UdpFaults, with_delay) { expect_exact({.lost = 20, .overtaken = 20, .delay = 2ms}); }
+
+// A bit that is another is noticed by the digest of the chunk, and the chunk comes again.
+TEST(UdpFaults, damaged_chunks_come_again) {
+  using net = tp::pipeline<tp::raw_tensors<mlp>, fit, troubled_udp, tp::chunk_and_image_digest>;
+  troubled_udp::faults = {.damaged = 20};
+  auto owner = net::downloader::open();
+  const auto source = random_model<mlp>(8), mine = blank<mlp>();
+  const auto ref = *owner->add_tensors(*source);
+  serving server(*owner);
+  const auto done = net::download_tensors(local(owner->port()), ref, *mine);
+  ASSERT_TRUE(done) << describe(done.error());
+  EXPECT_TRUE(same(*mine, *source));
+}
+
+TEST(UdpFaults, T4_an_owner_that_starts_again_is_found_again_and_what_has_landed_stays) {
+  const auto source = random_model<large>(6), mine = blank<large>();
+  using net = tp::pipeline<tp::raw_tensors<large>, fit, tp::udp>;
+  std::optional<net::downloader> owner(std::move(*net::downloader::open()));
+  const auto port = owner->port();
+  const auto ref = *owner->add_tensors(*source);
+  std::atomic<std::uint64_t> landed{0};
+  const auto note = [&](const tp::progress_event& e) { landed = e.bytes_done; };
+  tp::result<tp::receipt> done = tp::failure(tp::errc::timed_out);
+  std::thread recipient([&] { done = net::download_tensors(local(port), ref, *mine, {.per_request_timeout = 500ms, .retry = {.retries = 20, .first_delay = 20ms}, .progress = note, .progress_interval = 0ms}); });
+  owner->run([&](const auto&) { return landed > 1_MiB; });
+  owner.reset();
+  owner.emplace(std::move(*net::downloader::open({.listen = local(port)})));
+  ASSERT_TRUE(owner->add_tensors(*source, {.id = ref.id}));
+  serving server(*owner);
+  recipient.join();
+  ASSERT_TRUE(done) << describe(done.error());
+  EXPECT_TRUE(same(*mine, *source));
+}
+
+TEST(UdpFaults, T1_a_peer_that_was_forgotten_in_the_middle_goes_on) {
+  auto owner = udp_net::downloader::open({.peers = 1, .budgets = {.accept = 20ms, .idle = 20ms, .accept_if_full = 10ms, .idle_if_full = 10ms}});
+  const auto source = random_model<mlp>(6), mine = blank<mlp>();
+  const auto ref = *owner->add_tensors(*source);
+  serving server(*owner);
+  struct slow : tp::land {  // silent for longer than the budgets, several times
+    using tp::land::land;
+    tp::result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
+      if (offset / 100'000 != last_) last_ = offset / 100'000, std::this_thread::sleep_for(120ms);
+      return tp::land::commit(offset, bytes);
+    }
+    std::uint64_t last_ = 0;
+  } to(tp::raw_tensors<mlp>::destination(*mine));
+  const auto done = udp_net::pull(local(owner->port()), ref, to, {.per_request_timeout = 2s});
+  ASSERT_TRUE(done) << describe(done.error());
+  EXPECT_TRUE(same(*mine, *source));
+  server.stop();
+  EXPECT_GT(owner->counts().aged, 1u);
+}
+
+TEST(UdpFaults, T8_an_abort_is_heard_within_a_tenth_of_a_second) {
+  auto silent = tp::udp_link::open("127.0.0.1:0");  // takes everything and says nothing
+  const auto mine = blank<mlp>();
+  std::stop_source stop;
+  std::chrono::steady_clock::time_point at{};
+  std::thread other([&] {
+    std::this_thread::sleep_for(80ms);
+    at = std::chrono::steady_clock::now();
+    stop.request_stop();
+  });
+  const auto done = udp_net::download_tensors(local(silent->port()), tp::ref_id{1, 2}, *mine, {.stop = stop.get_token()});
+  const auto took = std::chrono::steady_clock::now() - at;
+  other.join();
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().code, tp::errc::cancelled);
+  EXPECT_LE(took, 1s) << "a wait hears it within 0.1 s; the rest is for slow machines";
+}
+
+TEST(UdpFaults, nobody_there_is_told_soon_and_not_after_the_time_out) {
+  std::uint16_t port = 0;
+  {
+    auto gone = tp::udp_link::open("127.0.0.1:0");
+    port = gone->port();
+  }
+  const auto mine = blank<mlp>();
+  const auto start = std::chrono::steady_clock::now();
+  const auto done = udp_net::download_tensors(local(port), tp::ref_id{1, 2}, *mine, {.retry = {.retries = 0}});
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().code, tp::errc::connection_lost);
+  EXPECT_EQ(done.error().system, ECONNREFUSED);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 60s) << "the time-out is ten minutes";
+}
+
+TEST(UdpFaults, T7_a_time_out_ends_a_pull_from_an_owner_that_says_nothing) {
+  auto silent = tp::udp_link::open("127.0.0.1:0");
+  const auto mine = blank<mlp>();
+  const auto done = udp_net::download_tensors(local(silent->port()), tp::ref_id{1, 2}, *mine, {.per_request_timeout = 100ms, .retry = {.retries = 1, .first_delay = 1ms}});
+  EXPECT_EQ(done.error().code, tp::errc::timed_out);
+}
+
+TEST(UdpFaults, C2_a_reference_that_is_withdrawn_in_the_middle_is_told_so) {
+  using net = tp::pipeline<tp::raw_tensors<large>, fit, tp::udp>;
+  auto owner = net::downloader::open();
+  const auto source = random_model<large>(6);
+  const auto ref = *owner->add_tensors(*source);
+  std::atomic<std::uint64_t> landed{0};
+  std::vector<tp::result<tp::receipt>> done(4, tp::failure(tp::errc::timed_out));
+  std::vector<std::thread> all;
+  const auto note = [&](const tp::progress_event& e) { landed = std::max<std::uint64_t>(landed, e.bytes_done); };
+  for (auto& d : done)
+    all.emplace_back([&] {
+      const auto mine = blank<large>();
+      d = net::download_tensors(local(owner->port()), ref, *mine, {.progress = note, .progress_interval = 0ms});
+    });
+  owner->run([&](const auto&) { return landed > 1_MiB; });
+  ASSERT_TRUE(owner->withdraw(ref, 7));
+  serving server(*owner);
+  for (auto& t : all) t.join();
+  for (const auto& d : done) {
+    ASSERT_FALSE(d);
+    EXPECT_EQ(d.error().code, tp::errc::withdrawn);
+    EXPECT_EQ(d.error().system, 7);
+  }
+}
+
+TEST(UdpFaults, T10_recipients_whose_owner_restarts_all_come_back_and_finish) {
+  const auto source = random_model<mlp>(6);
+  std::optional<udp_net::downloader> owner(std::move(*udp_net::downloader::open()));
+  const auto port = owner->port();
+  const auto ref = *owner->add_tensors(*source);
+  owner.reset();
+  std::atomic<int> right{0};
+  std::vector<std::thread> all;
+  for (int i = 0; i < 32; ++i)
+    all.emplace_back([&] {
+      const auto mine = blank<mlp>();
+      const auto done = udp_net::download_tensors(local(port), ref, *mine, {.retry = {.retries = 30, .first_delay = 20ms, .longest_delay = 200ms}});
+      right += done && same(*mine, *source);
+    });
+  std::this_thread::sleep_for(100ms);
+  owner.emplace(std::move(*udp_net::downloader::open({.listen = local(port)})));
+  ASSERT_TRUE(owner->add_tensors(*source, {.id = ref.id}));
+  serving server(*owner);
+  for (auto& t : all) t.join();
+  EXPECT_EQ(right, 32);
+}
+
+}  // namespace

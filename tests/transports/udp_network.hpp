@@ -1,0 +1,87 @@
+// What the tests of UDP share: pipelines, a plain socket that says anything, links with faults.
+#pragma once
+
+#include "sample_models.hpp"
+#include "support/frames.hpp"
+
+#include <tensorpull/testing/faulty_datagrams.hpp>
+#include <tensorpull/transports/udp/udp.hpp>
+
+#include <vector>
+
+namespace test {
+
+/// The longest chunk that fits a datagram of 1,200 bytes.
+using fit = tp::fixed_bytes<1112>;
+static_assert(tp::udp::max_payload_bytes == 1112);
+using udp_net = tp::pipeline<tp::raw_tensors<mlp>, fit, tp::udp>;
+
+/// UDP whose datagrams meet `faults` on their way, in both directions.
+struct troubled_udp : tp::datagram_transport<troubled_udp, tp::testing::faulty_datagrams<tp::udp_link>> {
+  static constexpr std::string_view any_address = "127.0.0.1:0";
+  static inline tp::testing::datagram_faults faults{};
+
+  static tp::result<link> connect(std::string_view address, std::chrono::milliseconds, const tp::stop_token&) noexcept { return around(tp::udp_link::connect(address), 1); }
+  static tp::result<link> open(std::string_view address) noexcept { return around(tp::udp_link::open(address), 2); }
+
+ private:
+  static tp::result<link> around(tp::result<tp::udp_link> inner, std::uint64_t salt) noexcept {
+    if (!inner) return tp::failure(inner.error());
+    auto own = faults;
+    own.seed = own.seed * 1000 + salt;
+    return link(std::move(*inner), own);
+  }
+};
+
+/// Anybody with a UDP socket.
+class stranger {
+ public:
+  explicit stranger(std::uint16_t port) : link_(std::move(*large::connect(local(port)))) {}
+
+  void say(std::uint64_t word, std::span<const std::byte> frames = {}) {
+    const std::array all{std::as_bytes(std::span(&word, 1)), frames};
+    sent += link_.send(all, {}).bytes;
+    (void)link_.wait(false, false, 0ms);
+  }
+  void say_bytes(std::span<const std::byte> bytes) {
+    const std::array all{bytes};
+    sent += link_.send(all, {}).bytes;
+    (void)link_.wait(false, false, 0ms);
+  }
+  /// What comes within the time, or nothing.
+  std::vector<std::byte> hear(std::chrono::milliseconds patience = 2000ms) {
+    const auto end = std::chrono::steady_clock::now() + patience;
+    for (;;) {
+      alignas(8) std::byte memory[9000];
+      tp::udp_address from;
+      const auto io = link_.receive(memory, from);
+      if (io.status == tp::io_status::ok) return heard += io.bytes, std::vector<std::byte>(memory, memory + io.bytes);
+      if (std::chrono::steady_clock::now() >= end) return {};
+      (void)link_.wait(true, false, 5ms);
+    }
+  }
+  /// Asks for the word of its address. 0: it was not told.
+  std::uint64_t word() {
+    const std::array<std::byte, 16> nothing{};
+    say(0, nothing);
+    const auto answer = hear();
+    return answer.size() == tp::cookie_bytes ? tp::cookie_in(answer) : 0;
+  }
+
+  std::uint64_t sent = 0, heard = 0;
+
+ private:
+  using large = tp::basic_udp_link<9000>;
+  large link_;
+};
+
+inline frame describe_of(const tp::reference& ref, std::uint32_t id = 1) {
+  tp::frame m;
+  m.kind = tp::frame_kind::describe;
+  m.id = id;
+  m.ref = ref.id;
+  m.recipient = {77};
+  return encode(m);
+}
+
+}  // namespace test

@@ -1,0 +1,197 @@
+// Who has not proved its address gets nothing that others need: no bytes beyond what it sent, no place in the table, no time.
+#include "udp_network.hpp"
+
+namespace {
+
+using namespace test;
+
+struct owned {
+  explicit owned(const tp::datagram_owner_options& options = {}) : source(random_model<mlp>(1)), owner(std::move(*udp_net::downloader::open(options))), ref(*owner.add_tensors(*source)) { server = std::make_unique<serving>(owner); }
+  /// Afterwards the owner may be asked for anything.
+  void stop() { server.reset(); }
+  void expect_a_pull() {
+    const auto mine = blank<mlp>();
+    const auto done = udp_net::download_tensors(local(owner.port()), ref, *mine);
+    ASSERT_TRUE(done) << describe(done.error());
+    EXPECT_TRUE(same(*mine, *source));
+  }
+
+  std::unique_ptr<mlp> source;
+  udp_net::downloader owner;
+  tp::reference ref;
+  std::unique_ptr<serving> server;
+};
+
+TEST(UdpStrangers, an_unproven_address_never_gets_more_bytes_than_it_sent) {
+  owned o;
+  stranger s(o.owner.port());
+  const auto ask = describe_of(o.ref);
+  std::vector<std::byte> many;
+  for (std::uint32_t i = 0; i < 8; ++i) many.insert(many.end(), ask.bytes().begin(), ask.bytes().end());
+  generator random(5);
+  for (std::uint32_t i = 0; i < 400; ++i) {
+    std::vector<std::byte> junk(i);
+    random.fill(junk);
+    if (i % 4 == 0) s.say(random(), ask.bytes());
+    else if (i % 4 == 1) s.say(0, many);
+    else if (i > 0) s.say_bytes(junk);
+    while (!s.hear(i % 50 == 0 ? 50ms : 0ms).empty()) EXPECT_LE(s.heard, s.sent);
+  }
+  while (!s.hear(100ms).empty()) EXPECT_LE(s.heard, s.sent);
+  EXPECT_GT(s.heard, 0u);
+  EXPECT_LE(s.heard, s.sent / 4) << "a word for each is much less than what was asked for";
+  o.stop();
+  EXPECT_EQ(o.owner.peers(), 0u);
+  EXPECT_GT(o.owner.counts().strangers, 300u);
+}
+
+TEST(UdpStrangers, nothing_that_is_as_short_as_a_word_is_answered_so_two_owners_never_talk) {
+  owned o;
+  stranger s(o.owner.port());
+  for (std::size_t n = 1; n < tp::cookie_bytes + 16; ++n) s.say_bytes(std::vector<std::byte>(n, std::byte{1}));
+  EXPECT_TRUE(s.hear(100ms).empty());
+}
+
+TEST(UdpStrangers, a_stolen_cookie_is_worth_nothing_elsewhere) {
+  owned o;
+  stranger honest(o.owner.port()), thief(o.owner.port());
+  const auto word = honest.word(), other = thief.word();
+  ASSERT_NE(word, 0u);
+  EXPECT_NE(word, other);
+  const auto ask = describe_of(o.ref);
+  thief.say(word, ask.bytes());
+  EXPECT_EQ(thief.hear().size(), tp::cookie_bytes) << "its own word, and no description";
+  EXPECT_TRUE(thief.hear(50ms).empty());
+  o.stop();
+  EXPECT_EQ(o.owner.peers(), 0u);
+}
+
+TEST(UdpStrangers, a_proved_address_is_answered) {
+  owned o;
+  stranger s(o.owner.port());
+  const auto word = s.word();
+  s.say(word, describe_of(o.ref).bytes());
+  const auto answer = s.hear();
+  ASSERT_GT(answer.size(), tp::cookie_bytes);
+  EXPECT_EQ(tp::cookie_in(answer), word) << "what the owner says begins with the word, too";
+  o.stop();
+  EXPECT_EQ(o.owner.peers(), 1u);
+}
+
+TEST(UdpStrangers, forged_addresses_take_no_place_and_honest_recipients_finish) {
+  owned o({.peers = 4});
+  std::vector<stranger> forgers;
+  for (int i = 0; i < 50; ++i) forgers.emplace_back(o.owner.port());
+  generator random(3);
+  std::atomic<bool> over{false};
+  std::thread flood([&] {
+    const auto ask = describe_of(o.ref);
+    while (!over) {  // not so many that the kernel has to throw away what honest recipients say
+      for (auto& f : forgers) f.say(random(), ask.bytes());
+      std::this_thread::sleep_for(1ms);
+    }
+  });
+  for (int i = 0; i < 3; ++i) o.expect_a_pull();
+  over = true;
+  flood.join();
+  o.stop();
+  EXPECT_LE(o.owner.peers(), 3u) << "those who pulled";
+  EXPECT_EQ(o.owner.counts().refused_busy, 0u);
+}
+
+TEST(UdpStrangers, F16_other_protocols_and_noise_of_a_proved_peer_change_nothing) {
+  owned o;
+  stranger s(o.owner.port());
+  const auto word = s.word();
+  generator random(9);
+  const auto ask = describe_of(o.ref);
+  for (std::uint32_t i = 1; i < 3000; ++i) {
+    std::vector<std::byte> junk(random() % 1193);
+    random.fill(junk);
+    if (i % 3 == 0) {  // a valid frame with a few bytes of it changed
+      junk.assign(ask.bytes().begin(), ask.bytes().end());
+      for (int k = 0; k < 3; ++k) junk[random() % junk.size()] = std::byte(random());
+    }
+    s.say(word, junk);
+  }
+  for (const std::string_view text : {"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "SSH-2.0-OpenSSH_9.2p1\r\n", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"})
+    s.say(word, std::as_bytes(std::span(text.data(), text.size())));
+  o.expect_a_pull();
+  o.stop();
+  EXPECT_GT(o.owner.counts().malformed, 100u);
+  EXPECT_LE(o.owner.peers(), 2u);
+}
+
+TEST(UdpStrangers, R7_guessed_references_find_nothing_and_make_nobody_known) {
+  owned o;
+  stranger s(o.owner.port());
+  const auto word = s.word();
+  generator random(11);
+  std::size_t descriptions = 0, answers = 0;
+  for (std::uint32_t i = 1; i <= 2000; ++i) {
+    tp::reference guess = o.ref;
+    guess.id = {random(), random()};
+    s.say(word, describe_of(guess, i).bytes());
+    for (auto a = s.hear(0ms); !a.empty(); a = s.hear(0ms)) {
+      ++answers;
+      descriptions += a.size() > 160;
+    }
+  }
+  EXPECT_FALSE(s.hear(500ms).empty() && answers == 0) << "a refusal is an answer";
+  EXPECT_EQ(descriptions, 0u);
+  o.expect_a_pull();
+}
+
+TEST(UdpStrangers, a_full_table_says_busy_and_remembers_nothing) {
+  owned o({.peers = 2, .budgets = {.accept_if_full = 1h, .idle_if_full = 1h}});
+  stranger one(o.owner.port()), two(o.owner.port()), three(o.owner.port());
+  for (auto* s : {&one, &two}) {
+    s->say(s->word(), describe_of(o.ref).bytes());
+    EXPECT_GT(s->hear().size(), tp::cookie_bytes);
+  }
+  const auto word = three.word();
+  three.say(word, describe_of(o.ref, 41).bytes());
+  const auto answer = three.hear();
+  ASSERT_GT(answer.size(), tp::cookie_bytes);
+  const frame no(std::span<const std::byte>(answer).subspan(tp::cookie_bytes));
+  tp::word_framing::decode_storage lists;
+  tp::frame m;
+  ASSERT_TRUE(tp::word_framing::decode(no.bytes(), m, lists));
+  EXPECT_EQ(m.kind, tp::frame_kind::refused);
+  EXPECT_EQ(m.status, tp::status::busy);
+  EXPECT_EQ(m.id, 41u);
+  EXPECT_EQ(m.ref, o.ref.id);
+  EXPECT_GT(m.delay_ms, 0u);
+  o.stop();
+  EXPECT_EQ(o.owner.peers(), 2u);
+  EXPECT_EQ(o.owner.counts().refused_busy, 1u);
+}
+
+TEST(UdpStrangers, a_recipient_waits_while_the_table_is_full_and_gets_its_turn) {
+  owned o({.peers = 2, .budgets = {.accept_if_full = 300ms}});
+  stranger one(o.owner.port()), two(o.owner.port());
+  const std::array<std::byte, 32> junk{};
+  one.say(one.word(), junk);
+  two.say(two.word(), junk);
+  o.expect_a_pull();
+  o.stop();
+  EXPECT_GE(o.owner.counts().pushed_out, 1u);
+}
+
+TEST(UdpStrangers, silent_peers_are_forgotten) {
+  owned o({.budgets = {.accept = 50ms, .idle = 100ms}});
+  stranger s(o.owner.port());
+  const std::array<std::byte, 32> junk{};
+  s.say(s.word(), junk);
+  o.expect_a_pull();
+  for (int i = 0; i < 500; ++i) {
+    o.stop();
+    if (o.owner.peers() == 0) break;
+    o.server = std::make_unique<serving>(o.owner);
+    std::this_thread::sleep_for(10ms);
+  }
+  EXPECT_EQ(o.owner.peers(), 0u);
+  EXPECT_EQ(o.owner.counts().aged, 2u);
+}
+
+}  // namespace

@@ -1,0 +1,237 @@
+// Models over Unix sockets: pulls, sessions, hosts, an owner of many connections, and what peers do wrong.
+#include "network.hpp"
+#include "unix_folder.hpp"
+
+#include <tensorpull/core/describe.hpp>
+#include <tensorpull/transports/unix_socket/unix_socket.hpp>
+
+namespace {
+
+using namespace test;
+using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::unix_socket>;
+using over_threads = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::unix_socket_on_threads>;
+
+static_assert(tp::unix_socket::reliable && tp::unix_socket::ordered && !tp::unix_socket::encrypted && tp::unix_socket::identifies == tp::identity_kind::user);
+static_assert(net::memory.recipient <= 4096 && net::memory.owner_per_recipient <= 2048 + tp::unix_socket::connection_bytes);
+
+using UnixDownload = unix_folder;
+
+raw_peer connected(const std::string& path) {
+  auto s = tp::unix_connect(path, 10s);
+  EXPECT_TRUE(s);
+  return raw_peer(s ? tp::posix_stream(s->release()) : tp::posix_stream());
+}
+
+TEST_F(UnixDownload, Q4_APullASessionAndNothingIsLeft) {
+  const std::size_t files = descriptors();
+  const auto source = random_model<mlp>(1), mine = blank<mlp>(), again = blank<mlp>();
+  {
+    auto owner = net::downloader::open({.listen = path()});
+    ASSERT_TRUE(owner) << describe(owner.error());
+    EXPECT_EQ(owner->port(), 0u);
+    const auto ref = *owner->add_tensors(*source, {.recipients = 2});
+    serving server(*owner);
+    const auto done = net::download_tensors(path(), ref, *mine);
+    ASSERT_TRUE(done) << describe(done.error());
+    EXPECT_TRUE(done->confirmed);
+    EXPECT_TRUE(same(*mine, *source));
+    auto peer = net::session::connect(path());
+    ASSERT_TRUE(peer);
+    EXPECT_TRUE(peer->download_tensors(ref, *again));
+    EXPECT_TRUE(same(*again, *source));
+    server.stop();
+    EXPECT_TRUE(owner->settled(ref));
+  }
+  EXPECT_EQ(descriptors(), files);
+  EXPECT_EQ(this->files(), 0u);
+}
+
+TEST_F(UnixDownload, C4_ManyRecipientsOnThreadsCompleteAndAreCounted) {
+  const auto source = random_model<mlp>(2);
+  auto owner = over_threads::downloader::open({.listen = "@" + folder()});
+  ASSERT_TRUE(owner);
+  const auto ref = *owner->add_tensors(*source, {.recipients = 32});
+  serving server(*owner, 2);
+  std::atomic<int> completed{0};
+  std::vector<std::jthread> recipients;
+  for (int i = 0; i < 32; ++i)
+    recipients.emplace_back([&] {
+      const auto mine = blank<mlp>();
+      const auto done = over_threads::download_tensors("@" + folder(), ref, *mine);
+      completed += done && same(*mine, *source);
+    });
+  recipients.clear();
+  server.stop();
+  EXPECT_EQ(completed, 32);
+  EXPECT_EQ(owner->status_of(ref)->completed, 32u);
+  EXPECT_TRUE(owner->settled(ref));
+}
+
+/// Connects with a host, and pulls into its model.
+struct puller {
+  using host_type = net::host<puller, net::consumer>;
+  mlp& mine;
+  tp::reference ref{};
+  int completed = 0, closes = 0;
+  std::int32_t why = 0;
+  void connected(host_type::connection& c) { (void)c.pull(ref, {}, mine); }
+  void message(host_type::connection&, const tp::message&) {}
+  void pulled(host_type::connection& c, const tp::result<tp::receipt>& r) { completed += r.has_value(), c.close(); }
+  void closed(host_type::connection&, const tp::error& e) { ++closes, why = e.system; }
+};
+
+TEST_F(UnixDownload, AHostConnectsAndPulls) {
+  const auto source = random_model<mlp>(3), mine = blank<mlp>();
+  auto owner = net::downloader::open({.listen = path()});
+  puller handler{*mine};
+  handler.ref = *owner->add_tensors(*source);
+  serving server(*owner);
+  boost::asio::io_context io(1);
+  puller::host_type host(io, handler);
+  ASSERT_TRUE(host.connect(path()));
+  for (int i = 0; i < 1000 && handler.closes == 0; ++i) io.run_one_for(50ms);
+  EXPECT_EQ(handler.completed, 1);
+  EXPECT_TRUE(same(*mine, *source));
+  const auto refused = host.connect(path() + ".no");
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error(), tp::errc::connection_failed);
+  EXPECT_EQ(refused.error().system, ENOENT);
+}
+
+TEST_F(UnixDownload, ARecipientWaitsForAnOwnerThatStartsLater) {
+  const auto source = random_model<mlp>(4), mine = blank<mlp>();
+  std::optional<net::downloader> owner;
+  std::jthread later([&](std::stop_token stop) {
+    std::this_thread::sleep_for(100ms);
+    owner.emplace(*net::downloader::open({.listen = path()}));
+    (void)owner->add_tensors(*source, {.id = {1, 2}});
+    owner->run(stop);
+  });
+  const auto done = net::download_tensors(path(), tp::ref_id{1, 2}, *mine, {.retry = {.retries = 1000, .first_delay = 5ms, .longest_delay = 10ms}});
+  EXPECT_TRUE(done) << describe(done.error());
+  EXPECT_TRUE(same(*mine, *source));
+}
+
+TEST_F(UnixDownload, F16_OtherProtocolsAreClosed) {
+  const auto source = random_model<mlp>(5), mine = blank<mlp>();
+  auto owner = net::downloader::open({.listen = path()});
+  const auto ref = *owner->add_tensors(*source, {.recipients = 1});
+  serving server(*owner);
+  for (const std::string_view said : {std::string_view("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"), std::string_view("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11), std::string_view("SSH-2.0-OpenSSH_9.2p1\r\n")}) {
+    auto stranger = connected(path());
+    EXPECT_TRUE(stranger.say(said));
+    EXPECT_TRUE(stranger.hear_end());
+  }
+  auto zeros = connected(path());
+  (void)zeros.say(std::vector<std::byte>(64_KiB));
+  EXPECT_TRUE(zeros.hear_end());
+  EXPECT_TRUE(net::download_tensors(path(), ref, *mine));
+}
+
+TEST_F(UnixDownload, Q6_APeerThatClosesWhileItIsSentToEndsNothingElse) {
+  struct sigaction before{}, normal{};
+  normal.sa_handler = SIG_DFL;
+  ASSERT_EQ(::sigaction(SIGPIPE, &normal, &before), 0);
+  const auto source = random_model<mlp>(6), mine = blank<mlp>();
+  auto owner = net::downloader::open({.listen = path()});
+  const auto ref = *owner->add_tensors(*source);
+  serving server(*owner);
+  for (int i = 0; i < 20; ++i) {
+    std::atomic<bool> stop{false};
+    struct flag {
+      const std::atomic<bool>* at;
+      bool stop_requested() const noexcept { return at->load(); }
+    };
+    const auto progress = [&](const tp::progress_event& e) { stop = e.bytes_done > 0; };
+    const auto done = net::download_tensors(path(), ref, *mine, {.stop = flag{&stop}, .progress = progress, .progress_interval = {}});
+    EXPECT_TRUE(done || done.error().code == tp::errc::cancelled);
+  }
+  EXPECT_TRUE(net::download_tensors(path(), ref, *mine));
+  EXPECT_TRUE(same(*mine, *source));
+  ::sigaction(SIGPIPE, &before, nullptr);
+}
+
+/// Counts the tries to write, and the waits.
+class counted_stream : public tp::unix_stream {
+ public:
+  counted_stream() = default;
+  counted_stream(int fd, int& writes, int& waits) : tp::unix_stream(fd), writes_(&writes), waits_(&waits) {}
+  tp::io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept { return ++*writes_, tp::unix_stream::write_some(spans); }
+  tp::io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept { return ++*waits_, tp::unix_stream::wait(read, write, timeout); }
+
+ private:
+  int *writes_ = nullptr, *waits_ = nullptr;
+};
+
+TEST_F(UnixDownload, T7_APeerThatIsGoneWhileItsMessagesWaitForUsCostsNoWork) {
+  int fd[2], writes = 0, waits = 0;
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fd), 0);
+  auto mine = tp::session<net::parts, counted_stream>::over(counted_stream(fd[0], writes, waits));
+  {
+    auto theirs = tp::session<net::parts, tp::unix_stream>::over(tp::unix_stream(fd[1]));
+    const std::array<std::byte, 1000> body{};
+    while (theirs->send(1, {}, body, 0ms)) {
+    }
+  }
+  EXPECT_FALSE(mine->serve([](const auto&) { return false; }, 500ms));
+  EXPECT_LE(waits, 30);
+}
+
+TEST_F(UnixDownload, T5_APeerThatOnlyStopsReadingCostsNoWork) {
+  int fd[2], writes = 0, waits = 0;
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fd), 0);
+  auto owner = tp::session<net::parts, counted_stream>::over(counted_stream(fd[0], writes, waits));
+  const auto source = random_model<mlp>(9), copy = blank<mlp>();
+  const auto ref = owner->add_tensors(*source);
+  ASSERT_TRUE(ref);
+  tp::unix_stream mine(fd[1]);
+  ASSERT_EQ(::shutdown(fd[1], SHUT_RD), 0);
+  tp::land to(tp::raw_tensors<mlp>::destination(*copy));
+  ASSERT_FALSE(tp::pull_over<net::parts>(mine, *ref, to, {.retry = {.retries = 0}}));  // it has asked
+  EXPECT_FALSE(owner->serve(tp::until_settled(*ref), 500ms));
+  EXPECT_LE(writes, 30);
+}
+
+TEST_F(UnixDownload, T5_APeerOfAHostThatOnlyStopsReadingCostsNoWork) {
+  auto owner = *net::downloader::open({.listen = path()});
+  const auto source = random_model<mlp>(10), copy = blank<mlp>();
+  const auto ref = owner.add_tensors(*source);
+  ASSERT_TRUE(ref);
+  auto mine = tp::unix_connect(path(), 10s);
+  ASSERT_TRUE(mine);
+  ASSERT_EQ(::shutdown(mine->native_handle(), SHUT_RD), 0);
+  tp::land to(tp::raw_tensors<mlp>::destination(*copy));
+  ASSERT_FALSE(tp::pull_over<net::parts>(*mine, *ref, to, {.retry = {.retries = 0}}));  // it has asked
+  const auto spent = [] {
+    timespec t{};
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return std::chrono::seconds(t.tv_sec) + std::chrono::nanoseconds(t.tv_nsec);
+  };
+  const auto before = spent();
+  const auto end = std::chrono::steady_clock::now() + 1s;
+  (void)owner.run([&](const auto&) { return std::chrono::steady_clock::now() >= end; });
+  EXPECT_LT(spent() - before, 100ms);
+}
+
+TEST_F(UnixDownload, T4_AnOwnerThatIsReplacedIsFoundAgainAndThePullGoesOn) {
+  const auto source = random_model<mlp>(7), mine = blank<mlp>();
+  std::optional<net::downloader> owner(*net::downloader::open({.listen = path()}));
+  (void)owner->add_tensors(*source, {.id = {3, 4}});
+  std::atomic<int> restarts{0};
+  std::jthread life([&](std::stop_token stop) {
+    while (!stop.stop_requested()) {
+      owner->run([&](const auto& o) { return stop.stop_requested() || (restarts < 3 && o.status_of({{3, 4}, 0, 0})->bytes_sent > 100'000); });
+      if (stop.stop_requested()) break;
+      ++restarts;
+      owner.reset();
+      owner.emplace(*net::downloader::open({.listen = path()}));
+      (void)owner->add_tensors(*source, {.id = {3, 4}});
+    }
+  });
+  const auto done = net::download_tensors(path(), tp::ref_id{3, 4}, *mine, {.window = 1, .retry = {.retries = 1000, .first_delay = 1ms, .longest_delay = 5ms}});
+  EXPECT_TRUE(done) << describe(done.error());
+  EXPECT_TRUE(same(*mine, *source));
+  EXPECT_GT(restarts, 0);
+}
+
+}  // namespace
