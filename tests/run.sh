@@ -13,7 +13,7 @@ Installs what is missing (apt-get, as root or with sudo), then runs these legs, 
   clang-asan     clang++ with the address and undefined-behaviour sanitizers: all but other projects, Python, simulation, torture, examples and programs that
                  must not compile
   tsan           g++ with the thread sanitizer: the tests of transports and pipeline in which several threads meet (the preset names them)
-  fuzz           clang++ and libFuzzer: each target of tests/fuzz for 10 seconds, with --all for 10 minutes (TENSORPULL_FUZZ_SECONDS)
+  fuzz           clang++ and libFuzzer: each target of tests/fuzz with the same 20,000 inputs, with --all for 10 minutes (TENSORPULL_FUZZ_SECONDS)
   no-exceptions  the component freestanding without exceptions and RTTI
   cortex-m3      the component freestanding for a Cortex-M3
   armhf, aarch64, s390x  Linux on a 32-bit ARM, a 64-bit ARM and a big-endian machine, run by QEMU: what depends on the machine, and transfers

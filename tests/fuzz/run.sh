@@ -9,10 +9,11 @@ fuzz_one() {
   local found=$build/fuzz-found/$target crashes=$build/fuzz-crashes/$target
   rm -rf -- "$crashes"
   mkdir -p -- "$found" "$crashes"
-  local status=0 seed=(-seed=1) # a push tries what the last one tried; a longer run tries what is new
-  ((seconds < 60)) || seed=()
+  # a push tries what the last one tried, so it counts inputs and its time is a bound only; a longer run tries what is new
+  local status=0 seed=(-seed=1 -runs=20000 -max_total_time=$((seconds * 6)))
+  ((seconds < 60)) || seed=("-max_total_time=$seconds")
   # a small quarantine: every input frees the same few buffers, and a large one would only move them through memory
-  ASAN_OPTIONS=quarantine_size_mb=4 "$folder/tests/fuzz/tensorpull_fuzz_$target" "${seed[@]}" -max_total_time="$seconds" -timeout=60 -rss_limit_mb=2048 \
+  ASAN_OPTIONS=quarantine_size_mb=4 "$folder/tests/fuzz/tensorpull_fuzz_$target" "${seed[@]}" -timeout=60 -rss_limit_mb=2048 \
     -max_len=4096 -print_final_stats=1 -artifact_prefix="$crashes/" "$found" "$root/tests/fuzz/corpus/$target" \
     >"$build/logs/fuzz-$target.log" 2>&1 || status=$?
   echo "$status" >"$build/logs/fuzz-$target.status"

@@ -41,7 +41,7 @@ struct prepared {
 /// Offsets count as `description` says. Nothing throws. prepare, commit and chunk allocate nothing; only new_model does so, while the header
 /// arrives.
 template <class C>
-concept consumer = requires(C c, const C& k, const description& d, std::uint64_t n, std::span<std::span<std::byte>> out,
+concept consumer = requires(C& c, const C& k, const description& d, std::uint64_t n, std::span<std::span<std::byte>> out,
                             std::span<const std::byte> bytes, const receipt& r, const error& e) {
   requires std::same_as<decltype(C::irrevocable), const bool>;
   { k.fingerprint() } -> std::same_as<std::uint64_t>;
@@ -52,8 +52,8 @@ concept consumer = requires(C c, const C& k, const description& d, std::uint64_t
   { c.chunk(n, n) } -> std::same_as<result<void>>;
   { c.finish(r) } -> std::same_as<result<void>>;
   c.abandon(e);
-} && (!requires { &C::rewind; } || requires(C c, std::uint64_t n) { { c.rewind(n) } -> std::same_as<void>; }) &&
-                   (!requires { &C::read_back; } || requires(const C& k) { { k.read_back() } -> std::same_as<source_view>; }) && (!requires { &C::confirmed; } || requires(C c) { { c.confirmed() } -> std::same_as<void>; });
+} && (!requires { &C::rewind; } || requires(C& c, std::uint64_t n) { { c.rewind(n) } -> std::same_as<void>; }) &&
+                   (!requires { &C::read_back; } || requires(const C& k) { { k.read_back() } -> std::same_as<source_view>; }) && (!requires { &C::confirmed; } || requires(C& c) { { c.confirmed() } -> std::same_as<void>; });
 
 namespace detail {
 /// The number of the first requirement that C misses, or 0.
