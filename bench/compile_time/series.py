@@ -30,13 +30,13 @@ def included(header):
 def policy_headers():
     """Each header that declares a policy, and what stands in for one: drivers, consumers, other ways to name tensors."""
     root = compilers.ROOT / "include" / "tensorpull"
-    declares = re.compile(r"using is_(?:tensor|chunking|transport|framing|integrity|limits)_policy\b")
+    declares = re.compile(r"using is_(?:tensor|chunking|transport|framing|integrity|limits)_policy\b|^struct \w+ : (?:stream|datagram)_transport<", re.MULTILINE)
     headers = {p for p in root.rglob("*.hpp") if declares.search(p.read_text()) and p.parent.name != "testing"}
-    headers |= {p for p in (root / "consumers").glob("*.hpp") if re.search(r"static_assert\((?:tensorpull::)?consumer<", p.read_text())}
-    others = ("pipeline.hpp", "tensorpull.hpp", "tensors/make_model.hpp", "tensors/numpy.hpp", "tensors/renamed.hpp", "tensors/tied.hpp", "transports/stream/relay.hpp", "transports/tcp/tcp.hpp",
-              "transports/proxy/proxied_address.hpp", "transports/serial/serial.hpp", "transports/nats/nats.hpp", "transports/tls/tls.hpp", "transports/pipe/pipe.hpp", "transports/unix_socket/unix_socket.hpp", "transports/udp/udp.hpp",
-              "transports/host/host.hpp", "transports/host/owner.hpp", "transports/http/http_owner.hpp", "transports/http/http_door.hpp", "messages/tensor_decomposer.hpp")
-    headers |= {root / name for name in others if (root / name).exists()}
+    headers |= {p for p in (root / "consumers").rglob("*.hpp") if re.search(r"static_assert\((?:tensorpull::)?consumer<", p.read_text())}
+    others = ("pipeline.hpp", "tensorpull.hpp", "tensors/make_model.hpp", "tensors/numpy/numpy.hpp", "tensors/structs/renamed.hpp", "tensors/structs/tied.hpp", "transports/stream/relay.hpp",
+              "transports/proxy/proxied_address.hpp", "transports/replica/replica_owner.hpp", "transports/host/host.hpp", "transports/host/owner.hpp", "transports/http/http_owner.hpp",
+              "transports/http/http_door.hpp", "transports/http/http_put.hpp", "transports/https/https_put.hpp", "messages/tensor_decomposer.hpp")
+    headers |= {root / name for name in others}
     scale = ("string_view", "vector", "boost/hana.hpp", "capnp/message.h", "boost/asio.hpp")
     return scale + tuple(sorted(f"tensorpull/{p.relative_to(root)}" for p in headers))
 
@@ -45,7 +45,7 @@ def all_series():
     ends, middle = (1, 1000), (100, 250, 500)
     return (
         Series("programs", "A pipeline of 400 tensors", "program", (
-            Line("", ("empty", "headers", "loopback", "tcp", "tcp, owner", "http, owner", "tls", "nats", "serial", "udp"), ("empty", "loopback"), sources.roles),)),
+            Line("", ("empty", "headers", *sources.PULLS, *sources.OWNERS, "http_put"), ("empty", "loopback"), sources.roles),)),
         Series("tensors", "A file with one pipeline over a model of many tensors", "tensors", (
             Line("layers that are alike", (1, *middle, 1000), ends, lambda n: sources.with_pipeline(sources.repeated_model(n))),
             Line("every member distinct", (1, *middle, 1000), (1, 50), lambda n: sources.with_pipeline(sources.distinct_model(n))),

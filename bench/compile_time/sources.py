@@ -63,35 +63,48 @@ def many_pipelines(count):
     return text
 
 
+# What a program adds around a pipeline of 400 tensors: header, transport, chunking, address of a pull.
+PULLS = {
+    "loopback": (None, "loopback", "fixed_bytes<4096>", None),
+    "tcp": (None, "tcp", "fixed_bytes<4096>", '"server:8002"'),
+    "unix_socket": ("transports/unix_socket/unix_socket.hpp", "unix_socket", "fixed_bytes<4096>", '"/run/model"'),
+    "shared_memory": ("transports/shared_memory/shared_memory.hpp", "shared_memory", "fixed_bytes<4096>", '"/run/model"'),
+    "child_process": ("transports/pipe/pipe.hpp", "child_process", "fixed_bytes<4096>", '"ssh host send model --stdio"'),
+    "tls": ("transports/tls/tls.hpp", "tls", "fixed_bytes<4096>", 'tensorpull::tls_address{"server:8002"}'),
+    "udp": ("transports/udp/udp.hpp", "udp", "fit_datagram", '"server:8002"'),
+    "serial": ("transports/serial/serial.hpp", "serial", "fixed_bytes<512>", '"/dev/ttyUSB0"'),
+    "nats": ("transports/nats/nats.hpp", "nats", "fixed_bytes<4096>", '"nats://server:4222"'),
+    "http": ("transports/http/http_pull.hpp", "http", "fixed_bytes<4096>", '"http://server/model"'),
+    "https": ("transports/https/https_pull.hpp", "https", "fixed_bytes<4096>", '"https://server/model"'),
+}
+# The same for owners: header, transport, what opens one.
+OWNERS = {
+    "tcp, owner": ("transports/host/owner.hpp", "tcp", "net0::downloader::open()"),
+    "with_http<tcp>, owner": ("transports/http/http_owner.hpp", "with_http<tensorpull::tcp>", "net0::downloader::open()"),
+    "replica_of, owner": ("transports/replica/replica_owner.hpp", "tcp", 'tensorpull::replica_of<net0>::open("0.0.0.0:8002", "coordinator:8002")'),
+}
+
+
 def roles(role):
     """The programs that people write around a pipeline of 400 tensors."""
     if role == "empty":
         return EMPTY
-    owner = {"tcp, owner": "#include <tensorpull/transports/host/owner.hpp>\n", "http, owner": "#include <tensorpull/transports/http/http_owner.hpp>\n"}.get(role, "")
-    text = HEADERS + owner + repeated_model(400)
-    if role == "loopback":
-        return text + pipeline() + USE.format(k=0, model="model")
-    if role == "tcp":
-        return text + pipeline(transport="tcp") + ("bool f(const tensorpull::reference& ref, model& to) "
-                                                   "{ return net0::download_tensors(\"server:8002\", ref, to).has_value(); }\n")
-    if role == "tls":
-        return ("#include <tensorpull/transports/tls/tls.hpp>\n" + text + pipeline(transport="tls") + "bool f(const tensorpull::reference& ref, model& to) "
-                "{ return net0::download_tensors(tensorpull::tls_address{\"server:8002\"}, ref, to).has_value(); }\n")
-    if role == "udp":
-        return ("#include <tensorpull/transports/udp/udp.hpp>\n" + text + pipeline(transport="udp").replace("fixed_bytes<4096>", "fit_datagram") + "bool f(const tensorpull::reference& ref, model& to) "
-                "{ return net0::download_tensors(\"server:8002\", ref, to).has_value(); }\n")
-    if role == "nats":
-        return ("#include <tensorpull/transports/nats/nats.hpp>\n" + text + pipeline(transport="nats") + "bool f(const tensorpull::reference& ref, model& to) "
-                "{ return net0::download_tensors(\"nats://server:4222\", ref, to).has_value(); }\n")
-    if role == "serial":
-        return ("#include <tensorpull/transports/serial/serial.hpp>\n" + HEADERS + repeated_model(400) +
-                "using net0 = tensorpull::pipeline<tensorpull::raw_tensors<model>, tensorpull::fixed_bytes<512>, tensorpull::serial>;\n"
-                "bool f(const tensorpull::reference& ref, model& to) { return net0::download_tensors(\"/dev/ttyUSB0\", ref, to).has_value(); }\n")
-    if role == "http, owner":
-        return text + pipeline(transport="with_http<tensorpull::tcp>") + "bool f(const model& m) { auto o = net0::downloader::open(); return o && o->add_tensors(m).has_value(); }\n"
-    if role == "tcp, owner":
-        return text + pipeline(transport="tcp") + "bool f(const model& m) { auto o = net0::downloader::open(); return o && o->add_tensors(m).has_value(); }\n"
-    return text
+    model = repeated_model(400)
+    if role == "headers":
+        return HEADERS + model
+    if role == "http_put":
+        return ("#include <tensorpull/transports/http/http_put.hpp>\n" + HEADERS + model +
+                "bool f(const model& m) { return tensorpull::http_put({.url = \"http://server/model\"}, tensorpull::raw_tensors<model>::source(m)).has_value(); }\n")
+    header, transport, *rest = (PULLS | OWNERS)[role]
+    text = (f"#include <tensorpull/{header}>\n" if header else "") + HEADERS + model
+    if role in OWNERS:
+        added = "o->add_tensors(m, {.id = id})" if role.startswith("replica_of") else "o->add_tensors(m)"
+        return text + pipeline(transport=transport) + f"bool f(const model& m, tensorpull::ref_id id) {{ auto o = {rest[0]}; return o && {added}.has_value(); }}\n"
+    chunking, address = rest
+    text += pipeline(transport=transport).replace("fixed_bytes<4096>", chunking)
+    if address is None:
+        return text + USE.format(k=0, model="model")
+    return text + f"bool f(const tensorpull::reference& ref, model& to) {{ return net0::download_tensors({address}, ref, to).has_value(); }}\n"
 
 
 def image_of_struct(count):
