@@ -240,6 +240,7 @@ class sender {
       const auto ref = owner.add_image(files_[i].source(), options);
       if (!ref) return complain(file_error_text(choices_.files[i], ref.error()), ref.error().code);
       refs_.push_back(*ref);
+      nameless_.push_back(0);
       if (interrupted_by != 0) return interrupted_status();
     }
     announce();
@@ -279,7 +280,7 @@ class sender {
       if (lost_.contains(i)) continue;
       const auto found = have_.find(digits_of(ref.id));
       if (found == have_.end()) return false;
-      if (choices_.expected.empty() && found->second.size() < choices_.recipients) return false;
+      if (choices_.expected.empty() && found->second.size() + nameless_.at(i) < choices_.recipients) return false;
       for (const std::string& name : choices_.expected)
         if (!found->second.contains(tp::recipient_named(name).value)) return false;
     }
@@ -337,6 +338,7 @@ class sender {
 
   std::string who(tp::recipient_id id) const {
     const auto found = names_.find(id.value);
+    if (id.value == 0) return "a recipient without a name";
     return found != names_.end() ? printable(found->second) : formatted("recipient %016llx", wide(id.value));
   }
   std::size_t file_of(const tp::ref_id& id) const {
@@ -352,7 +354,12 @@ class sender {
       if (e.phase == tp::progress_phase::started) began_[key] = clock::now();
       const auto record = owner.recipient_of(refs_[i], e.recipient);
       const bool unverified = e.phase == tp::progress_phase::completed && record && record->state == tp::recipient_state::completed_unverified;
-      if (e.phase == tp::progress_phase::completed) have_[digits_of(e.ref)].insert(e.recipient.value), ++completed_;
+      if (e.phase == tp::progress_phase::completed) {
+        auto& have = have_[digits_of(e.ref)];
+        if (e.recipient.value != 0) have.insert(e.recipient.value);
+        else ++nameless_.at(i);
+        ++completed_;
+      }
       const auto began = began_.find(key);
       const double seconds = began == began_.end() ? 0 : std::chrono::duration<double>(clock::now() - began->second).count();
       if (e.phase != tp::progress_phase::started) began_.erase(key);
@@ -412,6 +419,7 @@ class sender {
   std::map<std::uint64_t, std::string> names_;
   std::map<std::pair<std::size_t, std::uint64_t>, clock::time_point> began_;
   std::map<std::string, std::set<std::uint64_t>> have_;
+  std::vector<std::size_t> nameless_;  ///< of each file: over HTTP who says no name is a connection, and each has the number 0
   std::uint64_t completed_ = 0;
   std::set<std::size_t> lost_;
 };

@@ -1035,6 +1035,17 @@ def links_of_nats():
         server.wait()
 
 
+def recipients_over_http_count_without_names():
+    write("model.safetensors", CANONICAL)
+    with Sender("model.safetensors", "--http", "0", "--recipients", 2) as sender:
+        url = sender.published[0]["url"]
+        assert url.startswith("http://127.0.0.1:"), "as public as --listen is"
+        write("key", sender.ref.encode())
+        for name in ("first", "second"):
+            run("recv", url, "-o", name, "--bearer-file", "key")
+        assert sender.end()[-1] == {"event": "ended", "outcome": "done", "completed": 2, "sent_bytes": 2 * len(CANONICAL)}
+
+
 def cases_are_all_listed():
     """A case that the build does not know would never run."""
     assert os.environ["TENSORPULL_TOOL_CASES"].split() == [case.__name__ for case in CASES[:-1]]

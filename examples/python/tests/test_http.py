@@ -369,3 +369,24 @@ def test_send_answers_http(web, tmp_path):
         sender.kill()
         sender.wait()
         sender.stdout.close()
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1:0", "tcp://127.0.0.1:0", "unix:{}/socket"])
+def test_recipients_without_names_count_and_the_port_is_as_public_as_the_link(web, tmp_path, listen):
+    (tmp_path / "m.safetensors").write_bytes(web.files["/model"])
+    sender = subprocess.Popen(
+        [sys.executable, "-m", "tensorpull", "send", str(tmp_path / "m.safetensors"), "--listen", listen.format(tmp_path), "--http", "0", "--recipients", "2", "--json"], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        said = json.loads(sender.stdout.readline())
+        assert said["url"].startswith("http://127.0.0.1:"), said
+        (tmp_path / "key").write_text(said["ref"] + "\n")
+        for k in range(2):
+            assert sender.poll() is None
+            done = command("recv", said["url"], "-o", tmp_path / f"copy{k}", "--bearer-file", tmp_path / "key")
+            assert done.returncode == 0, done.stderr
+        assert sender.wait(timeout=60) == 0
+    finally:
+        sender.kill()
+        sender.wait()
+        sender.stdout.close()

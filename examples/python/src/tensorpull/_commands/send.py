@@ -32,7 +32,8 @@ so they may be larger than memory; they must not change meanwhile. Whoever can c
                             shm:PATH      shared memory for programs of this user: files are copied into it once, and recipients from it
                             udp://HOST:PORT, serial:DEVICE?speed=115200&flow=rtscts
                             nats://SERVER:4222  a NATS server, if this package was built with libnats, which wheels are not
-      --http [HOST:]PORT  answer HTTP on a port beside TCP, TLS (then HTTPS) or a Unix socket, for curl and web clients
+      --http [HOST:]PORT  answer HTTP on a port beside TCP, TLS (then HTTPS) or a Unix socket, for curl and web clients. Without
+                            a host: that of --listen, or 127.0.0.1
       --metrics           and GET /metrics there, for Prometheus
       --tls-cert FILE, --tls-key FILE   the certificate of this end, with those up to an authority, and its key (PEM)
       --tls-clients, --tls-ca FILE      only recipients with a certificate of these authorities; --tls-crl FILE: that is not revoked there
@@ -119,6 +120,9 @@ class Choices:
             raise OptionError("--metrics is answered on the port of --http")
         if self.http is not None and self.listen.scheme not in ("tcp", "tls", "unix"):
             raise OptionError("--http is beside TCP, tls://HOST:PORT or unix:PATH")
+        if self.http is not None and self.http.startswith(":"):  # as public as the link, and no more
+            host = self.listen.given.rpartition(":")[0].rpartition("/")[2] if self.listen.scheme != "unix" else "127.0.0.1"
+            self.http = host + self.http
         if self.recipients and self.expected:
             raise OptionError("--recipients and --expect exclude each other")
         self.files = words
@@ -315,8 +319,8 @@ class Sender:
             if e.phase == "started":
                 self.began[key] = clock.monotonic()
             elif e.phase == "completed":
-                self.have.setdefault(i, set()).add(e.recipient)
                 self.completed += 1
+                self.have.setdefault(i, set()).add(e.recipient or -self.completed)  # over HTTP somebody without a name is a connection, and each has the number 0
             seconds = clock.monotonic() - self.began.get(key, clock.monotonic())
             if e.phase != "started":
                 self.began.pop(key, None)
@@ -324,7 +328,7 @@ class Sender:
             if self.c.json:
                 self._tell_program(e, i, unverified)
                 continue
-            who = printable(self.names[e.recipient]) if e.recipient in self.names else f"recipient {e.recipient:016x}"
+            who = printable(self.names[e.recipient]) if e.recipient in self.names else f"recipient {e.recipient:016x}" if e.recipient else "a recipient without a name"
             file, of = printable(self.c.files[i]), f" ({text.size(e.bytes_done)} of {text.size(self.refs[i].nbytes)} sent)"
             if e.phase == "started":
                 say(TOOL, f"{who} pulls {file}")
