@@ -26,7 +26,9 @@ inline std::string without_secrets(std::string_view url) {
   for (std::size_t at = 0; at <= url.size();) {
     const std::string_view one = url.substr(at, url.find(',', at) - at);
     const std::size_t scheme = one.find("://"), begin = scheme == one.npos ? 0 : scheme + 3, user = one.rfind('@');
-    out += (at == 0 ? "" : ",") + std::string(one.substr(0, begin)) + std::string(one.substr(user == one.npos ? begin : user + 1));
+    // appended piece by piece: g++ 12 warns of copies that overlap where a literal and a string are added (-O3 -Wrestrict)
+    if (at != 0) out += ',';
+    out.append(one.substr(0, begin)).append(one.substr(user == one.npos ? begin : user + 1));
     at += one.size() + 1;
   }
   return out;
