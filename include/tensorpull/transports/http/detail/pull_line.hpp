@@ -214,8 +214,6 @@ class http_line {
     if (io.status == io_status::ok) return more();
     return ended_ = true;
   }
-  /// Whether the body ends only where the connection does.
-  bool ends_with_connection() const noexcept { return form_ == body_form::until_close; }
   /// Ends with this answer. The connection stays if the answer has ended, nothing more has come, and the server lets it.
   void done() noexcept {
     if (form_ == body_form::pieces && !ended_ && left_ == 0) (void)available();  // the last length, if it is here
@@ -272,7 +270,8 @@ class http_line {
                                                          : body_form::until_close;
     if (form_ == body_form::pieces) left_ = 0;
     if (form_ == body_form::until_close) left_ = ~std::uint64_t{0};
-    if (h.status == 204 || h.status == 304 || (form_ == body_form::length && left_ == 0)) ended_ = true;
+    if (h.status == 204 || h.status == 304) form_ = body_form::length, left_ = 0;  // they have no body, whatever their fields say
+    if (form_ == body_form::length && left_ == 0) ended_ = true;
   }
   /// Reads what has come. True: something has.
   result<bool> fill() noexcept {
