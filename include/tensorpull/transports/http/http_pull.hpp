@@ -427,6 +427,7 @@ class http_exchange {
   result<void> read_header(Pull& pull, line& l, std::uint64_t in_answer) {
     const auto bad = [](std::string_view what) { return failure(errc::bad_file, 0, what); };
     prefix_.clear();
+    prefix_.reserve(static_cast<std::size_t>(std::min(in_answer, first_bytes)));  // once, so that how the bytes come does not decide how much is allocated
     const auto more = [&](std::uint64_t to) { return until(pull, [&] { return collect(pull, l, to); }); };
     if (const auto ok = more(8); !ok || pull.ended()) return ok;
     if (prefix_.size() < 8 || total_ < 8) return bad("it is too short");
