@@ -170,6 +170,42 @@ TEST_F(HttpConnections, The_first_range_takes_a_connection_of_a_later_one_if_the
   ASSERT_TRUE(done) << describe(done.error());
 }
 
+TEST_F(HttpConnections, A_cache_that_is_busy_at_the_last_byte_is_asked_again_and_not_for_ever) {
+  const std::string last = "-" + std::to_string(file.size() - 1);
+  std::atomic<int> refusals{0};
+  const auto refuse_last = [&](int times, std::string status, std::string fields) {
+    refusals = 0;
+    server.instead = [&, times, status = std::move(status), fields = std::move(fields)](const http_asked& a, raw_peer& peer) {
+      if (!a.field("range").ends_with(last) || refusals.fetch_add(1) >= times) return false;
+      return peer.say("HTTP/1.1 " + status + "\r\n" + fields + "Content-Length: 4\r\n\r\nbusy");
+    };
+  };
+  for (const std::string status : {"503 Service Unavailable", "429 Too Many Requests"})
+    for (const std::uint32_t connections : {1u, 4u}) {
+      refuse_last(3, status, "Retry-After: 0\r\n");
+      const auto done = pull(connections);
+      ASSERT_TRUE(done) << status << " " << describe(done.error());
+      EXPECT_GT(refusals, 3);
+    }
+  // one connection: it is left alone for as long as it asks
+  refuse_last(1, "503 Service Unavailable", "Retry-After: 1\r\n");
+  const auto began = std::chrono::steady_clock::now();
+  ASSERT_TRUE(pull(1));
+  EXPECT_GE(std::chrono::steady_clock::now() - began, 1s);
+  // what is asked for again begins where the bytes end that have landed
+  std::size_t whole = 0;
+  for (const auto& a : server.asked()) whole += a.field("range") == "bytes=0-65535" ? 1 : 0;
+  EXPECT_LE(whole, 5u);
+  options.per_request_timeout = 2s;
+  refuse_last(1'000'000, "503 Service Unavailable", "Retry-After: 0\r\n");
+  const auto never = pull(1);
+  ASSERT_FALSE(never);
+  EXPECT_EQ(never.error(), errc::busy);
+  EXPECT_GT(never.error().at, 0u);
+  refuse_last(1'000'000, "503 Service Unavailable", "Retry-After: 3600\r\n");
+  EXPECT_EQ(pull(4).error(), errc::busy);
+}
+
 TEST_F(HttpConnections, An_owner_of_this_library_is_told_that_the_digest_was_another) {
   server.fields = stated(xxh3_of(file) + 1);
   server.instead = [](const http_asked& a, raw_peer& peer) { return a.method == "POST" && peer.say("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"); };
