@@ -66,15 +66,26 @@ class http_server {
   bool ranges = true, persists = true, chunked = false;
   std::uint64_t close_after = ~std::uint64_t{0};  ///< bytes of bodies in all, after which the connection is closed once
   guarded_answer instead;
+  std::function<void()> ended;  ///< called when a connection has ended
   std::mutex changing;
 
-  explicit http_server(std::string bytes) : content(std::move(bytes)), listener_(*tp::tcp_listener::open("127.0.0.1:0")) {
+  std::atomic<std::size_t> accepts{~std::size_t{0}};  ///< connections; further ones are left to the kernel
+
+  /// `backlog`: connections that the kernel takes before they are accepted.
+  explicit http_server(std::string bytes, int backlog = 64) : content(std::move(bytes)), listener_(*tp::tcp_listener::open("127.0.0.1:0", backlog)) {
     accepting_ = std::jthread([this](std::stop_token stop) {
       while (!stop.stop_requested()) {
+        if (connections_ >= accepts) {
+          std::this_thread::sleep_for(5ms);
+          continue;
+        }
         auto s = listener_.accept(20ms, stop);
         if (!s) continue;
         const std::size_t number = connections_++;
-        serving_.emplace_back([this, number, peer = raw_peer(std::move(*s))](std::stop_token ends) mutable { serve(peer, number, ends); });
+        serving_.emplace_back([this, number, peer = raw_peer(std::move(*s))](std::stop_token ends) mutable {
+          serve(peer, number, ends);
+          if (ended) ended();
+        });
       }
     });
   }

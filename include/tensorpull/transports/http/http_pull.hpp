@@ -10,6 +10,7 @@
 #include <tensorpull/transports/http/http_address.hpp>
 #include <tensorpull/transports/http/http_url.hpp>
 #include <tensorpull/transports/proxy/proxied_stream.hpp>
+#include <tensorpull/transports/stream/establish.hpp>
 #include <tensorpull/transports/stream/pull.hpp>
 #include <tensorpull/transports/tcp/tcp_connect.hpp>
 
@@ -99,6 +100,28 @@ class sha256_checked {
   bool checks_ = false, verified_ = false;
 };
 
+/// Where a connection leads: further ones are made to the same place, without asking for its address and without waiting.
+class reached_place {
+ public:
+  /// Error: connection_failed: the socket has no other end.
+  static result<reached_place> of(int fd) noexcept {
+    reached_place p;
+    if (::getpeername(fd, reinterpret_cast<sockaddr*>(&p.where_), &p.size_) != 0) return failure(errc::connection_failed, 0, {}, errno);
+    return p;
+  }
+  /// Begins to connect; the stream's establish() says how it ends. Error: connection_failed (with errno).
+  result<posix_stream> start_connect() const noexcept {
+    posix_stream s(::socket(where_.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), true);
+    if (s.native_handle() < 0) return failure(errc::connection_failed, 0, {}, errno);
+    if (::connect(s.native_handle(), reinterpret_cast<const sockaddr*>(&where_), size_) != 0 && errno != EINPROGRESS) return failure(errc::connection_failed, 0, {}, errno);
+    return s;
+  }
+
+ private:
+  sockaddr_storage where_{};
+  socklen_t size_ = sizeof(sockaddr_storage);
+};
+
 /// Makes connections for plain http.
 struct http_dial {
   using stream = posix_stream;
@@ -109,6 +132,8 @@ struct http_dial {
     const std::string address = url.address();
     return tcp_connect(proxy.address.empty() ? std::string_view(address) : proxy.address, deadline_after(timeout), stop);
   }
+  /// Begins another connection to the place where one has led, and does not wait. Errors: as reached_place::start_connect.
+  result<stream> start(const http_url&, const http_proxy&, const reached_place& place) const noexcept { return place.start_connect(); }
 };
 
 /// What a driver without frames is for running_pull.
@@ -192,6 +217,7 @@ class http_exchange {
       if (t.ended() || why || moved) continue;
       wait(std::min(wait_step, pull.left()));
     }
+    if (t.ended()) say_goodbye(pull);
     for (std::uint32_t i = 0; i < count_; ++i) lines_[i].drop();
     first_ = queued_ = 0;
     (void)pull.finish(end);
@@ -205,6 +231,7 @@ class http_exchange {
     std::int32_t line = -1;   // which connection it has; -1: none
     bool delivered = false;   // the transfer has taken it
     bool again = false;       // it was asked for once more, since the server had closed a connection that was idle
+    std::chrono::steady_clock::time_point asked{};
   };
 
   /// What all requests for ranges have in common.
@@ -243,7 +270,7 @@ class http_exchange {
     }
     if (f.kind == frame_kind::pull) {
       item& i = queue_[(first_ + queued_++) % queue_.size()];
-      i = {f.id, f.offset, known_ ? std::min<std::uint64_t>(f.length, total_ - std::min(total_, f.offset)) : f.length, 0, -1, false, false};
+      i = {f.id, f.offset, known_ ? std::min<std::uint64_t>(f.length, total_ - std::min(total_, f.offset)) : f.length, 0, -1, false, false, {}};
       return {};
     }
     if (f.kind == frame_kind::confirm) return confirm(pull, f);
@@ -262,6 +289,7 @@ class http_exchange {
       if (!did) return failure(did.error());
       if (*did) return {};
       if (const auto why = pull.judge()) return failure(*why);
+      (void)go_on_opening();  // who is connected would end each wait
       wait(std::min(wait_step, pull.left()));
     }
   }
@@ -270,9 +298,31 @@ class http_exchange {
     if (l.connected()) return {};
     auto s = dial_.connect(url_, to_.proxy, pull.left(), options_.stop);
     if (!s) return failure(s.error());
+    const auto place = reached_place::of(s->native_handle());
+    place_ = place ? optional<reached_place>(*place) : optional<reached_place>();
     l.connect(std::move(*s));
     return {};
   }
+  /// A request over this connection, or over a new one, until the head of its answer is there. `ask` writes it. If the server has closed a connection that was
+  /// idle, it is asked once more: such a request has reached nobody, and none of ours does harm twice.
+  template <class Pull, class Ask>
+  result<void> exchange(Pull& pull, line& l, Ask ask) {
+    if (l.now() != line::phase::idle) l.drop();
+    if (l.connected() && !l.still_there()) l.drop();
+    for (;;) {
+      if (const auto ok = connect(pull, l); !ok) return ok;
+      ask();
+      bool closed = false;
+      const auto ok = until(pull, [&] {
+        auto did = l.step();
+        closed = !did && closed_while_idle(l, did.error());
+        return did;
+      });
+      if (!closed) return ok;
+      l.drop();
+    }
+  }
+  static bool closed_while_idle(const line& l, const error& why) noexcept { return l.used() && !l.heard() && (why.code == errc::connection_lost || why.code == errc::truncated); }
   void wait(std::chrono::milliseconds time) {
     std::array<pollfd, most_connections> fds{};
     for (std::uint32_t i = 0; i < count_; ++i) fds[i] = lines_[i].waits_for(whole_ || !known_ || (queued_ > 0 && queue_[first_].line == static_cast<std::int32_t>(i)));
@@ -285,10 +335,13 @@ class http_exchange {
     line& l = lines_[0];
     bool ranged = true;
     for (std::uint32_t redirects = 0;;) {
-      if (const auto ok = connect(pull, l); !ok) return ok;
-      if (ranged) l.ask(common_, 0, first_bytes, {});
-      else l.ask(common_);
-      if (const auto ok = until(pull, [&] { return l.step(); }); !ok || pull.ended()) return ok;
+      const auto ask = [&] {
+        if (ranged) l.ask(common_, 0, first_bytes, {});
+        else l.ask(common_);
+      };
+      const auto began = std::chrono::steady_clock::now();
+      if (const auto ok = exchange(pull, l, ask); !ok || pull.ended()) return ok;
+      first_answer_ = std::chrono::steady_clock::now() - began;
       http_head& h = l.head();
       if (is_redirect(h.status)) {
         if (redirects++ == to_.redirects) return failure(errc::not_permitted, h.status, std::string_view("too many redirects"));
@@ -374,6 +427,7 @@ class http_exchange {
   result<void> read_header(Pull& pull, line& l, std::uint64_t in_answer) {
     const auto bad = [](std::string_view what) { return failure(errc::bad_file, 0, what); };
     prefix_.clear();
+    prefix_.reserve(static_cast<std::size_t>(std::min(in_answer, first_bytes)));  // once, so that how the bytes come does not decide how much is allocated
     const auto more = [&](std::uint64_t to) { return until(pull, [&] { return collect(pull, l, to); }); };
     if (const auto ok = more(8); !ok || pull.ended()) return ok;
     if (prefix_.size() < 8 || total_ < 8) return bad("it is too short");
@@ -384,19 +438,21 @@ class http_exchange {
     if (!whole_) {
       if (const auto ok = more(in_answer); !ok || pull.ended()) return ok;
       if (prefix_.size() < in_answer) return failure(errc::connection_lost);
+      if (const auto ok = until(pull, [&] { return l.at_end(); }); !ok || pull.ended()) return ok;
       l.done();
       if (prefix_.size() < data_start_) {
-        if (const auto ok = connect(pull, l); !ok) return ok;
         const std::uint64_t from = prefix_.size();
-        l.ask(common_, from, data_start_, if_range_.view());
-        if (const auto ok = until(pull, [&] { return l.step(); }); !ok || pull.ended()) return ok;
+        if (const auto ok = exchange(pull, l, [&] { l.ask(common_, from, data_start_, if_range_.view()); }); !ok || pull.ended()) return ok;
         if (const auto ok = check_range(l.head(), from, data_start_); !ok) return ok;
       }
     }
     if (prefix_.size() < data_start_)
       if (const auto ok = more(data_start_); !ok || pull.ended()) return ok;
     if (prefix_.size() < data_start_) return failure(errc::connection_lost);
-    if (!whole_ && l.now() != line::phase::idle) l.done();
+    if (l.now() != line::phase::idle && (!whole_ || data_start_ == total_)) {
+      if (const auto ok = until(pull, [&] { return l.at_end(); }); !ok || pull.ended()) return ok;
+      l.done();
+    }
     position_ = prefix_.size();
     if (prefix_[8] != std::byte{'{'}) return bad("no safetensors file");
     if (const auto ok = read_schema(); !ok) return ok;
@@ -476,8 +532,13 @@ class http_exchange {
       if (t.ended() || t.pause().count() > 0) return true;
     }
     item& i = queue_[first_];
+    if (!whole_ && i.line < 0 && i.offset + i.length > prefix_.size()) return moved;  // it waits for a connection
     if (!i.delivered) {
-      if (i.line >= 0 && line_of(i).now() != line::phase::body) return moved;
+      if (i.line >= 0 && line_of(i).now() != line::phase::body) {
+        if (!neglected(i)) return moved;
+        over_one_connection();
+        return true;
+      }
       frame m;
       m.kind = frame_kind::chunk;
       m.id = i.id, m.ref = t.request().ref, m.version = version_, m.nonce = 1;
@@ -495,37 +556,36 @@ class http_exchange {
     return moved || *did;
   }
 
-  /// Sees to it that the requests which are queued are on their way.
+  /// Sees to it that the requests which are queued are on their way, each on an idle connection, in their order. Further connections are made meanwhile: one
+  /// that cannot be had, or whose other end is silent, holds nobody up.
   template <class Pull>
   result<bool> ask_ahead(Pull& pull) {
-    bool moved = false;
+    bool moved = go_on_opening();
+    std::uint32_t waiting = 0;  // requests that have no connection
     for (std::size_t n = 0; n < queued_; ++n) {
       item& i = queue_[(first_ + n) % queue_.size()];
       const std::uint64_t from = std::max(i.offset, position_of_network()), to = i.offset + i.length;
       if (from >= to) continue;
       if (i.line < 0) {
-        const std::int32_t free = free_line();
-        if (free < 0) break;
-        line& l = lines_[static_cast<std::size_t>(free)];
-        if (!l.connected() && connected() >= allowed_) break;
-        if (!l.connected()) {
-          if (const auto ok = connect(pull, l); !ok) {
-            if (n == 0) return failure(ok.error());
-            count_ = std::max<std::uint32_t>(1, static_cast<std::uint32_t>(free));  // the server, or this process, wants no more connections
-            if (count_ <= most_used()) count_ = most_used() + 1;
-            break;
-          }
+        std::int32_t free = idle_line();
+        if (free < 0 && (ready() == 0 || (n == 0 && !another_may_come()))) {
+          free = give_up_last();
+          if (const auto ok = connect(pull, lines_[static_cast<std::size_t>(free)]); !ok) return failure(ok.error());
         }
-        l.ask(common_, from, to, if_range_.view());
-        i.line = free;
+        if (free < 0) {
+          open_another(++waiting);
+          continue;
+        }
+        lines_[static_cast<std::size_t>(free)].ask(common_, from, to, if_range_.view());
+        i.line = free, i.asked = std::chrono::steady_clock::now();
         moved = true;
       }
       line& l = line_of(i);
       if (l.now() != line::phase::asking && l.now() != line::phase::head) continue;
       const auto there = l.step();
       if (!there) {
-        if (l.used() && !l.heard() && is_passing(there.error().code) && !std::exchange(i.again, true)) {  // it had closed an idle connection
-          for (std::uint32_t k = 0; k < count_; ++k)  // and the others that are idle, too
+        if (closed_while_idle(l, there.error()) && !std::exchange(i.again, true)) {
+          for (std::uint32_t k = 0; k < count_; ++k)  // the others that are idle will be closed, too
             if (lines_[k].now() == line::phase::idle) lines_[k].drop();
           l.drop();
           i.line = -1;
@@ -553,6 +613,17 @@ class http_exchange {
     for (std::uint32_t i = 0; i < count_; ++i) n += lines_[i].connected() ? 1 : 0;
     return n;
   }
+  /// Whether the server has taken a further connection and never says a word there: one that serves a single connection at a time does that, until the others end.
+  bool neglected(const item& i) noexcept {
+    const line& l = line_of(i);
+    if (l.used() || l.heard() || ready() < 2) return false;
+    return std::chrono::steady_clock::now() - i.asked > std::min<std::chrono::nanoseconds>(options_.per_request_timeout / 4, std::chrono::seconds(5) + 4 * first_answer_);
+  }
+  void over_one_connection() noexcept {
+    for (std::uint32_t k = 0; k < count_; ++k) lines_[k].drop();
+    for (std::size_t n = 0; n < queued_; ++n) queue_[(first_ + n) % queue_.size()].line = -1;
+    allowed_ = 1;
+  }
   /// A server turns one connection away while others are open: it allows fewer at a time. The range waits for one of those. False: there is no other.
   bool crowded(item& i) noexcept {
     line_of(i).drop();
@@ -565,30 +636,74 @@ class http_exchange {
   /// Bytes before it are here already.
   std::uint64_t position_of_network() const noexcept { return prefix_.size(); }
   line& line_of(const item& i) noexcept { return lines_[static_cast<std::size_t>(i.line)]; }
-  std::int32_t free_line() const noexcept {
-    std::int32_t unconnected = -1;
+  /// A connection that can be asked; -1: there is none.
+  std::int32_t idle_line() noexcept {
     for (std::uint32_t i = 0; i < count_; ++i) {
-      if (lines_[i].now() != line::phase::idle) continue;
-      if (lines_[i].connected()) return static_cast<std::int32_t>(i);
-      if (unconnected < 0) unconnected = static_cast<std::int32_t>(i);
+      line& l = lines_[i];
+      if (l.now() != line::phase::idle || !l.connected()) continue;
+      if (l.still_there()) return static_cast<std::int32_t>(i);
+      l.drop();
     }
-    return unconnected;
+    return -1;
   }
-  std::uint32_t most_used() const noexcept {
-    std::uint32_t most = 0;
-    for (std::size_t n = 0; n < queued_; ++n)
-      if (const std::int32_t l = queue_[(first_ + n) % queue_.size()].line; l > 0) most = std::max(most, static_cast<std::uint32_t>(l));
-    return most;
+  /// Connections that are there.
+  std::uint32_t ready() const noexcept {
+    std::uint32_t n = 0;
+    for (std::uint32_t i = 0; i < count_; ++i) n += lines_[i].connected() && lines_[i].now() != line::phase::opening ? 1 : 0;
+    return n;
   }
+  /// Whether a further connection is being made, or can be.
+  bool another_may_come() const noexcept { return connected() > ready() || connected() < std::min(count_, allowed_); }
+  /// Takes the connection away from the request that is wanted last: all of them may be busy with what comes behind the first one. Returns its place.
+  std::int32_t give_up_last() noexcept {
+    std::int32_t free = 0;
+    for (std::size_t n = queued_; n-- > 0;)
+      if (item& i = queue_[(first_ + n) % queue_.size()]; i.line >= 0) {
+        free = std::exchange(i.line, -1);
+        break;
+      }
+    lines_[static_cast<std::size_t>(free)].drop();
+    return free;
+  }
+  /// Begins to make connections, until so many are under way.
+  void open_another(std::uint32_t wanted) noexcept {
+    if (!place_) return;
+    std::uint32_t opening = connected() - ready();
+    for (std::uint32_t i = 0; i < count_ && opening < wanted && connected() < allowed_; ++i) {
+      if (lines_[i].connected()) continue;
+      auto s = dial_.start(url_, to_.proxy, *place_);
+      if (!s) return fewer();
+      lines_[i].open(std::move(*s));
+      ++opening;
+    }
+  }
+  /// True: a connection has been made, or cannot be.
+  bool go_on_opening() noexcept {
+    bool moved = false;
+    for (std::uint32_t i = 0; i < count_; ++i) {
+      line& l = lines_[i];
+      if (l.now() != line::phase::opening) continue;
+      const auto there = l.establish();
+      if (there && !*there) continue;
+      moved = true;
+      if (there) {
+        tune_connected(l.stream().native_handle());
+      } else {
+        l.drop();
+        fewer();
+      }
+    }
+    return moved;
+  }
+  /// The server, or this process, wants no more connections than there are.
+  void fewer() noexcept { allowed_ = std::max<std::uint32_t>(1, connected()); }
 
   /// Of a server that sends no ranges: the answer that has everything, again from its first byte if the connection was lost.
   template <class Pull>
   result<void> open_whole(Pull& pull) {
     line& l = lines_[0];
     if (l.now() == line::phase::body) return {};
-    if (const auto ok = connect(pull, l); !ok) return ok;
-    l.ask(common_);
-    if (const auto ok = until(pull, [&] { return l.step(); }); !ok || pull.ended()) return ok;
+    if (const auto ok = exchange(pull, l, [&] { l.ask(common_); }); !ok || pull.ended()) return ok;
     http_head& h = l.head();
     if (h.status != 200) {
       frame f;
@@ -656,6 +771,9 @@ class http_exchange {
       }
       i.landed += got, in_step += got;
       moved = true;
+      if (l != nullptr && i.landed == i.length && (!whole_ || at + got == total_)) {  // before the last byte counts
+        if (const auto ok = until(pull, [&] { return l->at_end(); }); !ok || pull.ended()) return ok ? result<bool>(true) : failure(ok.error());
+      }
       for (const auto& s : memory) {
         const std::size_t n = static_cast<std::size_t>(std::min<std::uint64_t>(s.size(), got));
         if (n > 0) t.landed(s.first(n));
@@ -670,28 +788,56 @@ class http_exchange {
   }
 
   // ---- the end ----
+  /// What an owner of this library is told of the end, without the empty line.
+  std::string about_the_end(std::string_view how) const {
+    const std::size_t query = std::min(url_.target.find('?'), url_.target.size());
+    std::string text = "POST ";
+    add_target(text, to_, url_, url_.target.substr(0, query).append(how) + url_.target.substr(query));
+    text += " HTTP/1.1\r\n";
+    add_fields(text, to_, url_, origin_);
+    add_field(text, "Content-Length", "0");
+    return text;
+  }
+  /// Tells an owner of this library that we have given up, so that it need not wait for us until our budget has run out. Nobody is waited for who is asked
+  /// to stop, or whose server has gone; another has a second.
+  template <class Pull>
+  void say_goodbye(Pull& pull) {
+    const auto outcome = pull.transfer().outcome();
+    if (!ours_ || !known_ || outcome || is_passing(outcome.error().code) || !pull.transfer().farewell()) return;
+    const auto deadline = deadline_after(std::min<std::chrono::milliseconds>(options_.per_request_timeout, std::chrono::seconds(1)));
+    const std::string text = about_the_end("/cancel");
+    line* l = nullptr;
+    for (std::uint32_t i = 0; i < count_ && l == nullptr; ++i)
+      if (lines_[i].now() == line::phase::idle && lines_[i].connected() && lines_[i].still_there()) l = &lines_[i];
+    if (l == nullptr) {
+      l = &lines_[0];
+      l->drop();
+      auto s = dial_.connect(url_, to_.proxy, std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()), options_.stop);
+      if (!s) return;
+      l->connect(std::move(*s));
+    }
+    l->ask(text);
+    while (std::chrono::steady_clock::now() < deadline) {
+      const auto there = l->step();
+      if (!there || *there || options_.stop.stop_requested()) break;
+      const pollfd waits = l->waits_for(true);
+      wait_for_descriptor(waits.fd, {(waits.events & POLLIN) != 0, (waits.events & POLLOUT) != 0}, wait_step);
+    }
+    l->drop();  // it borrows the text
+  }
   /// Tells an owner of this library. Any other server has nothing to be told: the pull has ended well, without a confirmation.
   template <class Pull>
   result<void> confirm(Pull& pull, const frame& f) {
     auto& t = pull.transfer();
     if (!ours_) return t.fail({errc::unsupported_request, 0, 0, {}}), result<void>{};
-    const std::size_t query = std::min(url_.target.find('?'), url_.target.size());
-    std::string text = "POST ";
-    add_target(text, to_, url_, url_.target.substr(0, query) + "/confirm" + url_.target.substr(query));
-    text += " HTTP/1.1\r\n";
-    add_fields(text, to_, url_, origin_);
-    add_field(text, "Content-Length", "0");
+    std::string text = about_the_end("/confirm");
     if (f.flag) {
       std::array<char, 8> eight{};
       for (std::size_t b = 0; b < 8; ++b) eight[b] = static_cast<char>(f.digest >> (56 - 8 * b) & 0xff);
       add_field(text, "Repr-Digest", "xxh3=:" + to_base64({eight.data(), 8}) + ":");
     }
     line& l = lines_[0];
-    if (l.now() != line::phase::idle) l.drop();
-    if (const auto ok = connect(pull, l); !ok) return ok;
-    l.ask(text);
-    const auto ok = until(pull, [&] { return l.step(); });
-    if (!ok || pull.ended()) return l.drop(), ok;
+    if (const auto ok = exchange(pull, l, [&] { l.ask(text); }); !ok || pull.ended()) return l.drop(), ok;
     const unsigned s = l.head().status;
     result<void> how{};
     if (s >= 200 && s < 300) {
@@ -715,6 +861,7 @@ class http_exchange {
   std::uint32_t allowed_ = most_connections;  // at the same time, as far as the server has shown
   std::unique_ptr<line[]> lines_;
   http_url origin_{}, url_{};
+  optional<reached_place> place_{};
   std::string common_{};
 
   // what the server has
@@ -724,6 +871,7 @@ class http_exchange {
   optional<sha256_value> sha256_{};
   std::vector<std::byte> prefix_{};     // the first bytes of the file, which came with the first answer
   std::uint64_t position_ = 0;          // of a server without ranges: where its answer is
+  std::chrono::nanoseconds first_answer_{0};  // how long it took to come
   std::uint64_t progress_ = 0;          // bytes since the time-out was put off
 
   std::array<item, 16> queue_{};

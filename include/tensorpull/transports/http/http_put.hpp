@@ -6,10 +6,12 @@
 #include <tensorpull/transports/http/detail/pull_request.hpp>
 #include <tensorpull/transports/http/http_pull.hpp>
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <new>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tensorpull {
@@ -42,10 +44,14 @@ class http_upload {
   http_upload(const Dial& dial, const http_address& to, const source_view& image, const http_put_options& options)
       : dial_(dial), to_(to), image_(image), options_(options), line_(new line), slice_(slice_bytes) {}
 
+  /// How long the server of the last try wants us to stay away.
+  std::chrono::milliseconds asked_to_wait() const noexcept { return asked_to_wait_; }
   /// One try. Errors: those of the stream, the server's refusal, unreadable (the image).
   result<http_put_receipt> put(const http_url& origin) {
     http_url url = origin;
+    asked_to_wait_ = {};
     const std::uint64_t total = image_.schema->image_bytes;
+    bool expects = true;  // consent
     for (std::uint32_t redirects = 0;;) {
       std::string text = "PUT ";
       add_target(text, to_, url, url.target);
@@ -53,14 +59,18 @@ class http_upload {
       add_fields(text, to_, url, origin);
       add_field(text, "Content-Type", "application/octet-stream");
       add_field(text, "Content-Length", std::to_string(total));
-      add_field(text, "Expect", "100-continue");
+      if (expects) add_field(text, "Expect", "100-continue");
       auto s = dial_.connect(url, to_.proxy, options_.timeout, options_.stop);
       if (!s) return failure(s.error());
       line_->connect(std::move(*s));
       line_->ask(text);
-      const auto sent = send(total);
+      const auto sent = send(total, expects);
       if (!sent) return failure(sent.error());
       const unsigned status = line_->head().status;
+      if (status == 417 && std::exchange(expects, false)) {  // it, or a proxy, knows no consent (RFC 9110, 10.1.1)
+        line_->drop();
+        continue;
+      }
       if (status == 307 || status == 308) {  // the others change what is asked
         if (redirects++ == to_.redirects) return failure(errc::not_permitted, status, std::string_view("too many redirects"));
         auto next = resolve_location(url, line_->head().location);
@@ -69,6 +79,7 @@ class http_upload {
         url = std::move(*next);
         continue;
       }
+      asked_to_wait_ = std::chrono::seconds(std::min<std::uint64_t>(line_->head().retry_after_s, 1'000'000));
       line_->drop();
       if (status != 200 && status != 201 && status != 204) return failure(error_of_status(status, url));
       if (*sent != total) return failure(errc::unexpected_frame, *sent, std::string_view("an answer before the end"));
@@ -78,7 +89,7 @@ class http_upload {
 
  private:
   /// Sends the request and the body until the answer has come. The number of bytes of the body that were taken.
-  result<std::uint64_t> send(std::uint64_t total) {
+  result<std::uint64_t> send(std::uint64_t total, bool expects) {
     using clock = std::chrono::steady_clock;
     auto moved = clock::now();
     const auto asked = moved;
@@ -88,7 +99,7 @@ class http_upload {
       const auto there = line_->step();
       if (!there) return failure(there.error());
       if (*there) return sent;
-      const bool may = line_->now() == line::phase::head && (line_->interim() > 0 || clock::now() - asked >= options_.consent);
+      const bool may = line_->now() == line::phase::head && (!expects || line_->interim() > 0 || clock::now() - asked >= options_.consent);
       if (may && sent < total) {
         std::array<std::span<const std::byte>, 16> pieces;
         const gathered g = gather(image_, sent, std::min<std::uint64_t>(total - sent, 1 << 20), pieces, slice_);
@@ -117,6 +128,7 @@ class http_upload {
   const http_put_options& options_;
   std::unique_ptr<line> line_;
   std::vector<std::byte> slice_;
+  std::chrono::milliseconds asked_to_wait_{0};
 };
 
 template <class Dial>
@@ -129,7 +141,7 @@ result<http_put_receipt> http_put_with(const Dial& dial, const http_address& to,
     for (;;) {
       auto how = upload.put(*url);
       if (how) return how;
-      const auto delay = tries.after(how.error().code, 0, {}, system_entropy{}());
+      const auto delay = tries.after(how.error().code, 0, upload.asked_to_wait(), system_entropy{}());
       if (!delay) return how;
       if (!wait_out(*delay, options.stop, [](std::chrono::milliseconds time) { pause(time); })) return failure(errc::cancelled);
     }

@@ -28,6 +28,7 @@ class http_stream {
   io_result write_some(std::span<const std::span<const std::byte>> s) noexcept { return secure_ ? secure_->write_some(s) : plain_.write_some(s); }
   io_ready wait(bool read, bool write, std::chrono::milliseconds t) noexcept { return secure_ ? secure_->wait(read, write, t) : plain_.wait(read, write, t); }
   int native_handle() const noexcept { return secure_ ? secure_->native_handle() : plain_.native_handle(); }
+  establishment establish() noexcept { return secure_ ? secure_->establish() : plain_.establish(); }
   io_ready interest(io_ready wanted) const noexcept { return secure_ ? secure_->interest(wanted) : wanted; }
 
  private:
@@ -49,6 +50,23 @@ struct https_dial {
     }
     const std::string address = url.address();
     auto secure = tls_address{address, context, {}, proxy}.connect(timeout, stop);
+    if (!secure) return failure(secure.error());
+    return stream(std::move(*secure));
+  }
+  /// As http_dial::start. Errors besides: as tls_address::connect before the first byte.
+  result<stream> start(const http_url& url, const http_proxy& proxy, const reached_place& place) const {
+    auto socket = place.start_connect();
+    if (!socket) return failure(socket.error());
+    if (!url.secure) return stream(std::move(*socket));
+    proxied_stream next(std::move(*socket));
+    if (!proxy.address.empty()) {
+      const auto request = proxy_request::to(url.address(), proxy);
+      if (!request) return failure(request.error());
+      auto through = proxied_stream::through(std::move(next).socket(), *request);
+      if (!through) return failure(through.error());
+      next = std::move(*through);
+    }
+    auto secure = tls_connection::client(std::move(next), context, url.host);
     if (!secure) return failure(secure.error());
     return stream(std::move(*secure));
   }

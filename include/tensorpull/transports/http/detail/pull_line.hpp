@@ -32,6 +32,7 @@ class http_line {
  public:
   enum class phase : std::uint8_t {
     idle,    ///< nothing is on its way; there may be no connection either
+    opening, ///< the connection is being made
     asking,  ///< the request is being sent
     head,    ///< the head of the answer is awaited
     body,    ///< the head has come
@@ -40,6 +41,7 @@ class http_line {
   static constexpr unsigned most_interim = 8;
 
   phase now() const noexcept { return phase_; }
+  /// Whether there is a connection, or one is being made.
   bool connected() const noexcept { return stream_.has_value(); }
   /// Whether an earlier answer has come over this connection, which the server may be closing meanwhile.
   bool used() const noexcept { return answers_ > 0; }
@@ -49,6 +51,31 @@ class http_line {
   void connect(Stream stream) noexcept {
     drop();
     stream_.emplace(std::move(stream));
+  }
+  /// Takes a connection that is still being made: establish() goes on with it.
+  void open(Stream stream) noexcept {
+    connect(std::move(stream));
+    phase_ = phase::opening;
+    opens_ = {false, true};
+  }
+  /// Goes on with a connection that is being made. True: it is there; false: wait. Errors: the stream's.
+  result<bool> establish() noexcept {
+    if constexpr (requires { stream_->establish(); }) {
+      const establishment now = stream_->establish();
+      if (now.status == io_status::would_block) {
+        opens_ = now.waits_for;
+        return false;
+      }
+      if (now.status != io_status::ok) return failure(now.code, 0, {}, now.system);
+    }
+    phase_ = phase::idle;
+    return true;
+  }
+  /// Whether an idle connection can be asked again: the server has not closed it, and has said nothing that nobody has asked for.
+  bool still_there() noexcept {
+    std::byte one{};
+    const std::array<std::span<std::byte>, 1> in{std::span(&one, 1)};
+    return stream_->read_some(in).status == io_status::would_block;
   }
   void drop() noexcept {
     stream_.reset();
@@ -168,8 +195,25 @@ class http_line {
     return io;
   }
   bool body_ended() const noexcept { return ended_; }
-  /// Whether the body ends only where the connection does.
-  bool ends_with_connection() const noexcept { return form_ == body_form::until_close; }
+  /// Whether nothing of the body is left behind what was wanted of it. False: wait. Error: wrong_payload: there is more.
+  result<bool> at_end() noexcept {
+    const auto more = [] { return failure(errc::wrong_payload, 0, std::string_view("more bytes than were asked for")); };
+    if (ended_) return true;
+    if (form_ == body_form::length) return left_ == 0 ? result<bool>(true) : more();
+    if (form_ == body_form::pieces) {
+      const auto n = available();
+      if (!n) return failure(n.error());
+      if (*n > 0) return more();
+      return ended_;
+    }
+    if (begin_ < end_) return more();
+    std::byte one{};
+    const std::array<std::span<std::byte>, 1> in{std::span(&one, 1)};
+    const io_result io = stream_->read_some(in);
+    if (io.status == io_status::would_block) return false;
+    if (io.status == io_status::ok) return more();
+    return ended_ = true;
+  }
   /// Ends with this answer. The connection stays if the answer has ended, nothing more has come, and the server lets it.
   void done() noexcept {
     if (form_ == body_form::pieces && !ended_ && left_ == 0) (void)available();  // the last length, if it is here
@@ -182,9 +226,12 @@ class http_line {
   /// What poll() has to wait for. `reads`: whether the body is wanted now.
   pollfd waits_for(bool reads) const noexcept {
     if (!stream_) return {-1, 0, 0};
-    io_ready wanted{phase_ == phase::head || (phase_ == phase::body && reads), phase_ == phase::asking};
-    if (!wanted.read && !wanted.write) return {-1, 0, 0};
-    if constexpr (requires { stream_->interest(wanted); }) wanted = stream_->interest(wanted);
+    io_ready wanted = opens_;
+    if (phase_ != phase::opening) {
+      wanted = {phase_ == phase::head || (phase_ == phase::body && reads), phase_ == phase::asking};
+      if (!wanted.read && !wanted.write) return {-1, 0, 0};
+      if constexpr (requires { stream_->interest(wanted); }) wanted = stream_->interest(wanted);
+    }
     return {stream_->native_handle(), static_cast<short>((wanted.read ? POLLIN : 0) | (wanted.write ? POLLOUT : 0)), 0};
   }
 
@@ -223,7 +270,8 @@ class http_line {
                                                          : body_form::until_close;
     if (form_ == body_form::pieces) left_ = 0;
     if (form_ == body_form::until_close) left_ = ~std::uint64_t{0};
-    if (h.status == 204 || h.status == 304 || (form_ == body_form::length && left_ == 0)) ended_ = true;
+    if (h.status == 204 || h.status == 304) form_ = body_form::length, left_ = 0;  // they have no body, whatever their fields say
+    if (form_ == body_form::length && left_ == 0) ended_ = true;
   }
   /// Reads what has come. True: something has.
   result<bool> fill() noexcept {
@@ -263,6 +311,7 @@ class http_line {
   std::array<char, 256> line_;
   std::size_t own_size_ = 0, sent_ = 0, begin_ = 0, end_ = 0, line_size_ = 0;
   std::uint64_t left_ = 0;
+  io_ready opens_{};  // what a connection that is being made waits for
   unsigned interim_ = 0, answers_ = 0, trailers_ = 0;
   phase phase_ = phase::idle;
   body_form form_ = body_form::length;

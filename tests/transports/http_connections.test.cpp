@@ -1,0 +1,231 @@
+// What a pull over HTTP does with its connections: kept ones that the server has closed, further ones that cannot be had, and the goodbye.
+#include "http_server.hpp"
+
+#include <tensorpull/consumers/any_schema/safetensors_file.hpp>
+#include <tensorpull/core/describe.hpp>
+#include <tensorpull/transports/http/http_door.hpp>
+#include <tensorpull/transports/http/http_pull.hpp>
+
+#include <fcntl.h>
+
+#include <cstdio>
+
+namespace {
+
+using namespace test;
+using tp::errc;
+using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::http>;
+
+/// The field with which owners of this library state a digest.
+std::string stated(std::uint64_t digest) {
+  std::array<char, 8> eight{};
+  for (std::size_t b = 0; b < 8; ++b) eight[b] = static_cast<char>(digest >> (56 - 8 * b) & 0xff);
+  return "Repr-Digest: xxh3=:" + tp::detail::to_base64({eight.data(), 8}) + ":\r\n";
+}
+std::uint64_t xxh3_of(std::string_view bytes) {
+  tp::xxh3_64 h;
+  h.update(std::as_bytes(std::span(bytes)));
+  return h.digest();
+}
+void close_now(raw_peer& peer) { peer = raw_peer(tp::posix_stream()); }
+
+struct HttpConnections : testing::Test {
+  std::unique_ptr<mlp> source = random_model<mlp>(17);
+  std::string file = file_of<tp::raw_tensors<mlp>>(*source);
+  http_server server{file};
+  std::unique_ptr<mlp> mine = blank<mlp>();
+  /// A try more than the first would succeed, too: none is allowed.
+  tp::pull_options options{.per_request_timeout = 60s, .unverified = true, .retry = {.retries = 0, .first_delay = 1ms}};
+
+  tp::result<tp::receipt> pull(std::uint32_t connections = 4) { return pull(server, connections); }
+  tp::result<tp::receipt> pull(http_server& from, std::uint32_t connections) {
+    const std::string url = from.url("/v1/model/latest");
+    mine = blank<mlp>();
+    const auto done = net::download_tensors(tp::http_address{.url = url, .connections = connections}, tp::ref_id{}, *mine, options);
+    if (done) {
+      EXPECT_TRUE(same(*mine, *source));
+    }
+    return done;
+  }
+  /// How often this method was asked for.
+  std::size_t asked(std::string_view method) {
+    std::size_t n = 0;
+    for (const auto& a : server.asked()) n += a.method == method ? 1 : 0;
+    return n;
+  }
+};
+
+TEST_F(HttpConnections, A_server_that_closes_behind_each_answer_costs_no_retry_and_no_confirmation) {
+  server.fields = stated(xxh3_of(file));
+  server.instead = [&](const http_asked& a, raw_peer& peer) {
+    if (a.method == "POST") peer.say("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    else server.serve_file(a, peer);
+    close_now(peer);
+    return true;
+  };
+  for (const std::uint32_t connections : {1u, 4u}) {
+    const auto done = pull(connections);
+    ASSERT_TRUE(done) << describe(done.error());
+    EXPECT_TRUE(done->confirmed) << connections;
+  }
+}
+
+TEST_F(HttpConnections, A_server_that_closes_a_kept_connection_when_it_is_asked_again_costs_no_retry_and_no_confirmation) {
+  server.fields = stated(xxh3_of(file));
+  server.instead = [&, last = std::map<std::size_t, bool>()](const http_asked& a, raw_peer& peer) mutable {
+    static std::mutex one_at_a_time;
+    const std::lock_guard lock(one_at_a_time);
+    if (std::exchange(last[a.connection], true)) return close_now(peer), true;  // each connection has one answer, and does not say so
+    if (a.method == "POST") return peer.say("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    server.serve_file(a, peer);
+    return true;
+  };
+  for (const std::uint32_t connections : {1u, 4u}) {
+    const auto done = pull(connections);
+    ASSERT_TRUE(done) << describe(done.error());
+    EXPECT_TRUE(done->confirmed) << connections;
+  }
+}
+
+TEST_F(HttpConnections, The_request_for_a_long_header_is_sent_again_too) {
+  const std::string text = R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}})" + std::string(100'000, ' ');
+  std::string content(8, '\0');
+  for (std::size_t b = 0; b < 8; ++b) content[b] = static_cast<char>(text.size() >> (8 * b) & 0xff);
+  content += text + "abcd";
+  http_server longer(content);
+  longer.instead = [&](const http_asked& a, raw_peer& peer) {
+    if (a.connection == 0 && a.number > 0) return close_now(peer), true;
+    longer.serve_file(a, peer);
+    return true;
+  };
+  const std::string url = longer.url(), path = testing::TempDir() + "http_connections." + std::to_string(::getpid());
+  {
+    auto to = tp::safetensors_file::create(path);
+    ASSERT_TRUE(to);
+    const auto done = net::pull(tp::http_address{.url = url}, {}, *to, options);
+    ASSERT_TRUE(done) << describe(done.error());
+    EXPECT_EQ(done->bytes, content.size());
+  }
+  std::remove(path.c_str());
+}
+
+TEST_F(HttpConnections, One_that_closes_every_connection_without_an_answer_is_an_error_and_not_asked_for_ever) {
+  server.instead = [](const http_asked& a, raw_peer& peer) { return a.number > 2 ? (close_now(peer), true) : false; };
+  const auto done = pull();
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error(), errc::connection_lost);
+  EXPECT_LT(server.asked().size(), 40u);
+}
+
+/// Connects until the kernel swallows it: nobody else gets a connection then.
+std::vector<tp::posix_stream> fill(std::uint16_t port) {
+  std::vector<tp::posix_stream> held;
+  sockaddr_in to{};
+  to.sin_family = AF_INET, to.sin_addr.s_addr = htonl(INADDR_LOOPBACK), to.sin_port = htons(port);
+  for (;;) {
+    held.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    (void)::connect(held.back().native_handle(), reinterpret_cast<const sockaddr*>(&to), sizeof to);
+    if (!held.back().wait(false, true, 500ms).write) return held;
+  }
+}
+
+TEST_F(HttpConnections, A_further_connection_that_is_swallowed_holds_nobody_up) {
+  http_server narrow(file, 0);
+  narrow.accepts = 1;
+  std::vector<tp::posix_stream> held;
+  narrow.instead = [&](const http_asked& a, raw_peer&) {
+    if (a.number == 0) held = fill(narrow.port());
+    return false;
+  };
+  options.per_request_timeout = 600s;  // as it is by default
+  const auto began = std::chrono::steady_clock::now();
+  const auto done = pull(narrow, 4);
+  ASSERT_TRUE(done) << describe(done.error());
+  EXPECT_LT(std::chrono::steady_clock::now() - began, 100s);
+  EXPECT_EQ(narrow.connections(), 1u);
+}
+
+TEST_F(HttpConnections, A_server_that_serves_one_connection_at_a_time_is_asked_over_one) {
+  // the kernel takes further connections, and the server accepts them only when the first has ended
+  http_server single(file);
+  single.accepts = 1;
+  single.ended = [&] { single.accepts = single.connections() + 1; };
+  options.per_request_timeout = 8s;
+  const auto done = pull(single, 4);
+  ASSERT_TRUE(done) << describe(done.error());
+}
+
+TEST_F(HttpConnections, The_first_range_takes_a_connection_of_a_later_one_if_there_is_no_other) {
+  // three connections at most; the second request on the first of them is closed without an answer, and all others are busy with later ranges then
+  std::mutex mutex;
+  std::size_t closed = 0;
+  server.instead = [&](const http_asked& a, raw_peer& peer) {
+    const std::lock_guard lock(mutex);
+    if (a.connection == 0 && a.number > 3 && closed++ == 0) return close_now(peer), true;
+    if (a.connection < 3 || closed > 0) return server.serve_file(a, peer), true;
+    return peer.say("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n");
+  };
+  options.per_request_timeout = 30s;
+  const auto done = pull();
+  ASSERT_TRUE(done) << describe(done.error());
+}
+
+TEST_F(HttpConnections, A_cache_that_is_busy_at_the_last_byte_is_asked_again_and_not_for_ever) {
+  const std::string last = "-" + std::to_string(file.size() - 1);
+  std::atomic<int> refusals{0};
+  const auto refuse_last = [&](int times, std::string status, std::string fields) {
+    refusals = 0;
+    server.instead = [&, times, status = std::move(status), fields = std::move(fields)](const http_asked& a, raw_peer& peer) {
+      if (!a.field("range").ends_with(last) || refusals.fetch_add(1) >= times) return false;
+      return peer.say("HTTP/1.1 " + status + "\r\n" + fields + "Content-Length: 4\r\n\r\nbusy");
+    };
+  };
+  for (const std::string status : {"503 Service Unavailable", "429 Too Many Requests"})
+    for (const std::uint32_t connections : {1u, 4u}) {
+      refuse_last(3, status, "Retry-After: 0\r\n");
+      const auto done = pull(connections);
+      ASSERT_TRUE(done) << status << " " << describe(done.error());
+      EXPECT_GT(refusals, 3);
+    }
+  // one connection: it is left alone for as long as it asks
+  refuse_last(1, "503 Service Unavailable", "Retry-After: 1\r\n");
+  const auto began = std::chrono::steady_clock::now();
+  ASSERT_TRUE(pull(1));
+  EXPECT_GE(std::chrono::steady_clock::now() - began, 1s);
+  // what is asked for again begins where the bytes end that have landed
+  std::size_t whole = 0;
+  for (const auto& a : server.asked()) whole += a.field("range") == "bytes=0-65535" ? 1 : 0;
+  EXPECT_LE(whole, 5u);
+  options.per_request_timeout = 2s;
+  refuse_last(1'000'000, "503 Service Unavailable", "Retry-After: 0\r\n");
+  const auto never = pull(1);
+  ASSERT_FALSE(never);
+  EXPECT_EQ(never.error(), errc::busy);
+  EXPECT_GT(never.error().at, 0u);
+  refuse_last(1'000'000, "503 Service Unavailable", "Retry-After: 3600\r\n");
+  EXPECT_EQ(pull(4).error(), errc::busy);
+}
+
+TEST_F(HttpConnections, An_owner_of_this_library_is_told_that_the_digest_was_another) {
+  server.fields = stated(xxh3_of(file) + 1);
+  server.instead = [](const http_asked& a, raw_peer& peer) { return a.method == "POST" && peer.say("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"); };
+  options.unverified = false;
+  for (const std::uint32_t connections : {1u, 4u}) {
+    const auto done = pull(connections);
+    ASSERT_FALSE(done);
+    EXPECT_EQ(done.error(), errc::digest_mismatch);
+    const auto last = server.asked().back();
+    EXPECT_EQ(last.method, "POST");
+    EXPECT_EQ(last.target, "/v1/model/latest/cancel");
+  }
+  // nobody else is told anything
+  const std::size_t before = asked("POST");
+  server.fields.clear();
+  const std::string url = server.url();
+  char text[32];
+  std::snprintf(text, sizeof text, "xxh3:%016lx", xxh3_of(file) + 1);
+  EXPECT_EQ(net::download_tensors(tp::http_address{.url = url, .digest = text}, tp::ref_id{}, *mine, options).error(), errc::digest_mismatch);
+  EXPECT_EQ(asked("POST"), before);
+}
+
+}  // namespace
