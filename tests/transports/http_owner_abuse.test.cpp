@@ -179,6 +179,22 @@ TEST_F(HttpOwnerSettles, a_confirmation_that_is_said_again_counts_once_and_settl
   EXPECT_FALSE(owner->settled(ref));
 }
 
+TEST_F(HttpOwnerSettles, who_comes_over_a_connection_that_another_has_confirmed_on_is_served_too) {
+  publish({.recipients = 3});
+  http_client proxy(owner->port());
+  const std::string digest = "digest=" + hex(ref.version), confirms = http_client::request("POST", path_of(ref) + "/confirm", ref, "Content-Length: " + std::to_string(digest.size()) + "\r\n") + digest;
+  const std::string image = image_of(*source);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(proxy.ask("GET", ref).body == image) << i;
+    proxy.say(confirms);
+    EXPECT_EQ(proxy.hear().body, "completed\n");
+  }
+  EXPECT_TRUE(proxy.ask("GET", ref, "Tensorpull-Recipient: a\r\n").body == image);
+  proxy.say(http_client::request("POST", path_of(ref) + "/cancel", ref, "Content-Length: 0\r\nTensorpull-Recipient: a\r\n"));
+  EXPECT_EQ(proxy.hear().status, 200);
+  EXPECT_TRUE(proxy.ask("GET", ref, "Tensorpull-Recipient: a\r\n").body == image);
+}
+
 TEST_F(HttpOwnerSettles, what_nobody_knows_cannot_be_cancelled) {
   publish({.recipients = 1});
   tp::reference unknown = ref;
