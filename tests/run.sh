@@ -25,7 +25,7 @@ Installs what is missing (apt-get, as root or with sudo), then runs these legs, 
 
   --quick        dev only
   --all          every leg, also the long ones, and the Conan recipe, 500,000 seeds of the simulated network instead of 20,000, 1,000 faults of real
-                 processes instead of 20, 200 power cuts of a microcontroller instead of 20, 200 seeds of noise on serial lines instead of 2, an hour of the Python package's threads instead of 20 seconds, and the check whether the tests notice breakages
+                 processes instead of 20, 200 power cuts of a microcontroller instead of 20, 200 seeds of noise on serial lines instead of 2, an hour of the Python package's threads instead of 20 seconds, web pages in Chromium, and the check whether the tests notice breakages
                  (tests/awake.py; half an hour on two cores)
   -h, --help     this text
 
@@ -164,6 +164,7 @@ run_leg() {
     "TENSORPULL_NVFLARE_ALL=${TENSORPULL_NVFLARE_ALL:-$nvflare_all}"
     "TENSORPULL_PYTHON_RACE_SECONDS=${TENSORPULL_PYTHON_RACE_SECONDS:-$race_seconds}"
     "TENSORPULL_RAY=${TENSORPULL_RAY:-$whole_schedule}"
+    "TENSORPULL_BROWSER=${TENSORPULL_BROWSER:-$whole_schedule}"
     "TENSORPULL_WHOLE_SCHEDULE=${TENSORPULL_WHOLE_SCHEDULE:-$whole_schedule}" "${wrap[@]}")
   local report=$folder/report.xml status=0
   "${wrap[@]}" ctest --test-dir "$folder" --parallel "$jobs" --output-on-failure --no-tests=error --output-junit "$report" >"$folder/tests.log" 2>&1 || status=$?
@@ -205,6 +206,7 @@ needs() {
       dev)
         has_digits "$digits" || python3 -m pip --version >/dev/null 2>&1 || /usr/bin/python3 -m pip --version >/dev/null 2>&1 || echo python3-pip
         /usr/bin/python3 -c 'import venv, ensurepip' 2>/dev/null || echo python3-venv  # a Python without them makes no environment
+        ((whole_schedule == 0)) || echo chromium:chromium  # tests/http/browser.py
         printf '%s\n' python3-dev pkg-config:pkg-config doxygen:doxygen clang-format-19:clang-format-19
         printf '%s\n' arm-none-eabi-g++:gcc-arm-none-eabi libstdc++-arm-none-eabi-newlib qemu-system-arm:qemu-system-arm
         ;;

@@ -38,6 +38,7 @@ inline std::string without_secrets(std::string_view url) {
 struct http_door_choice {
   std::string address{};  ///< none: there is no such port
   bool metrics = false;   ///< whether it says what it counts
+  std::string origin{};   ///< of web pages that may read it; none: of no other
 };
 /// What a pull over HTTP needs. A URL is no link: whoever answers there need not know tensorpull.
 struct http_choice {

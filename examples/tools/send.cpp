@@ -7,6 +7,7 @@
 #include "tensor_file.hpp"
 
 #include <tensorpull/core/describe.hpp>
+#include <tensorpull/transports/http/http_origin.hpp>
 
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -46,6 +47,7 @@ so they may be larger than memory; they must not change meanwhile. Whoever can c
                           error. As in 'recv "pipe:ssh host send model.safetensors --stdio --ref REF" REF -o copy.safetensors'
       --http [HOST:]PORT  answer HTTP on a port beside TCP, TLS or a Unix socket, for curl and caches; HTTPS beside tls://. Without
                           a host: that of --listen, or 127.0.0.1. Each file's URL is printed; the key goes into the Authorization field
+      --allow-origin URL  web pages from there may read it in a browser: https://HOST[:PORT], or * for every page
       --metrics           answer GET /metrics there, for Prometheus: anybody who can connect reads it
       --tls-cert FILE, --tls-key FILE   the certificate of this end, with those up to an authority, and its key (PEM)
       --tls-clients, --tls-ca FILE      only recipients with a certificate of these authorities; --tls-crl FILE: that is not revoked there
@@ -88,9 +90,9 @@ struct choices {
 
 choices read_choices(int count, char** arguments) {
   choices c;
-  const option_form forms[]{{"listen", true}, {"stdio", false}, {"recipients", true}, {"expect", true}, {"ref", true}, {"replica-of", true}, {"timeout", true}, {"idle", true}, {"json", false}, {"http", true}, {"metrics", false}, {"put", true}, {"tls-clients", false}, link_forms[0], link_forms[1], link_forms[2], link_forms[3]};
+  const option_form forms[]{{"listen", true}, {"stdio", false}, {"recipients", true}, {"expect", true}, {"ref", true}, {"replica-of", true}, {"timeout", true}, {"idle", true}, {"json", false}, {"http", true}, {"metrics", false}, {"allow-origin", true}, {"put", true}, {"tls-clients", false}, link_forms[0], link_forms[1], link_forms[2], link_forms[3]};
   const auto set = [&](std::string_view name, std::string_view value) {
-    for (const std::string_view only : {"listen", "stdio", "recipients", "expect", "ref", "idle", "tls-clients", "http", "metrics", "replica-of"}) c.serves = c.serves || name == only;
+    for (const std::string_view only : {"listen", "stdio", "recipients", "expect", "ref", "idle", "tls-clients", "http", "metrics", "allow-origin", "replica-of"}) c.serves = c.serves || name == only;
     if (name == "put") {
       if (!value.starts_with("http://") && !value.starts_with("https://")) throw option_error("--put wants http[s]://HOST[:PORT]/PATH");
       c.listen.http.used = true;
@@ -107,6 +109,9 @@ choices read_choices(int count, char** arguments) {
       if (!tp::parse_address(c.listen.door.address)) throw option_error("--http wants a port, or HOST:PORT, not '" + printable(value) + "'");
     } else if (name == "metrics") {
       c.listen.door.metrics = true;
+    } else if (name == "allow-origin") {
+      if (!tp::http_origin::parse(value)) throw option_error("--allow-origin wants https://HOST[:PORT] in lower case and without a path, or *, not '" + printable(value) + "'");
+      c.listen.door.origin = value;
     } else if (name == "tls-clients") {
       c.listen.tls.clients = true;
     } else if (set_link_option(name, value, c.listen)) {
@@ -141,6 +146,7 @@ choices read_choices(int count, char** arguments) {
     }
     check_link_options(c.listen);
     if (!c.put.empty()) return;
+    if (!c.listen.door.origin.empty() && c.listen.door.address.empty()) throw option_error("--allow-origin is about the port of --http");
     if (c.listen.door.metrics && c.listen.door.address.empty()) throw option_error("--metrics is answered on the port of --http");
     if (!c.listen.door.address.empty()) {
       const tp::link_scheme s = c.listen.scheme;

@@ -22,7 +22,7 @@ class served_with_door final : public served_by_owner<Owner> {
 template <class Next, class Owner, class Listen>
 serving serve_owner_and_http(tp::result<Owner> opened, const http_door_choice& http, Listen listen) {
   if (!opened || http.address.empty()) return serve_owner(std::move(opened));
-  auto door = tp::open_http_door<Next>(*opened, listen(std::string_view(http.address)), {.http = {.metrics = http.metrics}});
+  auto door = tp::open_http_door<Next>(*opened, listen(std::string_view(http.address)), {.http = {.metrics = http.metrics, .allow_origin = *tp::http_origin::parse(http.origin)}});
   if (!door) return tp::failure(door.error());
   return std::unique_ptr<served>(new served_with_door<Owner, std::remove_reference_t<decltype(*door)>>(std::move(*opened), std::move(*door)));
 }

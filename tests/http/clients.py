@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """clients.py SEND: programs that are not ours read what `send --http` publishes.
 
-Status: 0 all is well, 1 something is wrong. What is not installed (curl, nginx, requests, safetensors) is left out, and a line says so.
+Status: 0 all is well, 1 something is wrong. What is not installed (curl, nginx, haproxy, requests, safetensors) is left out, and a line says so.
 """
 
 import http.client
@@ -262,12 +262,82 @@ http {{
             assert through({"Authorization": "Bearer " + "0" * 31 + "1"})[0] == 404
             status, _, body = through({**sender.fields, "Range": "bytes=10-19"})
             assert status == 206 and body == whole[10:20]
+            wanted = {**sender.fields, "If-Range": f'"{sender.digest}"'}
+            for part, code, bytes_there in (("bytes=-5", 206, whole[-5:]), ("bytes=0-", 206, whole), (f"bytes={len(whole)}-", 416, None), ("bytes=0-0,5-9", None, None)):
+                status, headers, body = through({**wanted, "Range": part})
+                assert code in (None, status) and (bytes_there is None or body == bytes_there), (part, status, len(body))
+            assert sent(sender) - before == len(whole), "ranges of what the cache holds come from the cache"
+            other = "/v1/another-name/" + sender.digest  # the cache asks for the whole, whatever is asked first
+            c = Through("nginx")
+            status, headers, body = ask(urllib.parse.urljoin(sender.url, other), sender.fields, "HEAD", connection=c)
+            assert status == 200 and headers["Content-Length"] == str(len(whole)) and body == b"", (status, headers)
+            status, headers, body = ask(urllib.parse.urljoin(sender.url, other), sender.fields, connection=c)
+            assert body == whole and headers["Cached"] == "HIT", headers
+            c.close()
             for _ in range(2):
                 status, headers, _ = through({}, "?key=" + sender.key)
                 assert status == 200 and headers["Cached"] == "MISS", "an answer to a URL with a key in it is not kept"
         finally:
             server.terminate()
             server.wait(timeout=30)
+
+
+def haproxy_passes(program, file):
+    """A proxy that sends the requests of many over a few connections: recipients with names are told apart, and each is counted once."""
+    haproxy = shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin")
+    if haproxy is None:
+        return "haproxy is not installed"
+    import socket
+    names = [f"site-{i}" for i in range(6)]
+    with Sender(program, file, *(word for name in names for word in ("--expect", name))) as sender, tempfile.TemporaryDirectory() as folder:
+        parts = urllib.parse.urlsplit(sender.url)
+        sock = os.path.join(folder, "proxy.sock")
+        pathlib.Path(folder, "proxy.cfg").write_text(f"""
+global
+  maxconn 100
+defaults
+  mode http
+  timeout connect 30s
+  timeout client 60s
+  timeout server 60s
+frontend all
+  bind unix@{sock}
+  default_backend owner
+backend owner
+  http-reuse always
+  server one {parts.netloc} maxconn 2 pool-max-conn 2
+""")
+        proxy = subprocess.Popen([haproxy, "-db", "-f", os.path.join(folder, "proxy.cfg")], stderr=subprocess.DEVNULL)
+        try:
+            class Through(http.client.HTTPConnection):
+                def connect(self):
+                    self.sock = socket.socket(socket.AF_UNIX)
+                    self.sock.settimeout(60)
+                    self.sock.connect(sock)
+
+            for _ in range(600):
+                if os.path.exists(sock):
+                    break
+                time.sleep(0.05)
+            whole, image = sender.bytes, pathlib.Path(file).read_bytes()
+            kept = {name: Through("haproxy") for name in names}
+            for first, last in ((0, whole // 2), (whole // 2 + 1, whole - 1)):
+                for name, c in kept.items():
+                    status, _, body = ask(sender.url, {**sender.fields, "Tensorpull-Recipient": name, "Range": f"bytes={first}-{last}"}, connection=c)
+                    assert status == 206 and body == image[first:last + 1], (status, len(body))
+            stranger = Through("haproxy")
+            assert ask(sender.url, connection=stranger)[0] == 401
+            assert ask(sender.url + "/confirm", {**sender.fields, "Tensorpull-Recipient": "nobody"}, "POST", f"digest={sender.digest}", stranger)[0] == 409
+            for _ in range(2):
+                for name in names[:-1]:
+                    status, _, body = ask(sender.url + "/confirm", {**sender.fields, "Tensorpull-Recipient": name}, "POST", f"digest={sender.digest}", kept[name])
+                    assert (status, body) == (200, b"completed\n"), (status, body)
+            assert sender.process.poll() is None
+            ask(sender.url + "/confirm", {**sender.fields, "Tensorpull-Recipient": names[-1]}, "POST", f"digest={sender.digest}", kept[names[-1]])
+            assert sender.process.wait(timeout=60) == 0
+        finally:
+            proxy.terminate()
+            proxy.wait(timeout=30)
 
 
 def sent(sender):
@@ -285,7 +355,7 @@ def main():
             assert urllib.parse.urlsplit(sender.url).path == f"/v1/my-model.safetensors/{sender.digest}", sender.url
             assert ask(urllib.parse.urljoin(sender.url, "/metrics"))[0] == 404
             results = [(test.__name__, test(sender)) for test in (python_reads, requests_reads, safetensors_loads, curl_reads)]
-        results += [(test.__name__, test(program, file)) for test in (curl_confirms, recv_pulls, nginx_caches)]
+        results += [(test.__name__, test(program, file)) for test in (curl_confirms, recv_pulls, nginx_caches, haproxy_passes)]
     for name, left_out in results:
         print(name, "left out: " + left_out if left_out else "ok")
 

@@ -32,7 +32,7 @@ struct any_door {
   virtual std::uint16_t port() const noexcept = 0;
   virtual std::size_t connections() const noexcept = 0;
 };
-/// `of`: what open_at() has opened at a link of that kind: TCP, TLS or a Unix socket. The port is one of TCP; of TLS, if the owner's is. Raises what listening fails with.
-std::unique_ptr<any_door> open_door_beside(any_owner& of, link_scheme kind, std::string_view listen, bool metrics, const host_options& host, const tls_settings* tls);
+/// `of`: what open_at() has opened at a link of that kind: TCP, TLS or a Unix socket. The port is one of TCP; of TLS, if the owner's is. `origin`: of web pages that may read it; empty: of no other. Raises what listening fails with.
+std::unique_ptr<any_door> open_door_beside(any_owner& of, link_scheme kind, std::string_view listen, bool metrics, std::string_view origin, const host_options& host, const tls_settings* tls);
 
 }  // namespace tensorpull::python

@@ -23,8 +23,10 @@ std::unique_ptr<any_door> open_beside(any_owner& of, const Address& listen, cons
 
 }  // namespace
 
-std::unique_ptr<any_door> open_door_beside(any_owner& of, link_scheme kind, std::string_view listen, bool metrics, const host_options& host, const tls_settings* tls) {
-  const http_door_options options{.http = {.metrics = metrics}, .host = host};
+std::unique_ptr<any_door> open_door_beside(any_owner& of, link_scheme kind, std::string_view listen, bool metrics, std::string_view origin, const host_options& host, const tls_settings* tls) {
+  const auto pages = http_origin::parse(origin);
+  if (!origin.empty() && !pages) throw py::value_error("allow_origin is \"*\", or \"https://host[:port]\" in lower case and without a path");
+  const http_door_options options{.http = {.metrics = metrics, .allow_origin = *pages}, .host = host};
 #if TENSORPULL_PYTHON_TLS
   if (kind == link_scheme::tls_url) return open_beside<tls_on_threads, tls_on_threads>(of, tls != nullptr ? tls->at(listen) : tls_address{listen}, options);
 #endif

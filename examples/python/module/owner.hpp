@@ -85,11 +85,11 @@ class owner {
     return d->connections() + (door ? door->connections() : 0);
   }
   /// Answers HTTP on a port of its own, from now on. Nobody serves yet, and it has none.
-  std::uint16_t open_door(std::string_view listen, bool metrics, const tls_settings* tls) {
+  std::uint16_t open_door(std::string_view listen, bool metrics, std::string_view origin, const tls_settings* tls) {
     const auto d = open();
     if (kind_ != link_scheme::tcp_url && kind_ != link_scheme::tls_url && kind_ != link_scheme::unix_url) throw py::value_error("http is beside TCP, tls:// or unix:, and this link has no such port");
     if (!parse_address(listen)) raise(errc::bad_address, listen);
-    door_ = open_door_beside(*d, kind_, listen, metrics, host_, tls);
+    door_ = open_door_beside(*d, kind_, listen, metrics, origin, host_, tls);
     d->keep(door_);
     return door_->port();
   }

@@ -297,9 +297,26 @@ def test_an_owner_that_answers_http():
         assert e.value.code == "unknown_reference"
 
 
+def test_web_pages_of_another_origin():
+    with Downloader(http="127.0.0.1:0", allow_origin="https://app.example") as owner:
+        owner.start()
+        ref = owner.add_tensors(MODEL)
+        before = urllib.request.Request(owner.url(ref), method="OPTIONS", headers={"Origin": "https://app.example", "Access-Control-Request-Method": "GET"})
+        with urllib.request.urlopen(before, timeout=20) as answer:
+            assert answer.status == 204 and answer.headers["Access-Control-Allow-Origin"] == "https://app.example"
+        asked = urllib.request.Request(owner.url(ref), headers={"Authorization": f"Bearer {ref}", "Origin": "https://evil.example"})
+        with urllib.request.urlopen(asked, timeout=20) as answer:
+            assert answer.headers["Access-Control-Allow-Origin"] == "https://app.example" and answer.read()
+    for wrong in ("", "null", "app.example", "https://app.example/", "https://a\r\nX: y"):
+        with pytest.raises(ValueError):
+            Downloader(http="127.0.0.1:0", allow_origin=wrong).close()
+
+
 def test_doors_that_cannot_be(tmp_path):
     with pytest.raises(ValueError):
         Downloader(metrics=True)
+    with pytest.raises(ValueError):
+        Downloader(allow_origin="*")
     for listen in ("udp://127.0.0.1:0", f"shm:{tmp_path}/m"):
         with pytest.raises(ValueError):
             Downloader(listen, http="127.0.0.1:0")
@@ -351,6 +368,8 @@ def test_the_commands(web, tmp_path):
     assert command("recv", web.url(), 32 * "1", "-o", tmp_path / "more").returncode == 2
     assert command("recv", "127.0.0.1:1", 32 * "1", "-o", tmp_path / "more", "--digest", "x").returncode == 2
     assert command("send", tmp_path / "copy", "--metrics").returncode == 2
+    assert command("send", tmp_path / "copy", "--allow-origin", "*").returncode == 2
+    assert command("send", tmp_path / "copy", "--http", "0", "--allow-origin", "app.example").returncode == 2
     assert command("send", tmp_path / "copy", "--http", "0", "--listen", "udp://127.0.0.1:0").returncode == 2
 
 

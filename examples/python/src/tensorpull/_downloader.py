@@ -50,6 +50,7 @@ class Downloader:
         ssl: Optional[TLS] = None,
         http: Optional[str] = None,
         metrics: bool = False,
+        allow_origin: Optional[str] = None,
     ) -> None:
         """Listens on "host:port" (port 0: one that is free), or on another address, as `download_tensors` takes it, but not "pipe:"; one of TLS wants `ssl` with a certificate. In any second it sends at
         most `bytes_per_second` in all and `recipient_bytes_per_second` to each connection; None: no limit. The time-outs, in seconds, end connections: those that have asked for nothing
@@ -64,9 +65,12 @@ class Downloader:
         http     "host:port" of a second port, on which HTTP is answered over the same references (`url`), beside TCP, "tls://" (then it is HTTPS) or "unix:". ValueError
                  for other links. The limits of connections and bytes hold for it separately
         metrics  it answers GET /metrics, for Prometheus, to everybody who can connect
+        allow_origin  web pages of this origin, as "https://host", may read the answers in a browser; "*": those of every origin. They need the reference like anybody else
         """
-        if metrics and http is None:
-            raise ValueError("metrics are answered on the port of http")
+        if http is None and (metrics or allow_origin is not None):
+            raise ValueError("metrics and allow_origin are about the port of http")
+        if allow_origin == "":
+            raise ValueError("allow_origin is an origin, \"*\" or None")
         references = whole(max_references, "max_references", 2**63 - 1, least=1)
         remembered = max(2048, 4 * references) if max_recipients is None else whole(max_recipients, "max_recipients", 2**63 - 1, least=1)
         if references * _native.reference_bytes + remembered * _native.recipient_bytes > _memory() // 2:
@@ -85,7 +89,7 @@ class Downloader:
         )
         self._http = ""
         if http is not None:
-            door = self._owner.open_door(text(http, "http", "host:port"), bool(metrics), native(ssl))
+            door = self._owner.open_door(text(http, "http", "host:port"), bool(metrics), "" if allow_origin is None else text(allow_origin, "allow_origin", "an origin"), native(ssl))
             self._http = ("https://" if listen.startswith("tls://") else "http://") + with_port(http, door)
         self._listen = listen
         self._thread: Optional[threading.Thread] = None

@@ -223,7 +223,7 @@ class connection : public std::enable_shared_from_this<connection<Host>>, privat
     if constexpr (requires { end_.said_all(); } && !transport::encrypted)
       if (end_.said_all()) ::shutdown(events_.native_handle(), SHUT_WR);  // the other end need not wait until what it still sends has been thrown away
     host_.published().deliver();
-    const bool waits = !did.wants_read || end_.stalled();  // no buffer is free for the next frame
+    const bool waits = lacks_memory(did);
     const bool gave_back = long_frame_.load(std::memory_order_relaxed) != 0 && end_.long_frame() == 0;
     if (gave_back || (waited_ && !waits)) host_.retry_one();  // there may be one for the next that waits
     waited_ = waits;
@@ -235,7 +235,13 @@ class connection : public std::enable_shared_from_this<connection<Host>>, privat
     wait_for({did.wants_read, end_.output_ready() && !did.write_ended && !limited});
   }
   /// Whether the other end waits for memory of ours, and not we for the other end to take our answers.
-  bool awaits_us(const pumped& did) const noexcept { return (!did.wants_read || end_.stalled()) && end_.output_idle(); }
+  bool awaits_us(const pumped& did) const noexcept { return lacks_memory(did) && end_.output_idle(); }
+  /// Whether no buffer is free for the next frame. Who reads no more for another reason must not stand in the queue for memory.
+  bool lacks_memory(const pumped& did) const noexcept {
+    if constexpr (requires { end_.holds_back(); })
+      if (end_.holds_back()) return false;
+    return !did.wants_read || end_.stalled();
+  }
   /// Tells the timer where the connection is.
   void note(bool awaits_us) noexcept {
     constexpr auto relaxed = std::memory_order_relaxed;

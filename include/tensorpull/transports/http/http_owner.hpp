@@ -83,6 +83,10 @@ class told_apart {
   bool output_idle() const noexcept {
     return ask(true, [](const auto& e) { return e.output_idle(); });
   }
+  bool holds_back() const noexcept {
+    const auto* const h = std::get_if<http>(&is_);
+    return h != nullptr && h->holds_back();
+  }
   bool long_frame_sent() const noexcept {
     return ask(true, [](const auto& e) { return e.long_frame_sent(); });
   }

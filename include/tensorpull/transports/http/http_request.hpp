@@ -17,7 +17,8 @@ namespace tensorpull {
 enum class http_method : std::uint8_t {
   get,
   head,
-  post
+  post,
+  options  ///< a browser asks whether a page may; read only if the owner answers it
 };
 
 /// What its path names.
@@ -77,6 +78,7 @@ struct http_request {
   std::uint64_t digest = 0;                 ///< of Repr-Digest, if `digest_given`
   bool digest_given = false;                ///< the recipient says what it has
   bool keep_alive = true;                   ///< another request may follow
+  bool old = false;                         ///< HTTP/1.0, whose connections end unless both sides say that they are kept
   bool expects_continue = false;            ///< it waits for 100 before it sends the body
 };
 
@@ -174,6 +176,9 @@ class http_request_reader {
     whole = 1,   ///< it is complete: request() is
   };
 
+  /// `takes_options`: the method OPTIONS is read like the others, and not refused.
+  constexpr explicit http_request_reader(bool takes_options = false) noexcept : takes_options_(takes_options) {}
+
   /// The next line. `more`, `whole`, or a status: 400, 405, 411, 413, 414, 417, 431, 501 or 505.
   std::uint16_t line(std::string_view text) noexcept {
     head_bytes_ += text.size() + 2;
@@ -201,11 +206,12 @@ class http_request_reader {
       if (!detail::is_http_token(c)) return 400;
     if (version.size() != 8 || version.substr(0, 5) != "HTTP/" || version[5] < '0' || version[5] > '9' || version[6] != '.' || version[7] < '0' || version[7] > '9') return 400;
     if (version[5] != '1') return 505;
-    old_ = version[7] == '0';
-    r_.keep_alive = !old_;
+    r_.old = version[7] == '0';
+    r_.keep_alive = !r_.old;
     if (method == "GET") r_.method = http_method::get;
     else if (method == "HEAD") r_.method = http_method::head;
     else if (method == "POST") r_.method = http_method::post;
+    else if (takes_options_ && method == "OPTIONS") r_.method = http_method::options;
     else return method == "PUT" || method == "DELETE" || method == "OPTIONS" || method == "PATCH" || method == "TRACE" || method == "CONNECT" ? 405 : 501;
     return path(target);
   }
@@ -296,7 +302,7 @@ class http_request_reader {
     } else if (is("connection")) {
       detail::http_elements(value, [&](std::string_view one) {
         if (detail::http_same(one, "close")) closes_ = true;
-        if (detail::http_same(one, "keep-alive") && old_) r_.keep_alive = true;
+        if (detail::http_same(one, "keep-alive") && r_.old) r_.keep_alive = true;
       });
     } else if (is("authorization")) {
       if (again(seen_authorization)) return 400;
@@ -315,7 +321,7 @@ class http_request_reader {
       add_tags(r_.if_none_match, value, true);
     } else if (is("expect")) {
       if (again(seen_expect) || !detail::http_same(value, "100-continue")) return 417;
-      r_.expects_continue = !old_;
+      r_.expects_continue = !r_.old;
     } else if (is("tensorpull-recipient")) {
       if (again(seen_recipient) || value.empty() || value.size() > 128) return 400;
       r_.recipient = recipient_named(value);
@@ -372,22 +378,22 @@ class http_request_reader {
   }
 
   std::uint16_t end() noexcept {
-    if (!(seen_ & seen_host) && !old_) return 400;
-    if (seen_ & seen_encoding) return seen_ & seen_length || old_ ? 400 : 411;  // a body without a length is not taken; two lengths are an attack
+    if (!(seen_ & seen_host) && !r_.old) return 400;
+    if (seen_ & seen_encoding) return seen_ & seen_length || r_.old ? 400 : 411;  // a body without a length is not taken; two lengths are an attack
     const bool post = r_.method == http_method::post;
     if (!post && r_.body_bytes != 0) return 400;  // a body that others would not skip
     if (post && !(seen_ & seen_length)) return 411;
     if (r_.body_bytes > most_body_bytes) return 413;
     if (closes_) r_.keep_alive = false;
     const bool settles = r_.route == http_route::confirm || r_.route == http_route::cancel;
-    if (r_.route != http_route::nothing && post != settles) return 405;
+    if (r_.route != http_route::nothing && r_.method != http_method::options && post != settles) return 405;
     return whole;
   }
 
   http_request r_{};
   std::size_t head_bytes_ = 0, fields_ = 0;
   std::uint32_t seen_ = 0;
-  bool begun_ = false, blank_ = false, old_ = false, closes_ = false;
+  bool begun_ = false, blank_ = false, closes_ = false, takes_options_ = false;
 };
 
 }  // namespace tensorpull

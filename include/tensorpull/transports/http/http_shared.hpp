@@ -3,7 +3,9 @@
 
 #include <tensorpull/transports/http/detail/owner_coverage.hpp>
 #include <tensorpull/transports/http/http_metrics.hpp>
+#include <tensorpull/transports/http/http_origin.hpp>
 
+#include <atomic>
 #include <cstddef>
 
 namespace tensorpull {
@@ -14,6 +16,9 @@ struct http_options {
   /// Caches that many share may keep images; they give them to those alone who show the same key, if they heed `Vary`. An owner that is asked who may have
   /// what (authorise) never allows it, since a cache would not ask.
   bool shared_caches = true;
+  /// Web pages of this origin may read the answers in a browser, except `/metrics`, and OPTIONS is answered. They need the key like anybody else: no cookie and no
+  /// certificate of the browser's stands in for it. Default: no page, and OPTIONS is refused.
+  http_origin allow_origin{};
 };
 
 /// What the HTTP connections of one host share. Made by the host; 144 bytes for each recipient that the limits allow.
@@ -23,6 +28,7 @@ class http_shared {
   http_options options{};  ///< see there
   http_counts counts{};    ///< see there
   detail::owner_coverage<Lock> coverage{Recipients};  ///< for the connections
+  std::atomic<unsigned> pages{0};                     ///< for the connections: pages of metrics that have a buffer
 };
 
 }  // namespace tensorpull

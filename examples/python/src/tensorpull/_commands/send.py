@@ -34,6 +34,7 @@ so they may be larger than memory; they must not change meanwhile. Whoever can c
                             nats://SERVER:4222  a NATS server, if this package was built with libnats, which wheels are not
       --http [HOST:]PORT  answer HTTP on a port beside TCP, TLS (then HTTPS) or a Unix socket, for curl and web clients. Without
                             a host: that of --listen, or 127.0.0.1
+      --allow-origin URL  web pages from there may read it in a browser: https://HOST[:PORT], or * for every page
       --metrics           and GET /metrics there, for Prometheus
       --tls-cert FILE, --tls-key FILE   the certificate of this end, with those up to an authority, and its key (PEM)
       --tls-clients, --tls-ca FILE      only recipients with a certificate of these authorities; --tls-crl FILE: that is not revoked there
@@ -71,6 +72,7 @@ class Choices:
         self.recipients, self.timeout, self.idle = 0, 600.0, 0.0
         self.json = self.metrics = False
         self.http: Optional[str] = None
+        self.origin: Optional[str] = None
 
     def set(self, name: str, value: str) -> None:
         if name == "listen":
@@ -82,6 +84,10 @@ class Choices:
             Link().parse(f"tcp://{self.http}", "--http wants a port, or HOST:PORT")
         elif name == "metrics":
             self.metrics = True
+        elif name == "allow-origin":
+            if not re.fullmatch(r"\*|[a-z][a-z0-9+.-]*://([a-z0-9._-]+|\[[0-9a-f:]+\])(:[0-9]{1,5})?", value, re.ASCII):
+                raise OptionError("--allow-origin wants https://HOST[:PORT] in lower case and without a path, or *")
+            self.origin = value
         elif name == "recipients":
             self.recipients = command_line.number("--recipients", value, 1, 1_000_000)
         elif name == "expect":
@@ -116,6 +122,8 @@ class Choices:
             raise OptionError("tls://HOST:PORT needs a certificate: --tls-cert FILE, and --tls-key FILE if its key is in another file")
         if not tls.get("require_client_certificates") and ("ca_file" in tls or "crl_file" in tls):
             raise OptionError("--tls-ca and --tls-crl are about recipients' certificates, and only --tls-clients asks for them")
+        if self.origin is not None and self.http is None:
+            raise OptionError("--allow-origin is about the port of --http")
         if self.metrics and self.http is None:
             raise OptionError("--metrics is answered on the port of --http")
         if self.http is not None and self.listen.scheme not in ("tcp", "tls", "unix"):
@@ -130,7 +138,7 @@ class Choices:
 
 def main(arguments: List[str]) -> int:
     c = Choices()
-    forms = [Form(name, True) for name in ("listen", "http", "recipients", "expect", "ref", "timeout", "idle")] + [Form("json", False), Form("metrics", False), Form("tls-clients", False)]
+    forms = [Form(name, True) for name in ("listen", "http", "allow-origin", "recipients", "expect", "ref", "timeout", "idle")] + [Form("json", False), Form("metrics", False), Form("tls-clients", False)]
     ended = command_line.read(arguments, TOOL, HELP, [*forms, *command_line.TLS_FORMS], c.set, c.check)
     return text.run(TOOL, lambda: Sender(c).run()) if ended is None else ended
 
@@ -173,10 +181,12 @@ class Sender:
                 if self.files[-1].format == "npz" and not self.files[-1].entries:
                     return self._complain(f"{printable(path)} is an archive without NumPy arrays", "bad_file")
             try:
-                owner = Downloader(c.listen.given, ssl=c.listen.ssl(), http=c.http, metrics=c.metrics)
+                owner = Downloader(c.listen.given, ssl=c.listen.ssl(), http=c.http, metrics=c.metrics, allow_origin=c.origin)
             except Error as e:
                 why = command_line.reason(e) if e.code != "bad_address" or e.system or e.message.startswith("this build") else "the host is not known"
                 return self._complain(f"cannot listen on {c.listen.shown}: {why}", e.code)
+            except ValueError as e:  # an origin that only looks like one, with the scheme's own port
+                return self._complain(str(e), "invalid_argument")
             with owner:
                 return self._serve(owner, interrupted)
         finally:

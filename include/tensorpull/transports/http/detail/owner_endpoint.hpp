@@ -8,6 +8,7 @@
 #include <tensorpull/protocol/connection/write_plan.hpp>
 #include <tensorpull/transports/http/detail/owner_text.hpp>
 #include <tensorpull/transports/http/http_metrics.hpp>
+#include <tensorpull/transports/http/http_origin.hpp>
 #include <tensorpull/transports/http/http_request.hpp>
 
 #include <array>
@@ -28,7 +29,7 @@ class owner_endpoint {
   using plan_type = write_plan;
   static constexpr std::size_t input_bytes = http_request_reader::most_line_bytes;
 
-  owner_endpoint(Owner& owner, pool_type& pool, Handler& handler) noexcept : owner_(&owner), pool_(pool), handler_(handler) { handler_.shared().counts.began(); }
+  owner_endpoint(Owner& owner, pool_type& pool, Handler& handler) noexcept : owner_(&owner), pool_(pool), handler_(handler), reader_(bool(handler.shared().options.allow_origin)) { handler_.shared().counts.began(); }
   owner_endpoint(owner_endpoint&&) = delete;
   ~owner_endpoint() { closed(); }
 
@@ -49,6 +50,8 @@ class owner_endpoint {
   bool long_frame_sent() const noexcept { return true; }
   bool works() const noexcept { return false; }
   bool stalled() const noexcept { return false; }
+  /// Whether it reads no more until the other end has taken an answer. It never waits for memory.
+  bool holds_back() const noexcept { return end_ - begin_ == in_.size(); }
   void doubt() noexcept {}
   void trust() noexcept {}
 
@@ -132,7 +135,7 @@ class owner_endpoint {
     }
     phase_ = interim_ ? phase::body : phase::head;
     if (!std::exchange(interim_, false)) {
-      reader_ = {};
+      reader_ = http_request_reader(bool(handler_.shared().options.allow_origin));
       begun_ = false;
       if (++number_ == 0) number_ = 1;
     }
@@ -177,6 +180,7 @@ class owner_endpoint {
     leaving
   };
   static constexpr std::size_t most_thrown = 1024 * 1024;
+  static constexpr unsigned most_pages = 2;  // at a time, over all connections: the pool's other buffers are for frames
 
   /// Reads on, up to the next request that has an answer.
   void go_on() noexcept {
@@ -250,11 +254,16 @@ class owner_endpoint {
     at_ = stop_ = 0;
     phase_ = phase::answering;
     handler_.shared().counts.answered(status);
-    if (status < 400) ++heard_;
+    const http_request& q = reader_.request();
+    if (status < 400 && q.route != http_route::metrics && q.method != http_method::options) ++heard_;  // those two are answered without a key
     owner_text text(head_);
     text << "HTTP/1.1 " << std::uint64_t{status} << " " << reason(status) << "\r\nDate: ";
     text.date(std::time(nullptr)) << "\r\n";
     if (closes_) text << "Connection: close\r\n";
+    else if (q.old) text << "Connection: keep-alive\r\n";
+    // The same whatever the request says: then caches need no `Vary: Origin` (the Fetch standard, CORS protocol and HTTP caches).
+    if (const http_origin& pages = handler_.shared().options.allow_origin; pages && q.route != http_route::metrics)
+      text << "Access-Control-Allow-Origin: " << pages.text() << "\r\nAccess-Control-Expose-Headers: Accept-Ranges, Content-Range, ETag, Repr-Digest, Retry-After\r\n";
     return text;
   }
   void finish(owner_text& text, std::string_view body = {}) noexcept {
@@ -287,6 +296,7 @@ class owner_endpoint {
   void answer(const http_request& q, std::string_view body) noexcept {
     closes_ = !q.keep_alive;
     const bool head = q.method == http_method::head;
+    if (q.method == http_method::options) return tell_browser();
     switch (q.route) {
       case http_route::image: return q.key_given ? give(q) : refuse(401, "a key is needed: Authorization: Bearer KEY\n", head);
       case http_route::confirm:
@@ -296,6 +306,14 @@ class owner_endpoint {
         [[fallthrough]];
       default: return refuse(404, "there is nothing here\n", head);
     }
+  }
+
+  /// What a browser asks before it sends a page's request. It says nothing about what is published, since such a request has no key.
+  void tell_browser() noexcept {
+    owner_text text = begin(204);
+    text << "Access-Control-Allow-Methods: GET, HEAD, POST\r\nAccess-Control-Allow-Headers: Authorization, Content-Type, If-Match, If-None-Match, If-Range, Range, Repr-Digest, Tensorpull-Recipient\r\n"
+            "Access-Control-Max-Age: 7200\r\nCache-Control: no-store\r\n";
+    finish(text);
   }
 
   /// Refuses with what an owner says. A key that is not known and one that may not be used are the same.
@@ -391,6 +409,13 @@ class owner_endpoint {
     else if (const auto record = owner_->recipient_of(q.key, q.recipient)) m.nonce = record->nonce, version = record->version;
     if (q.version != 0 && q.version != version) m.nonce = 0;
     m.version = version;
+    if (!confirms) {  // nothing answers a cancellation, so what it cannot mean is told here
+      frame asked = m;
+      asked.version = q.version;
+      publication_facts facts;
+      if (const status found = owner_->look(peer_, asked, facts, who()); found != status::ok) return refuse_as(found, false);
+      if (m.nonce == 0) return refuse(409, "this recipient has fetched nothing of this version\n", false);
+    }
     pending_reply r;
     const bool answered = owner_->handle(peer_, m, r, who());
     if (!confirms) return say(200, "cancelled\n", false);
@@ -409,7 +434,8 @@ class owner_endpoint {
   }
 
   void measure(bool head) noexcept {
-    page_ = pool_.acquire();
+    if (auto& pages = handler_.shared().pages; pages.fetch_add(1) < most_pages) page_ = pool_.acquire();
+    if (page_ == nullptr) handler_.shared().pages.fetch_sub(1);
     if (page_ == nullptr) return refuse(503, "no memory now\n", head);
     const std::size_t n = write_http_metrics(owner_->totals(), handler_.shared().counts, {reinterpret_cast<char*>(page_), pool_.buffer_bytes()});
     owner_text text = begin(n != 0 ? 200 : 500);
@@ -419,7 +445,7 @@ class owner_endpoint {
     if (page_end_ == 0) drop_page();
   }
   void drop_page() noexcept {
-    if (page_ != nullptr) pool_.release(std::exchange(page_, nullptr));
+    if (page_ != nullptr) pool_.release(std::exchange(page_, nullptr)), handler_.shared().pages.fetch_sub(1);
     page_sent_ = page_end_ = 0;
   }
 

@@ -1,0 +1,247 @@
+// What an owner that answers HTTP gives away when it is used otherwise than it was meant: memory that others need, connections, confirmations that nobody has earned.
+#include "http_client.hpp"
+#include "support/frames.hpp"
+
+#include <tensorpull/protocol/owner/owner.hpp>
+
+namespace {
+
+using namespace test;
+using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::with_http<tp::tcp>>;
+using big_net = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<64_KiB>, tp::with_http<tp::tcp>>;
+
+constexpr std::uint32_t hello = 1, news = 2;
+
+/// Hears messages, and trusts who says hello.
+struct listening {
+  int hellos = 0, heard = 0;
+  template <class C> void connected(C&) {}
+  template <class C> void message(C& c, const tp::message& m) {
+    if (m.kind == hello) ++hellos, c.trust();
+    else ++heard;
+  }
+  template <class C> void pulled(C&, const tp::result<tp::receipt>&) {}
+  template <class C> void closed(C&, const tp::error&) {}
+};
+
+template <class Done>
+bool turn_until(boost::asio::io_context& io, Done done, std::chrono::milliseconds patience = 30s) {
+  const auto end = std::chrono::steady_clock::now() + patience;
+  while (!done() && std::chrono::steady_clock::now() < end) io.run_one_for(5ms);
+  return done();
+}
+frame application(std::uint32_t kind, std::size_t bytes) {
+  static const std::vector<std::byte> body(60'000);
+  tp::frame m;
+  m.kind = tp::frame_kind::application;
+  m.application = kind;
+  m.body = std::span(body).first(bytes);
+  return encode(m);
+}
+/// Says as much of it as the system takes without waiting.
+std::size_t say_some(http_client& c, std::string_view text) {
+  std::size_t said = 0;
+  while (said < text.size()) {
+    const std::array<std::span<const std::byte>, 1> out{std::as_bytes(std::span(text.substr(said)))};
+    const auto io = c.peer().stream().write_some(out);
+    if (io.bytes == 0) break;
+    said += io.bytes;
+  }
+  return said;
+}
+
+TEST(HttpOwnerAbuse, who_asks_and_does_not_read_stands_in_no_queue_for_the_memory_of_others) {
+  boost::asio::io_context io(1);
+  listening handler;
+  big_net::host<listening, tp::no_consumer> host(io, handler, {.message_buffers = 1});
+  const auto port = *host.listen("127.0.0.1:0");
+  const auto source = random_model<large>(1);
+  const auto ref = *host.published().add_tensors(*source);
+  const frame message = application(news, 60'000), greeting = application(hello, 0);
+  raw_peer first(port), second(port);
+  for (raw_peer* p : {&first, &second}) ASSERT_TRUE(p->say(greeting.bytes()));
+  ASSERT_TRUE(turn_until(io, [&] { return handler.hellos == 2; }));
+  ASSERT_TRUE(first.say(message.bytes().first(600)));  // has the buffer
+  for (int i = 0; i < 20; ++i) io.run_one_for(5ms);
+  std::string requests;
+  for (int i = 0; i < 200; ++i) requests += http_client::request("GET", path_of(ref), ref);
+  std::vector<std::unique_ptr<http_client>> crowd;
+  for (int i = 0; i < 300; ++i) {
+    crowd.push_back(std::make_unique<http_client>(port));
+    say_some(*crowd.back(), requests);
+  }
+  ASSERT_TRUE(turn_until(io, [&] { return host.shared().counts.open() == 300; }));
+  for (int i = 0; i < 200; ++i) io.run_one_for(5ms);  // until the sockets are full
+  std::jthread talking([&] { (void)second.say(message.bytes()); });  // waits for the buffer
+  for (int i = 0; i < 20; ++i) io.run_one_for(5ms);
+  EXPECT_EQ(handler.heard, 0);
+  ASSERT_TRUE(first.say(message.bytes().subspan(600)));
+  EXPECT_TRUE(turn_until(io, [&] { return handler.heard == 2; })) << "it waits behind those that want no memory: five a second";
+}
+
+/// Connections without a stream, over one pool.
+struct HttpOwnerPages : testing::Test {
+  struct shared_handler {
+    tp::http_shared<tp::no_lock, 16> of_all{};
+    auto& shared() noexcept { return of_all; }
+  };
+  using owner_type = tp::owner<tp::xxhash_digest, tp::default_limits>;
+  using end_type = tp::detail::owner_endpoint<owner_type, shared_handler>;
+  static void say(end_type& end, std::string_view text) {
+    tp::no_transfer none;
+    std::array<std::span<std::byte>, 32> room;
+    ASSERT_EQ(end.plan_read(none, room, 1), 1u);
+    std::memcpy(room[0].data(), text.data(), text.size());
+    ASSERT_TRUE(end.received(none, room, text.size()));
+  }
+  tp::owner_storage<4, 16> storage;
+  owner_type references{storage, [n = std::uint64_t{0}]() mutable { return ++n; }};
+  alignas(64) std::byte memory[8 * 8192];
+  tp::buffer_pool<tp::no_lock> pool{memory, 8192};
+  shared_handler handler;
+};
+
+TEST_F(HttpOwnerPages, pages_of_metrics_that_nobody_reads_leave_memory_for_others) {
+  handler.of_all.options.metrics = true;
+  {
+    std::vector<std::unique_ptr<end_type>> ends;
+    for (int i = 0; i < 20; ++i) {
+      ends.push_back(std::make_unique<end_type>(references, pool, handler));
+      say(*ends.back(), "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+    EXPECT_GE(pool.available(), 6u);
+    EXPECT_EQ(handler.of_all.counts.answers(200), 2u);
+    EXPECT_EQ(handler.of_all.counts.answers(503), 18u);
+  }
+  EXPECT_EQ(pool.available(), 8u);
+  end_type later(references, pool, handler);  // those that went have given back what they had
+  say(later, "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_EQ(handler.of_all.counts.answers(200), 3u);
+}
+
+/// An owner with one model, on a thread of its own.
+struct HttpOwnerSettles : testing::Test {
+  void publish(const tp::publish_options& options) {
+    ref = *owner->add_tensors(*source, options);
+    thread.emplace(*owner);
+  }
+  std::string confirm(std::string_view name, std::string_view body, std::string_view fields = {}) const {
+    return http_client::request("POST", path_of(ref) + "/confirm", ref, "Content-Length: " + std::to_string(body.size()) + "\r\nTensorpull-Recipient: " + std::string(name) + "\r\n" + std::string(fields)) + std::string(body);
+  }
+  tp::result<net::downloader> owner = net::downloader::open();
+  const std::unique_ptr<mlp> source = random_model<mlp>(1);
+  tp::reference ref;
+  std::optional<serving> thread;
+};
+
+TEST_F(HttpOwnerSettles, a_confirmation_that_is_cut_anywhere_confirms_nothing_and_the_whole_one_does) {
+  publish({.recipients = 1});
+  const auto who = tp::recipient_named("site");
+  ASSERT_EQ(http_client(owner->port()).ask("GET", ref, "Tensorpull-Recipient: site\r\n").status, 200);
+  const auto state = [&] { return owner->recipient_of(ref, who)->state; };
+  ASSERT_EQ(state(), tp::recipient_state::provisional);
+  for (const char* fields : {"", "Expect: 100-continue\r\n"}) {
+    const std::string whole = confirm("site", "digest=" + hex(ref.version), fields);
+    for (std::size_t n = 1; n < whole.size(); ++n) {
+      http_client c(owner->port());
+      c.say(whole.substr(0, n));
+      c.peer().half_close();
+      EXPECT_TRUE(c.peer().hear_end());
+      ASSERT_EQ(state(), tp::recipient_state::provisional) << n;
+    }
+  }
+  http_client c(owner->port());
+  const std::string whole = confirm("site", "digest=" + hex(ref.version), "Expect: 100-continue\r\n");
+  for (const char one : whole) c.say(std::string_view(&one, 1));
+  auto a = c.hear();
+  if (a.status == 100) a = c.hear();  // or the body was there before it was asked for
+  EXPECT_EQ(a.body, "completed\n");
+}
+
+TEST_F(HttpOwnerSettles, a_confirmation_that_is_said_again_counts_once_and_settles_nobody_else) {
+  publish({.recipients = 2});
+  http_client c(owner->port());
+  EXPECT_EQ(c.ask("GET", ref, "Tensorpull-Recipient: one\r\n").status, 200);
+  const std::string mine = confirm("one", "digest=" + hex(ref.version)), other = confirm("two", "digest=" + hex(ref.version)), wrong = confirm("one", "digest=0000000000000001");
+  for (int i = 0; i < 5; ++i) {
+    c.say(mine);
+    EXPECT_EQ(c.hear().body, "completed\n");
+    c.say(other);
+    EXPECT_EQ(c.hear().status, 409);
+  }
+  c.say(wrong);
+  EXPECT_EQ(c.hear().body, "digest_mismatch\n");  // and what was settled stays
+  EXPECT_EQ(c.ask("GET", ref, "Tensorpull-Recipient: two\r\nRange: bytes=0-9\r\n").status, 206);
+  c.say(other);
+  EXPECT_EQ(c.hear().status, 409);
+  thread->stop();
+  EXPECT_EQ(owner->status_of(ref)->completed, 1u);
+  EXPECT_FALSE(owner->settled(ref));
+}
+
+TEST_F(HttpOwnerSettles, who_comes_over_a_connection_that_another_has_confirmed_on_is_served_too) {
+  publish({.recipients = 3});
+  http_client proxy(owner->port());
+  const std::string digest = "digest=" + hex(ref.version), confirms = http_client::request("POST", path_of(ref) + "/confirm", ref, "Content-Length: " + std::to_string(digest.size()) + "\r\n") + digest;
+  const std::string image = image_of(*source);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(proxy.ask("GET", ref).body == image) << i;
+    proxy.say(confirms);
+    EXPECT_EQ(proxy.hear().body, "completed\n");
+  }
+  EXPECT_TRUE(proxy.ask("GET", ref, "Tensorpull-Recipient: a\r\n").body == image);
+  proxy.say(http_client::request("POST", path_of(ref) + "/cancel", ref, "Content-Length: 0\r\nTensorpull-Recipient: a\r\n"));
+  EXPECT_EQ(proxy.hear().status, 200);
+  EXPECT_TRUE(proxy.ask("GET", ref, "Tensorpull-Recipient: a\r\n").body == image);
+}
+
+TEST_F(HttpOwnerSettles, what_nobody_knows_cannot_be_cancelled) {
+  publish({.recipients = 1});
+  tp::reference unknown = ref;
+  unknown.id.low ^= 1;
+  http_client c(owner->port());
+  EXPECT_EQ(c.ask("GET", ref, "Tensorpull-Recipient: one\r\n").status, 200);
+  c.say(http_client::request("POST", path_of(ref) + "/cancel", unknown, "Content-Length: 0\r\nTensorpull-Recipient: one\r\n"));
+  EXPECT_EQ(c.hear().status, 404);
+  c.say(http_client::request("POST", "/v1/model/" + hex(ref.version + 1) + "/cancel", ref, "Content-Length: 0\r\nTensorpull-Recipient: one\r\n"));
+  EXPECT_EQ(c.hear().status, 404);
+  EXPECT_EQ(owner->recipient_of(ref, tp::recipient_named("one"))->state, tp::recipient_state::provisional);
+}
+
+TEST_F(HttpOwnerSettles, an_old_client_that_keeps_its_connection_is_told_so) {
+  publish({});
+  http_client c(owner->port());
+  const std::string old = "HEAD " + path_of(ref) + " HTTP/1.0\r\nAuthorization: Bearer " + key_of(ref) + "\r\n";
+  for (int i = 0; i < 2; ++i) {
+    c.say(old + "Connection: Keep-Alive\r\n\r\n");
+    const auto a = c.hear(true);
+    EXPECT_EQ(a.status, 200);
+    EXPECT_EQ(a.at("Connection"), "keep-alive");
+  }
+  c.say(old + "Connection: keep-alive, close\r\n\r\n");
+  EXPECT_EQ(c.hear(true).at("Connection"), "close");
+  EXPECT_TRUE(c.hear_end());
+  http_client without(owner->port());
+  without.say(old + "\r\n");
+  EXPECT_EQ(without.hear(true).at("Connection"), "close");
+  EXPECT_TRUE(without.hear_end());
+}
+
+TEST(HttpOwnerAbuse, who_takes_a_byte_now_and_then_is_ended_as_who_takes_none) {
+  auto owner = big_net::downloader::open({.host = {.budgets = {.stall = 1s}}});
+  const auto source = random_model<large>(1);
+  const auto ref = *owner->add_tensors(*source);
+  serving thread(*owner);
+  http_client drips(owner->port());
+  drips.say(http_client::request("GET", path_of(ref), ref));
+  const auto end = std::chrono::steady_clock::now() + 30s;
+  std::size_t taken = 0;
+  while ((owner->shared().counts.open() > 0 || owner->shared().counts.accepted() == 0) && std::chrono::steady_clock::now() < end) {
+    taken += drips.peer().hear(1, 1s).size();
+    std::this_thread::sleep_for(20ms);
+  }
+  EXPECT_EQ(owner->shared().counts.open(), 0u);
+  EXPECT_GT(taken, 0u);
+}
+
+}  // namespace
