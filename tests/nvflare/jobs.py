@@ -55,7 +55,9 @@ class Job:
         self.folder = tempfile.mkdtemp(prefix="tensorpull-nvflare-")
         self.clients, self.rounds, self.poc, self.large = clients, rounds, poc, "--large" in arguments
         command = [sys.executable, os.path.join(HERE, "job.py"), "--folder", self.folder, "--clients", str(clients), "--rounds", str(rounds), *arguments]
-        env = {**os.environ, "NVFLARE_POC_WORKSPACE": self.folder, "OMP_NUM_THREADS": "1", "HOME": self.folder, **environment}
+        env = {**os.environ, "NVFLARE_POC_WORKSPACE": self.folder, "OMP_NUM_THREADS": "1", "HOME": self.folder}
+        env["NVFLARE_TENSORPULL_LEAST_BYTES"] = "0"  # most models of these tests are small
+        env.update(environment)
         env["PYTHONPATH"] = os.pathsep.join([HERE, *filter(None, [env.get("PYTHONPATH")])])
         if poc:
             command += ["--poc", self._project()]
@@ -189,6 +191,14 @@ def simulator():
 
 
 @case
+def json_component():
+    """A job of JSON files that were written by hand, with FLARE's component that registers the decomposer."""
+    with Job("--json") as job:
+        job.ends()
+        job.all_by_us()
+
+
+@case
 def poc():
     """Processes of their own with the certificates of the startup kit: TLS, and no port at the clients."""
     with Job(poc=True, rounds=1) as job:
@@ -229,6 +239,15 @@ def switched_off():
     with Job("--settings", '{"tensorpull_enabled": false}', rounds=1) as job:
         job.ends()
         assert not job.count(BY_US) and job.count(BY_FLARE)
+
+
+@case
+def small_model():
+    """Below the size that is worth an offer both ends are content with FLARE's chunks."""
+    with Job(rounds=1, NVFLARE_TENSORPULL_LEAST_BYTES="2097152") as job:
+        job.ends()
+        assert not job.count(BY_US) and job.count(UPDATE_BY_FLARE) == 2
+        assert not job.count("tensorpull: .* goes on with FLARE's chunks")
 
 
 @case
