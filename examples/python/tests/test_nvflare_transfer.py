@@ -240,6 +240,36 @@ def test_a_model_that_changes_while_it_is_pulled_is_not_taken(cells, monkeypatch
     a.release()
 
 
+def test_a_round_lands_in_the_memory_of_the_last_one_and_never_in_what_is_used(cells):
+    torch = pytest.importorskip("torch")
+    place, seen, held = _place.place_of(cells[1]), set(), []
+    model = {"T0": torch.arange(2_000_000.0), "T1": torch.arange(3_000_000) % 7 == 0, "T2": torch.ones(3_000_000, dtype=torch.bfloat16)}
+    for task in range(6):
+        model["T0"] += 1
+        a, b, who = torch_ends(cells, model, "R1")
+        transfer(a, b, who)
+        assert b.way == "tensorpull" and all(torch.equal(b.result[k], v) and b.result[k].dtype == v.dtype for k, v in model.items())
+        addresses = {t.data_ptr() for t in b.result.values()}
+        assert task < 3 or addresses <= seen
+        if task < 2:
+            held.append((model["T0"].clone(), b.result["T0"][1:].view(-1)))  # a view keeps the memory, too
+        seen |= addresses
+        assert all(torch.equal(then[1:], now) for then, now in held)
+        a.release()
+        del b
+    assert 0 < place.kept.free_bytes() <= place.kept.most
+
+
+def test_kept_memory_has_a_limit():
+    from tensorpull.nvflare._memory import Kept
+
+    kept = Kept(20 << 20)
+    arrays = [kept.take(6 << 20) for _ in range(5)]
+    assert kept.free_bytes() == 0 and all(a.ctypes.data % (2 << 20) == 0 for a in arrays)
+    arrays.clear()
+    assert 0 < kept.free_bytes() <= 20 << 20
+
+
 def test_another_sites_offer_is_refused(cells):
     a, b, who = ends(cells, MODEL, False)
     offered = a.produce(None, "site-2.4d5f")[2]

@@ -20,6 +20,7 @@ from nvflare.fuel.utils.config_service import ConfigService
 from nvflare.fuel.utils.fobs import FOBSContextKey
 from nvflare.fuel.utils.log_utils import get_obj_logger
 
+from ._memory import Kept
 from ._offer import Trust, is_loopback
 
 #: Seconds in which a caller has to finish its handshake and say its word.
@@ -101,6 +102,7 @@ class Place:
         self._door: Optional["Door"] = None
         self._failed: Dict[str, float] = {}
         self.models = Models()
+        self.kept = Kept(setting("keep_bytes", 1 << 30))
 
     def _listen(self) -> str:
         default = "127.0.0.1" if self.tls is None and not without_tls() else "0.0.0.0"

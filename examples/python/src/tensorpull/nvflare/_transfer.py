@@ -180,7 +180,7 @@ class Pulling:
         return self
 
     # How bytes land: FLARE's result, and what to call for it.
-    def land(self, through: Any, where: Tuple[Any, ...], ref: str, **how: Any) -> Any:
+    def land(self, place: Place, through: Any, where: Tuple[Any, ...], ref: str, **how: Any) -> Any:
         """Pulls into new tensors of the framework and returns them."""
         return through.download_tensors(*where, ref, framework=self._framework, **how)
 
@@ -194,14 +194,14 @@ class Pulling:
             if offer.address is not None:
                 _, host, port = _offer.split(offer.address)
                 place.reach(offer.address, host, port)
-                got = self.land(tensorpull, (offer.address,), offer.ref, version=offer.version, **how, **({"ssl": place.tls} if place.tls else {}))
+                got = self.land(place, tensorpull, (offer.address,), offer.ref, version=offer.version, **how, **({"ssl": place.tls} if place.tls else {}))
             else:
                 door, until = place.door(), time.monotonic() + 30.0
                 while self._caller is None and not self._stopped() and time.monotonic() < until:
                     self._caller = door.arrived(self._token, 0.1)
                 if self._caller is None:
                     raise Refuge("it did not call")
-                got = self.land(self._caller.session, (), self._caller.reference, **how)
+                got = self.land(place, self._caller.session, (), self._caller.reference, **how)
             if got.metadata.get(_REFERENCE) != self._word:
                 raise Refused("it is another model than FLARE's reference says")
             self.bytes = got.receipt.bytes
