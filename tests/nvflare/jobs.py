@@ -352,6 +352,26 @@ def server_kill():
 
 
 @case
+def ten_rounds():
+    """The server holds as much after ten rounds as after three."""
+    held = {}
+    with Job("--large", rounds=10) as job:
+        while job.process.poll() is None:
+            ended = job.count(r"Aggregated (\d+)/\1 results")
+            try:
+                with open(f"/proc/{job.process.pid}/status") as f:
+                    held[ended] = max(held.get(ended, 0), int(re.search(r"VmRSS:\s+(\d+)", f.read())[1]) >> 10)
+            except (OSError, TypeError):
+                break
+            time.sleep(0.1)
+        job.ends(600)
+        job.all_by_us()
+    print(f"ten_rounds: MiB by round {held}")
+    early, late = max(held.get(n, 0) for n in (2, 3, 4)), max(held.get(n, 0) for n in (7, 8, 9))
+    assert early and late < early + 84, f"it grows by a model and more: {held}"
+
+
+@case
 def two_jobs():
     with Job("--jobs", "2", poc=True, rounds=1) as job:
         job.ends()

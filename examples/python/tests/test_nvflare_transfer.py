@@ -11,6 +11,7 @@ pytest.importorskip("nvflare")
 
 from nvflare.fuel.f3.streaming.download_service import ProduceRC  # noqa: E402
 
+import tensorpull  # noqa: E402
 from tensorpull.nvflare import _place, _transfer  # noqa: E402
 from tensorpull.nvflare._offer import KEY  # noqa: E402
 from tensorpull.nvflare.decomposers.array import OfferedArrays, PulledArrays  # noqa: E402
@@ -268,6 +269,46 @@ def test_kept_memory_has_a_limit():
     assert kept.free_bytes() == 0 and all(a.ctypes.data % (2 << 20) == 0 for a in arrays)
     arrays.clear()
     assert 0 < kept.free_bytes() <= 20 << 20
+
+
+def test_a_site_that_dies_in_mid_transfer_leaves_the_next_round_alone(cells, monkeypatch):
+    a, b, who = ends(cells, MODEL, True)
+    real = tensorpull.Session
+
+    class Dying(real):
+        def serve(self, *args, **more):
+            raise RuntimeError("it died")  # the session is closed when this is raised, before a byte was sent
+
+    monkeypatch.setattr(_transfer.tensorpull, "Session", Dying)
+    transfer(a, b, who)
+    assert b.way != "tensorpull" and np.array_equal(b.result["T0"], MODEL["T0"])
+    a.release()
+    monkeypatch.setattr(_transfer.tensorpull, "Session", real)
+    assert not _place.place_of(cells[0]).door()._expected
+    a, b, who = ends(cells, MODEL, True)
+    transfer(a, b, who)
+    assert b.way == "tensorpull" and np.array_equal(b.result["T0"], MODEL["T0"])
+    a.release()
+
+
+def test_a_recipient_that_dies_in_mid_transfer_leaves_the_next_round_alone(cells, published):
+    torch = pytest.importorskip("torch")
+    model = {"T0": torch.arange(3_000_000.0)}
+    a, b, who = torch_ends(cells, model, "R1")
+    rc, data, offered = a.produce(None, who)
+    assert rc == ProduceRC.OK and KEY in offered
+    b._stop.set()  # what it has begun ends in the middle, and nothing more is heard of it
+    b.consume("R1", offered, data)
+    b._thread.join(60)
+    assert not b._thread.is_alive() and b._got is None
+    owner = _place.place_of(cells[0]).owner()[0]
+    gone = a._published[0]
+    a.release()  # FLARE's budget ran out
+    assert owner.settled(gone)
+    a, b, who = torch_ends(cells, model, "R1")
+    transfer(a, b, who)
+    assert b.way == "tensorpull" and torch.equal(b.result["T0"], model["T0"])
+    a.release()
 
 
 def test_another_sites_offer_is_refused(cells):
