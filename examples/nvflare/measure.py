@@ -54,11 +54,11 @@ def role_of(command: str) -> str:
 
 def look(pid: int, seen: dict) -> None:
     with open(f"/proc/{pid}/status") as f:
-        status = dict(re.findall(r"^(VmHWM|Threads):\s+(\d+)", f.read(), re.M))
+        status = dict(re.findall(r"^(VmHWM|VmRSS|Threads):\s+(\d+)", f.read(), re.M))
     with open(f"/proc/{pid}/stat") as f:
         fields = f.read().rpartition(")")[2].split()
     seen["memory"] = max(seen["memory"], int(status.get("VmHWM", 0)) / 1024)
-    seen["threads"].append((time.time(), int(status.get("Threads", 0))))
+    seen["threads"].append((time.time(), int(status.get("Threads", 0)), int(status.get("VmRSS", 0)) / 1024))
     seen["cpu"] = (int(fields[11]) + int(fields[12])) / TICKS
 
 
@@ -82,6 +82,7 @@ def run(stock: bool, options: "list[str]", folder: str) -> dict:
                 except (OSError, IndexError):
                     pass
             time.sleep(0.05)
+    load = os.getloadavg()[0]
     with open(os.path.join(folder, "console.txt"), errors="replace") as f:
         text = f.read()
     if child.returncode:
@@ -101,8 +102,8 @@ def run(stock: bool, options: "list[str]", folder: str) -> dict:
     server = max((s for s in seen.values() if s["role"] == "server"), key=lambda s: s["memory"])
     sites = [s for s in seen.values() if s["role"].startswith("site")]
 
-    def threads(begin: float, end: float) -> int:
-        return max((n for t, n in server["threads"] if begin <= t <= end), default=0)
+    def most(column: int, begin: float, end: float) -> float:
+        return max((row[column] for row in server["threads"] if begin <= row[0] <= end), default=0)
 
     import torch
 
@@ -115,8 +116,9 @@ def run(stock: bool, options: "list[str]", folder: str) -> dict:
         "transfer": statistics.median(t for t, size in times if size > largest / 2), "transfers": len(times), "bytes": largest,
         "round": statistics.median([b - a for a, b in zip(ended, ended[1:])] or [0.0]), "cpu": sum(s["cpu"] for s in seen.values()), "server cpu": server["cpu"],
         "server memory": server["memory"], "site memory": max((s["memory"] for s in sites), default=0.0),
-        "server threads": threads(0, 1e12), "threads, round 2": threads(*ended[:2]) if len(ended) > 2 else 0, "threads, last round": threads(*ended[-2:]) if len(ended) > 2 else 0, "digest": digest,
-        "accuracy": max(accuracies)[1] if accuracies else "",
+        "server threads": most(1, 0, 1e12), "threads, round 2": most(1, *ended[:2]) if len(ended) > 2 else 0, "threads, last round": most(1, *ended[-2:]) if len(ended) > 2 else 0,
+        "memory, round 2": most(2, *ended[:2]) if len(ended) > 2 else 0, "memory, last round": most(2, *ended[-2:]) if len(ended) > 2 else 0, "digest": digest,
+        "load": load, "accuracy": max(accuracies)[1] if accuracies else "",
     }  # fmt: skip
 
 
@@ -146,6 +148,7 @@ def main() -> None:
         ("transfer", "s", "one transfer"), ("round", "s", "one round"), ("cpu", "s", "processor time, all processes"), ("server cpu", "s", "processor time, server"),
         ("server memory", "MiB", "peak memory, server"), ("site memory", "MiB", "peak memory, a site"), ("server threads", "", "threads, server"),
         ("threads, round 2", "", "threads, server, round 2"), ("threads, last round", "", "threads, server, last round"),
+        ("memory, round 2", "MiB", "memory, server, round 2"), ("memory, last round", "MiB", "memory, server, last round"),
     ):  # fmt: skip
         stock, ours = (statistics.median(r[name] for r in runs[way]) for way in runs)
         print(f"{what + (', ' + unit if unit else ''):34}{stock:12.2f}{ours:12.2f}{stock / ours if ours else 0:8.2f}")

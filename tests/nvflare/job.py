@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import shutil
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -35,6 +36,17 @@ def recipe_of(a, name):
     return recipe
 
 
+def written_by_hand(folder):
+    """The job of json/, with the programs that it names: what a user without a recipe has."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    job = os.path.join(folder, "written")
+    shutil.copytree(os.path.join(here, "json"), job)
+    os.mkdir(os.path.join(job, "app", "custom"))
+    for name in ("client.py", "model.py"):
+        shutil.copy(os.path.join(here, name), os.path.join(job, "app", "custom"))
+    return job
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--folder", required=True)
@@ -48,9 +60,16 @@ def main():
     p.add_argument("--large", action="store_true")
     p.add_argument("--external", action="store_true")
     p.add_argument("--disk", action="store_true")
+    p.add_argument("--json", action="store_true", help="the job of json/")
     a = p.parse_args()
     sys.argv = sys.argv[:1]  # recipes read it, too
     os.chdir(os.path.dirname(os.path.abspath(__file__)))
+    if a.json:
+        from nvflare.private.fed.app.simulator.simulator_runner import SimulatorRunner
+
+        status = SimulatorRunner(job_folder=written_by_hand(a.folder), workspace=os.path.join(a.folder, "ran"), n_clients=a.clients, threads=a.clients).run()
+        print("FAILED" if status else "ENDED", flush=True)
+        return
     if not a.poc:
         from nvflare.recipe import SimEnv
 

@@ -55,7 +55,9 @@ class Job:
         self.folder = tempfile.mkdtemp(prefix="tensorpull-nvflare-")
         self.clients, self.rounds, self.poc, self.large = clients, rounds, poc, "--large" in arguments
         command = [sys.executable, os.path.join(HERE, "job.py"), "--folder", self.folder, "--clients", str(clients), "--rounds", str(rounds), *arguments]
-        env = {**os.environ, "NVFLARE_POC_WORKSPACE": self.folder, "OMP_NUM_THREADS": "1", "HOME": self.folder, **environment}
+        env = {**os.environ, "NVFLARE_POC_WORKSPACE": self.folder, "OMP_NUM_THREADS": "1", "HOME": self.folder}
+        env["NVFLARE_TENSORPULL_LEAST_BYTES"] = "0"  # most models of these tests are small
+        env.update(environment)
         env["PYTHONPATH"] = os.pathsep.join([HERE, *filter(None, [env.get("PYTHONPATH")])])
         if poc:
             command += ["--poc", self._project()]
@@ -189,6 +191,14 @@ def simulator():
 
 
 @case
+def json_component():
+    """A job of JSON files that were written by hand, with FLARE's component that registers the decomposer."""
+    with Job("--json") as job:
+        job.ends()
+        job.all_by_us()
+
+
+@case
 def poc():
     """Processes of their own with the certificates of the startup kit: TLS, and no port at the clients."""
     with Job(poc=True, rounds=1) as job:
@@ -229,6 +239,15 @@ def switched_off():
     with Job("--settings", '{"tensorpull_enabled": false}', rounds=1) as job:
         job.ends()
         assert not job.count(BY_US) and job.count(BY_FLARE)
+
+
+@case
+def small_model():
+    """Below the size that is worth an offer both ends are content with FLARE's chunks."""
+    with Job(rounds=1, NVFLARE_TENSORPULL_LEAST_BYTES="2097152") as job:
+        job.ends()
+        assert not job.count(BY_US) and job.count(UPDATE_BY_FLARE) == 2
+        assert not job.count("tensorpull: .* goes on with FLARE's chunks")
 
 
 @case
@@ -330,6 +349,26 @@ def server_kill():
             os.kill(pid, signal.SIGKILL)
         until(lambda: not job.processes(id_), 180, "processes of the job stay")
         job.ask("stop", "STOPPED")
+
+
+@case
+def ten_rounds():
+    """The server holds as much after ten rounds as after three."""
+    held = {}
+    with Job("--large", rounds=10) as job:
+        while job.process.poll() is None:
+            ended = job.count(r"Aggregated (\d+)/\1 results")
+            try:
+                with open(f"/proc/{job.process.pid}/status") as f:
+                    held[ended] = max(held.get(ended, 0), int(re.search(r"VmRSS:\s+(\d+)", f.read())[1]) >> 10)
+            except (OSError, TypeError):
+                break
+            time.sleep(0.1)
+        job.ends(600)
+        job.all_by_us()
+    print(f"ten_rounds: MiB by round {held}")
+    early, late = max(held.get(n, 0) for n in (2, 3, 4)), max(held.get(n, 0) for n in (7, 8, 9))
+    assert early and late < early + 84, f"it grows by a model and more: {held}"
 
 
 @case

@@ -42,6 +42,27 @@ TEST(Publisher, Keeps_each_new_version_that_takes_the_place_of_another_while_eve
   EXPECT_TRUE(before.expired());
 }
 
+TEST(Publisher, Takes_a_version_that_is_known_and_recipients_notice_if_it_is_of_other_bytes) {
+  const auto owner = std::make_unique<net::downloader>();
+  const auto source = random_model<mlp>(1);
+  const auto first = owner->add_tensors(*source);
+  ASSERT_TRUE(first);
+  const auto second = owner->add_tensors(*source, {.version = first->version});
+  ASSERT_TRUE(second);
+  EXPECT_NE(second->id, first->id);
+  EXPECT_EQ(second->version, first->version);
+  const auto mine = blank<mlp>();
+  ASSERT_TRUE(net::download_tensors(*owner, *second, *mine));
+  EXPECT_TRUE(same(*mine, *source));
+
+  const auto wrong = owner->add_tensors(*source, {.version = first->version ^ 1});
+  ASSERT_TRUE(wrong);
+  EXPECT_EQ(wrong->version, first->version ^ 1);
+  const auto done = net::download_tensors(*owner, *wrong, *blank<mlp>(), {.retry = {.retries = 0}});
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().code, tp::errc::digest_mismatch);
+}
+
 TEST(Publisher, T7_budgets_begin_with_publishing_and_not_with_the_clock) {
   const auto owner = std::make_unique<net::downloader>();
   const auto source = random_model<mlp>(1);

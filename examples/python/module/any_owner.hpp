@@ -28,6 +28,7 @@ inline py::tuple to_python(const settlement& s) {
 struct publish_settings {
   std::string id;                           ///< 32 digits, or empty
   std::uint32_t recipients = 0, least = 0;
+  std::uint64_t version = 0;                ///< 0: computed
   std::vector<std::uint64_t> named;
   std::uint64_t acquire_ms = 0, recipient_idle_ms = 600'000, transaction_idle_ms = 600'000, progress_interval_ms = 30'000;
   py::object settled = py::none(), progress = py::none();
@@ -80,6 +81,7 @@ inline publish_options options_of(const publish_settings& s, std::vector<recipie
   options.recipients = s.recipients;
   options.named = named;
   options.least = s.least;
+  options.version = s.version;
   options.budgets = {.acquire = milliseconds(s.acquire_ms), .recipient_idle = milliseconds(s.recipient_idle_ms), .transaction_idle = milliseconds(s.transaction_idle_ms)};
   options.progress_interval = milliseconds(s.progress_interval_ms);
   return options;

@@ -6,6 +6,7 @@
 #include "tensor_table.hpp"
 
 #include <tensorpull/consumers/any_schema/new_model.hpp>
+#include <tensorpull/system/pages.hpp>
 
 namespace tensorpull::python {
 
@@ -25,6 +26,7 @@ class python_allocator {
       memory = reinterpret_cast<std::byte*>(where[0].cast<std::uintptr_t>());
     });
     if (!made) return failure(errc::out_of_memory, 0, entry.name);
+    detail::advise_huge_pages(memory, entry.size_bytes());  // torch has not done so, and first touches of small pages take longer than the transfer
     return memory;
   }
   void clear() noexcept {

@@ -53,6 +53,7 @@ PYBIND11_MODULE(_native, m) {
       .def_readwrite("id", &tp::publish_settings::id)
       .def_readwrite("recipients", &tp::publish_settings::recipients)
       .def_readwrite("least", &tp::publish_settings::least)
+      .def_readwrite("version", &tp::publish_settings::version)
       .def_readwrite("named", &tp::publish_settings::named)
       .def_readwrite("acquire_ms", &tp::publish_settings::acquire_ms)
       .def_readwrite("recipient_idle_ms", &tp::publish_settings::recipient_idle_ms)

@@ -19,18 +19,18 @@ from tensorpull.nvflare._offer import Refused, Trust, parse_call, parse_offer  #
 JOB, SITE = "4d5f", "site-1.4d5f"
 LOCAL = Trust(False, "localhost")
 SECURE = Trust(True, "fl.example.org")
-REF = "0123456789abcdef" * 2
+REF, WORD = "0123456789abcdef" * 2, "fedcba9876543210" * 2
 
 
 def offer(**changes):
-    made = _offer.offer(JOB, SITE, "tcp://127.0.0.1:8004", REF, 7, 1000)
+    made = _offer.offer(JOB, SITE, "tcp://127.0.0.1:8004", REF, 7, 1000, "R1", WORD)
     made.update(changes)
     return made
 
 
 def test_what_one_end_says_the_other_understands():
-    assert parse_offer(offer(), JOB, SITE, LOCAL, 1000) == ("tcp://127.0.0.1:8004", REF, 7, 1000)
-    assert parse_offer(_offer.offer(JOB, SITE, None, "", 0, 12), JOB, SITE, LOCAL, 1000) == (None, "", 0, 12)
+    assert parse_offer(offer(), JOB, SITE, LOCAL, 1000) == ("tcp://127.0.0.1:8004", REF, 7, 1000, "R1", WORD)
+    assert parse_offer(_offer.offer(JOB, SITE, None, "", 0, 12), JOB, SITE, LOCAL, 1000) == (None, "", 0, 12, "", "")
     assert parse_offer(offer(address="tls://FL.example.org:8004"), JOB, SITE, SECURE, 1000).address == "tls://fl.example.org:8004"
     assert parse_offer(offer(address="tls://*:8004"), JOB, SITE, SECURE, 1000).address == "tls://fl.example.org:8004"
     assert parse_offer(offer(address="tcp://*:8004"), JOB, SITE, Trust(False, "::1"), 1000).address == "tcp://[::1]:8004"
@@ -41,9 +41,9 @@ def test_what_one_end_says_the_other_understands():
 @pytest.mark.parametrize(
     "changes",
     [
-        {"v": 2}, {"v": True}, {"v": "1"}, {"v": None}, {"is": "offer to call"}, {"is": ["offer"]}, {"is": 3}, {"job": "another"}, {"job": ""}, {"job": "a" * 256}, {"job": 1},
+        {"v": 1}, {"v": 3}, {"v": True}, {"v": "2"}, {"v": None}, {"is": "offer to call"}, {"is": ["offer"]}, {"is": 3}, {"job": "another"}, {"job": ""}, {"job": "a" * 256}, {"job": 1},
         {"site": "site-2.4d5f"}, {"site": b"site-1"}, {"bytes": 2**60}, {"bytes": 1001}, {"bytes": -1}, {"bytes": 10.0}, {"bytes": True}, {"version": -1}, {"version": 2**64},
-        {"version": "7"}, {"ref": REF.upper()}, {"ref": REF[:-1]}, {"ref": REF + "\n"}, {"ref": REF + "0"}, {"ref": 5}, {"ref": None}, {"more": 1}, {1: 2},
+        {"version": "7"}, {"ref": REF.upper()}, {"ref": REF[:-1]}, {"ref": REF + "\n"}, {"ref": REF + "0"}, {"ref": 5}, {"ref": None}, {"of": ""}, {"of": 1}, {"of": "R" * 256}, {"model": WORD[1:]}, {"model": None}, {"model": "G" * 32}, {"more": 1}, {1: 2},
     ],
 )  # fmt: skip
 def test_an_offer_that_makes_no_sense_is_refused(changes):
@@ -51,7 +51,7 @@ def test_an_offer_that_makes_no_sense_is_refused(changes):
         parse_offer({**offer(), **changes}, JOB, SITE, LOCAL, 1000)
 
 
-@pytest.mark.parametrize("field", ["v", "is", "job", "site", "bytes", "version", "ref", "address"])
+@pytest.mark.parametrize("field", ["v", "is", "job", "site", "bytes", "version", "ref", "address", "of", "model"])
 def test_each_field_has_to_be_there(field):
     said = offer()
     del said[field]
@@ -94,7 +94,7 @@ def test_plain_text_between_machines_is_switched_on_by_name():
     assert parse_offer(offer(address="tcp://fl.example.org:8004"), JOB, SITE, plain, 1000).nbytes == 1000
 
 
-@pytest.mark.parametrize("changes", [{"token": "x"}, {"token": None}, {"v": 2}, {"site": "other"}, {"job": "other"}, {"more": 1}])
+@pytest.mark.parametrize("changes", [{"token": "x"}, {"token": None}, {"v": 1}, {"site": "other"}, {"job": "other"}, {"more": 1}])
 def test_a_call_that_makes_no_sense_is_refused(changes):
     said = _offer.call(JOB, SITE, "tcp://localhost:9", REF)
     said.update(changes)

@@ -299,13 +299,15 @@ class publisher {
 
   result<reference> publish(const source_view& image, const publish_options& options, unique_any keep) noexcept {
     const system_entropy random;
-    std::uint64_t version = 0;
-    if constexpr (Parts::integrity::whole) {
-      const auto computed = image_version<typename Parts::owner_hash, digest_slice>(image);
-      if (!computed) return failure(computed.error());
-      version = *computed;
-    } else
-      while (version == 0) version = random();
+    std::uint64_t version = options.version;
+    if (version == 0) {
+      if constexpr (Parts::integrity::whole) {
+        const auto computed = image_version<typename Parts::owner_hash, digest_slice>(image);
+        if (!computed) return failure(computed.error());
+        version = *computed;
+      } else
+        while (version == 0) version = random();
+    }
     ref_id id = options.id;
     while (!id) id = {random(), random()};
     const auto t = options.transaction ? result<transaction_id>(options.transaction) : open_transaction(options.alone());

@@ -140,6 +140,7 @@ class Downloader:
         recipient_idle_timeout: Optional[float] = 600.0,
         transaction_idle_timeout: Optional[float] = 600.0,
         keep_order: bool = True,
+        version: Optional[int] = None,
     ) -> Reference:
         """Publishes a dict of torch's and NumPy's tensors, or nested dicts, lists and tuples of them with numbers and text (see `flatten`), and returns its reference.
 
@@ -158,6 +159,8 @@ class Downloader:
           acquire_timeout, recipient_idle_timeout, transaction_idle_timeout
                        seconds until a recipient has asked at all; in which it takes less than 64 bytes a second; in which nobody asks for or takes
                        anything, after which it settles; None: no limit
+          version      that of a `Reference` to the same tensors with the same metadata, if there is one: the pass over the bytes is saved. It is not checked here. If it is of other
+                       bytes, all recipients get "digest_mismatch"
           keep_order   recipients have the tensors in the order of the dict: the metadata carries it ("too_large" above 1,000,000 tensors). False: in that of the image
 
         What the callbacks raise goes to `sys.unraisablehook`. Refused with the tensor's name: "unsupported_dtype" (objects, strings, dates,
@@ -168,7 +171,7 @@ class Downloader:
         told, progress_interval = _recipients_too(progress, progress_interval)
         made = publish(
             self._owner.add, tensors, chunk_size, recipients, least, ref_id, metadata, _teller(self, settled, about), told, progress_interval, acquire_timeout,
-            recipient_idle_timeout, transaction_idle_timeout, keep_order,
+            recipient_idle_timeout, transaction_idle_timeout, keep_order, version,
         )  # fmt: skip
         about.append(short(made))
         logger.info("published %s: %d bytes", about[0], made.nbytes)

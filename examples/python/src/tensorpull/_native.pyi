@@ -78,6 +78,7 @@ class PublishSettings:
     id: str
     recipients: int
     least: int
+    version: int
     named: List[int]
     acquire_ms: int
     recipient_idle_ms: int

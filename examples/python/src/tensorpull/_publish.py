@@ -37,6 +37,7 @@ def publish(
     recipient_idle_timeout: Optional[float],
     transaction_idle_timeout: Optional[float],
     keep_order: bool = True,
+    version: Optional[int] = None,
 ) -> Reference:
     """Publishes through `add` of the compiled half. The arguments are those of `Downloader.add_tensors`."""
     chunk_size = whole(chunk_size, "chunk_size", _native.max_chunk_bytes)
@@ -51,6 +52,7 @@ def publish(
     how.id = reference_id(ref_id) if ref_id is not None else ""
     how.recipients, how.named = _expected(recipients)
     how.least = whole(least, "least", 2**32 - 1)
+    how.version = 0 if version is None else whole(version, "version", 2**64 - 1)
     expected = how.recipients or len(how.named)
     if expected and how.least > expected:
         raise ValueError(f"least is at most the number of recipients, which is {expected}; not {how.least}")

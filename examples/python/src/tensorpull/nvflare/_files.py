@@ -67,27 +67,34 @@ def _bytes_of(dtype: str, shape: Tuple[int, ...]) -> int:
     return count * _BITS[dtype] // 8
 
 
+def fetch(
+    through: Any, where: Tuple[Any, ...], ref: str, make: Any, clear: Any, per_request_timeout: Optional[float], retries: int, max_bytes: int, abort: Any,
+    version: Optional[int], ssl: Any,
+) -> Any:  # fmt: skip
+    """Pulls into what `make` makes for each tensor; the receipt and the metadata. `clear`: it begins anew."""
+    from .._session import Session
+    from .._tls import native
+
+    settings = pull_settings(ref, per_request_timeout, None, None, 0.1, abort, version, None, 4, retries, False)
+
+    def pull(target: Any, *begin: Any) -> Any:
+        return target.download_new(*begin, ref, make, clear, max_bytes, 16 << 20, 1_000_000, settings)
+
+    if isinstance(through, Session):
+        return pull(through._session)
+    if over_addresses is not None:
+        return over_addresses(*where, ssl, lambda route: pull(_native, route))[0]
+    return pull(_native, *where, native(ssl))
+
+
 def land_in_files(
     through: Any, where: Tuple[Any, ...], ref: str, folder: str, *, per_request_timeout: Optional[float], retries: int, max_bytes: int, abort: Any,
     version: Optional[int] = None, ssl: Any = None,
 ) -> Any:  # fmt: skip
     """Pulls into `folder`: a dict of (path, name), as FLARE's LazyTensorDict takes it. The files have their names once the digest is right."""
-    from .._session import Session
-    from .._tls import native
-
-    settings = pull_settings(ref, per_request_timeout, None, None, 0.1, abort, version, None, 4, retries, False)
     files = _Files(folder)
-
-    def pull(target: Any, *begin: Any) -> Any:
-        return target.download_new(*begin, ref, files.make, files.clear, max_bytes, 16 << 20, 1_000_000, settings)
-
     try:
-        if isinstance(through, Session):
-            receipt, metadata = pull(through._session)
-        elif over_addresses is not None:
-            (receipt, metadata), _ = over_addresses(*where, ssl, lambda route: pull(_native, route))
-        else:
-            receipt, metadata = pull(_native, *where, native(ssl))
+        receipt, metadata = fetch(through, where, ref, files.make, files.clear, per_request_timeout, retries, max_bytes, abort, version, ssl)
     except BaseException:
         files.clear()
         raise

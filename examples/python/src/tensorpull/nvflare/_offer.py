@@ -9,7 +9,7 @@ from typing import Any, Dict, FrozenSet, NamedTuple, Optional, Tuple
 #: The key in FLARE's state. A peer that does not know it sends it back or drops it; both mean FLARE's own chunks.
 KEY = "tensorpull"
 #: Another number is a version that this side does not speak.
-VERSION = 1
+VERSION = 2
 _DIGITS = re.compile(r"[0-9a-f]{32}\Z")
 _TEXT = re.compile(r"[\x20-\x7e]{1,255}\Z")
 _ADDRESS = re.compile(r"(tls|tcp)://(\*|\[[0-9a-fA-F:.]{2,45}\]|[A-Za-z0-9._-]{1,253}):([0-9]{1,5})\Z")
@@ -26,6 +26,8 @@ class Offer(NamedTuple):
     ref: str
     version: int
     nbytes: int
+    of: str = ""  #: which of FLARE's references it is
+    model: str = ""  #: the word that the publication carries
 
 
 class Call(NamedTuple):
@@ -105,10 +107,10 @@ def what(said: Any) -> str:
     return kind if type(kind) is str else ""
 
 
-def offer(job: str, site: str, address: Optional[str], ref: str, version: int, nbytes: int) -> Dict[str, Any]:
+def offer(job: str, site: str, address: Optional[str], ref: str, version: int, nbytes: int, of: str = "", model: str = "") -> Dict[str, Any]:
     """An offer for one site of one job. Without an address there is no reference yet: it comes over the connection."""
     made = {"v": VERSION, "is": "offer" if address else "offer to call", "job": job, "site": site, "bytes": nbytes}
-    return {**made, "address": address, "ref": ref, "version": version} if address else made
+    return {**made, "address": address, "ref": ref, "version": version, "of": of, "model": model} if address else made
 
 
 def parse_offer(said: Any, job: str, site: str, trust: Trust, max_bytes: int) -> Offer:
@@ -116,7 +118,7 @@ def parse_offer(said: Any, job: str, site: str, trust: Trust, max_bytes: int) ->
     calls = what(said) == "offer to call"
     if not calls and what(said) != "offer":
         raise Refused("it is no offer")
-    said = _envelope(said, job, site, frozenset({"bytes"} if calls else {"bytes", "address", "ref", "version"}))
+    said = _envelope(said, job, site, frozenset({"bytes"} if calls else {"bytes", "address", "ref", "version", "of", "model"}))
     nbytes = _field(said, "bytes", int)
     if not 0 <= nbytes <= max_bytes:
         raise Refused(f"its size is {nbytes} bytes, and at most {max_bytes} are taken here")
@@ -126,7 +128,8 @@ def parse_offer(said: Any, job: str, site: str, trust: Trust, max_bytes: int) ->
     if not 0 <= version < 2**64:
         raise Refused("its version of the model makes no sense")
     ref = _field(said, "ref", str, _DIGITS)
-    return Offer(checked_address(_field(said, "address", str), trust), ref, version, nbytes)
+    of, model = _field(said, "of", str, _TEXT), _field(said, "model", str, _DIGITS)
+    return Offer(checked_address(_field(said, "address", str), trust), ref, version, nbytes, of, model)
 
 
 def call(job: str, site: str, address: str, token: str) -> Dict[str, Any]:

@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 import urllib.parse
-from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 import tensorpull
 from nvflare.apis.fl_constant import SystemConfigs
@@ -20,6 +20,7 @@ from nvflare.fuel.utils.config_service import ConfigService
 from nvflare.fuel.utils.fobs import FOBSContextKey
 from nvflare.fuel.utils.log_utils import get_obj_logger
 
+from ._memory import Kept
 from ._offer import Trust, is_loopback
 
 #: Seconds in which a caller has to finish its handshake and say its word.
@@ -100,6 +101,8 @@ class Place:
         self._owner: Optional[tensorpull.Downloader] = None
         self._door: Optional["Door"] = None
         self._failed: Dict[str, float] = {}
+        self.models = Models()
+        self.kept = Kept(setting("keep_bytes", 1 << 30))
 
     def _listen(self) -> str:
         default = "127.0.0.1" if self.tls is None and not without_tls() else "0.0.0.0"
@@ -175,6 +178,47 @@ def _downloader(at: str, **more: Any) -> tensorpull.Downloader:
         return tensorpull.Downloader(at, max_references=setting("max_references", 2048), **more)
     except TypeError:
         return tensorpull.Downloader(at, **more)
+
+
+class Model:
+    """Tensors that are published now, once or more often. `word` is what each of their publications carries, and `version` is known once the first of them was made."""
+
+    def __init__(self, tensors: Dict[str, Any]) -> None:
+        self.word = secrets.token_hex(16)
+        self.version: Optional[int] = None
+        self.lock = threading.Lock()
+        self.users = 0
+        self.tensors: List[Any] = list(tensors.values())  # so that no other tensor gets one of their numbers
+
+
+class Models:
+    """The models that are published at the moment, so that the sites of one task share one pass over the bytes.
+
+    FLARE makes a publication for each site, and their tensors are the same objects. They are one model as long as no operation of torch has changed one of them. What torch does not
+    count, such as a change through a NumPy array, leaves a version that no recipient takes: it gets "digest_mismatch" and goes on with FLARE's chunks.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: Dict[Any, Model] = {}
+
+    def take(self, tensors: Dict[str, Any]) -> Tuple[Any, Model]:
+        """The model of these tensors, and its key for `give_back`."""
+        try:
+            key: Any = tuple((name, id(t), t.data_ptr(), t._version, t.dtype, tuple(t.shape), t.stride()) for name, t in tensors.items())
+        except Exception:  # an array, or a tensor that counts no changes
+            key = object()
+        with self._lock:
+            model = self._known.setdefault(key, Model(tensors))
+            model.users += 1
+            return key, model
+
+    def give_back(self, key: Any) -> None:
+        with self._lock:
+            model = self._known[key]
+            model.users -= 1
+            if not model.users:
+                del self._known[key]
 
 
 class Caller(NamedTuple):

@@ -15,9 +15,11 @@ from . import _offer
 from ._offer import KEY, Refused
 from ._place import HELLO, Place, Refuge, is_server, job_of, place_of, setting
 
+#: A smaller model is not offered: one of FLARE's answers carries it, and an offer would be one answer more.
+LEAST_BYTES = 2 << 20
 #: What FLARE's own chunks begin with.
 _BEGINNING = {"start": 0, "count": 0}
-#: The name under which a publication says which of FLARE's references it is. A pull of another one is refused.
+#: The name under which a publication says what it is: the word of its offer, or, over a connection that its owner makes, FLARE's reference. A pull of another one is refused.
 _REFERENCE = "nvflare.ref"
 #: What ends a try and leaves the transfer to FLARE's chunks: whatever goes wrong here, the job goes on. Each is logged.
 _GOES_ON = Exception
@@ -35,7 +37,8 @@ class Offering:
         self._cell = cell
         self._flare_ref = ""
         self._once = threading.Lock()
-        self._published: Optional[Tuple[tensorpull.Reference, str]] = None
+        self._published: Optional[Tuple[tensorpull.Reference, str, str]] = None  # with the address and the word
+        self._model: Any = None  # where it is known as shared, and its key there
         self._refusal = ""
         self._calls: Dict[str, str] = {}  # of a requester: "" while it is under way, then why it failed
         self._gone = threading.Event()
@@ -44,11 +47,8 @@ class Offering:
         self._flare_ref = ref_id
         super().set_transaction(tx_id, ref_id)
 
-    def _metadata(self) -> Dict[str, str]:
-        return {_REFERENCE: self._flare_ref}
-
-    def _publish(self, place: Place) -> Tuple[tensorpull.Reference, str]:
-        """Once for all sites; the others wait for the pass over the bytes that the digest takes."""
+    def _publish(self, place: Place) -> Tuple[tensorpull.Reference, str, str]:
+        """Once for all who ask for this one of FLARE's references. Sites with references of their own to the same tensors share the pass over the bytes that the digest takes."""
         with self._once:
             tensors = self.base_obj
             if self._gone.is_set() or tensors is None:
@@ -57,25 +57,35 @@ class Offering:
                 raise Refuge(self._refusal)
             if self._published is None:
                 owner, address = place.owner()
+                key, model = place.models.take(tensors)
                 try:
-                    # FLARE's budgets say how long it stays
-                    ref = owner.add_tensors(tensors, metadata=self._metadata(), transaction_idle_timeout=None, recipient_idle_timeout=None)
+                    with model.lock:
+                        # FLARE's budgets say how long it stays
+                        ref = owner.add_tensors(
+                            tensors, metadata={_REFERENCE: model.word}, transaction_idle_timeout=None, recipient_idle_timeout=None, version=model.version
+                        )  # fmt: skip
+                        model.version = ref.version
                 except _GOES_ON as e:
+                    place.models.give_back(key)
                     self._refusal = str(e)
                     raise
-                self._published = (ref, address)
+                self._model, self._published = (place, key), (ref, address, model.word)
             return self._published
 
     def _first(self, requester: str) -> Optional[Dict[str, Any]]:
         try:
             place = place_of(self._cell)
             job = job_of(place.fqcn, requester)
+            nbytes = sum(_nbytes(t) for t in self.base_obj.values())
+            if nbytes < setting("least_bytes", LEAST_BYTES):
+                self.logger.debug(f"tensorpull: ref={self._flare_ref} is small, and is not offered")
+                return None
             if place.is_server:
-                ref, address = self._publish(place)
-                return _offer.offer(job, requester, address, str(ref), ref.version, ref.nbytes)
+                ref, address, word = self._publish(place)
+                return _offer.offer(job, requester, address, str(ref), ref.version, ref.nbytes, self._flare_ref, word)
             if not is_server(requester):
                 raise Refuge("the other end is no FLARE server, and this one neither")
-            return _offer.offer(job, requester, None, "", 0, sum(_nbytes(t) for t in self.base_obj.values()))
+            return _offer.offer(job, requester, None, "", 0, nbytes)
         except _GOES_ON as e:
             self.logger.info(f"tensorpull: ref={self._flare_ref} is not offered to {requester}: {e}")
             return None
@@ -125,7 +135,7 @@ class Offering:
                 if tensors is None:
                     return
                 ref = session.add_tensors(
-                    tensors, recipients=1, metadata=self._metadata(), settled=lambda _: settled.set(), transaction_idle_timeout=None, recipient_idle_timeout=None
+                    tensors, recipients=1, metadata={_REFERENCE: self._flare_ref}, settled=lambda _: settled.set(), transaction_idle_timeout=None, recipient_idle_timeout=None
                 )  # fmt: skip
                 session.send(HELLO, call.token.encode(), [ref], timeout=30.0, abort=self._gone)
                 session.serve(until=lambda: self._gone.is_set())  # until the server closes it or FLARE lets go of the model
@@ -140,8 +150,10 @@ class Offering:
             self._gone.set()
             published, self._published = self._published, None
         if published:
+            place, key = self._model
+            place.models.give_back(key)
             try:
-                place_of(self._cell).owner()[0].withdraw(published[0])
+                place.owner()[0].withdraw(published[0])
             except _GOES_ON as e:
                 self.logger.debug(f"tensorpull: {e}")
         super().release()
@@ -160,7 +172,7 @@ class Pulling:
         self._cell, self._source, self._flare_ref, self._framework = cell, source, flare_ref, framework
         self._timeout, self._secure, self._abort = timeout, secure, abort
         self._ended, self._thread, self._own_chunks, self._stop = threading.Event(), None, False, threading.Event()
-        self._wait = 0.05
+        self._wait, self._word = 0.25, flare_ref
         self._got: Any = None
         self._failure: Optional[BaseException] = None
         self._token, self._caller = "", None
@@ -168,7 +180,7 @@ class Pulling:
         return self
 
     # How bytes land: FLARE's result, and what to call for it.
-    def land(self, through: Any, where: Tuple[Any, ...], ref: str, **how: Any) -> Any:
+    def land(self, place: Place, through: Any, where: Tuple[Any, ...], ref: str, **how: Any) -> Any:
         """Pulls into new tensors of the framework and returns them."""
         return through.download_tensors(*where, ref, framework=self._framework, **how)
 
@@ -182,15 +194,15 @@ class Pulling:
             if offer.address is not None:
                 _, host, port = _offer.split(offer.address)
                 place.reach(offer.address, host, port)
-                got = self.land(tensorpull, (offer.address,), offer.ref, version=offer.version, **how, **({"ssl": place.tls} if place.tls else {}))
+                got = self.land(place, tensorpull, (offer.address,), offer.ref, version=offer.version, **how, **({"ssl": place.tls} if place.tls else {}))
             else:
                 door, until = place.door(), time.monotonic() + 30.0
                 while self._caller is None and not self._stopped() and time.monotonic() < until:
                     self._caller = door.arrived(self._token, 0.1)
                 if self._caller is None:
                     raise Refuge("it did not call")
-                got = self.land(self._caller.session, (), self._caller.reference, **how)
-            if got.metadata.get(_REFERENCE) != self._flare_ref:
+                got = self.land(place, self._caller.session, (), self._caller.reference, **how)
+            if got.metadata.get(_REFERENCE) != self._word:
                 raise Refused("it is another model than FLARE's reference says")
             self.bytes = got.receipt.bytes
             self._got = _apart(got)
@@ -213,7 +225,11 @@ class Pulling:
         most = setting("max_bytes", 0) or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         offer = _offer.parse_offer(said, job, place.fqcn, place.trust, most)
         state = _offer.word("pulling")
-        if offer.address is None:
+        if offer.address is not None:
+            if offer.of != self._flare_ref:
+                raise Refused("it is another model than FLARE's reference says")
+            self._word = offer.model
+        else:
             if not place.is_server:
                 raise Refuge("neither end can be called")
             self._token = place.door().expect()
@@ -239,9 +255,11 @@ class Pulling:
                 return going  # the other end has to hear it before it can call
         elif _offer.what(said) == "failed" and self._caller is None:
             return self._fall_back(Refuge("it cannot call this server"))
-        # Short waits at first, for small models, and then a sign of life now and again.
-        until = time.monotonic() + self._wait
-        self._wait = min(self._wait * 2, setting("sign_of_life", 5.0))
+        # A sign of life now and again. Who is to call may fail to, and says so only if it is asked: it is asked sooner.
+        life = setting("sign_of_life", 5.0)
+        if self._token and self._caller is None:
+            life = self._wait = min(self._wait * 2, life)
+        until = time.monotonic() + life
         while not self._ended.wait(min(0.1, max(0.0, until - time.monotonic()))) and not self._stopped() and time.monotonic() < until:
             pass
         if not self._ended.is_set():

@@ -14,6 +14,7 @@ from nvflare.fuel.f3.streaming.download_service import download_object
 from nvflare.fuel.utils.fobs import FOBSContextKey
 
 from .._files import land_in_files
+from .._memory import land_in_kept
 from .._transfer import Offering, Pulling, cell_of, report
 
 
@@ -24,11 +25,14 @@ class OfferedTensors(Offering, TensorDownloadable):
 class PulledTensors(Pulling, TensorConsumer):
     """A model of PyTorch, pulled into new tensors."""
 
+    def land(self, place: Any, through: Any, where: Any, ref: str, **how: Any) -> Any:
+        return land_in_kept(through, where, ref, place.kept, **how)
+
 
 class PulledFiles(Pulling, DiskTensorConsumer):
     """A model of PyTorch, pulled into safetensors files of FLARE's folder; no tensor is made."""
 
-    def land(self, through: Any, where: Any, ref: str, **how: Any) -> Any:
+    def land(self, place: Any, through: Any, where: Any, ref: str, **how: Any) -> Any:
         return land_in_files(through, where, ref, self._temp_dir, **how)
 
 
