@@ -105,6 +105,7 @@ class Run:
         self.started.append(p)
         said = json.loads(p.stdout.readline())
         assert said["event"] == "published", said
+        threading.Thread(target=p.stdout.read, daemon=True).start()  # it says a line for each recipient, and waits if nobody reads them
         self.digest = said["digest"]
         return p, urllib.parse.urlsplit(said["url"]).path
 
