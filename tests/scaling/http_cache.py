@@ -57,9 +57,11 @@ http {{
 }}
 """
 WHOLE = '      proxy_cache_key "$http_authorization $uri";'
-SLICES = """      slice 2m;
+SLICES = """\
+      slice 2m;
       proxy_set_header Range $slice_range;
-      proxy_cache_key "$http_authorization $uri $slice_range";"""
+      proxy_cache_key "$http_authorization $uri $slice_range";
+"""
 
 
 def free_port():
@@ -230,7 +232,7 @@ CASES = [one_image_leaves_the_owner, one_image_leaves_the_owner_without_slices, 
 
 
 def measure(programs, recipients=200, mib=16, rounds=3):
-    ways = [("without a cache", None), ("nginx, whole files", WHOLE), ("nginx, slices of 2 MiB", SLICES)]
+    ways = [("nothing", None), ("nginx, whole files", WHOLE), ("nginx, slices of 2 MiB", SLICES)]
     took, left = {name: [] for name, _ in ways}, {name: [] for name, _ in ways}
     for _ in range(rounds):
         for name, parts in ways:
