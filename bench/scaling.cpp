@@ -1,5 +1,5 @@
 // Many recipients of one model over TCP, against one owner, or against a coordinator and replicas of it. All are processes of this program on one machine. Arguments: recipients,
-// processes that they share, rounds.
+// processes that they share, rounds. Prints the rows of the table of the page "Scaling out": medians, in parentheses the fastest and the slowest round.
 #include <tensorpull/consumers/any_schema/digest.hpp>
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/transports/host/owner.hpp>
@@ -145,6 +145,9 @@ int main(int count, char** arguments) {
   const auto number = [&](int i, std::size_t otherwise) { return i < count ? static_cast<std::size_t>(std::strtoull(arguments[i], nullptr, 10)) : otherwise; };
   const std::size_t recipients = number(1, 1000), processes = number(2, 8), rounds = number(3, 3);
   const std::size_t owners[]{1, 2, 4};
+  double load[3]{};
+  if (::getloadavg(load, 1) == 1) std::printf("load before: %.1f\n", load[0]);
+  std::fflush(stdout);  // each process of a round has a copy of what was not written
   std::vector<double> took[3];
   ended said[3];
   for (std::size_t r = 0; r < rounds; ++r)
@@ -152,7 +155,8 @@ int main(int count, char** arguments) {
   for (std::size_t i = 0; i < 3; ++i) {
     std::sort(took[i].begin(), took[i].end());
     const double middle = took[i][took[i].size() / 2], gib = static_cast<double>(recipients * sizeof(model)) / (1 << 30);
-    std::printf("%zu %s: %.2f s (%.2f to %.2f), %.2f GiB/s; coordinator: %llu completed, %.1f MiB sent\n", owners[i], i == 0 ? "owner" : "replicas and a coordinator", middle, took[i].front(), took[i].back(),
-                gib / middle, static_cast<unsigned long long>(said[i].completed), static_cast<double>(said[i].sent) / (1 << 20));
+    const std::string who = owners[i] == 1 ? "one owner" : std::to_string(owners[i]) + " replicas and a coordinator";
+    std::printf("| %s | %.1f (%.1f to %.1f) | %.1f | %.1f MiB | %llu |\n", who.c_str(), middle, took[i].front(), took[i].back(), gib / middle, static_cast<double>(said[i].sent) / (1 << 20),
+                static_cast<unsigned long long>(said[i].completed));
   }
 }

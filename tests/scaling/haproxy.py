@@ -21,21 +21,7 @@ RECIPIENTS = 20
 BYTES = 48 << 20
 SKIPPED = 77
 
-CONFIG = """
-global
-  maxconn 500
-defaults
-  mode tcp
-  timeout connect 1s
-  timeout client 60s
-  timeout server 60s
-  retries 2
-  option redispatch
-listen owners
-  bind 127.0.0.1:{port}
-  balance roundrobin
-{servers}
-"""
+CONFIG = Path(__file__).with_name("owners.cfg")  # as the page "Scaling out" has it
 
 
 def free_port():
@@ -84,9 +70,10 @@ class Run:
         coordinator, at = self.send("--listen", "127.0.0.1:0", *options)
         replicas = [self.send("--listen", "127.0.0.1:0", "--replica-of", at) for _ in range(2)]
         port = free_port()
-        servers = "\n".join(f"  server replica{i} {address} check inter 200ms fall 1 rise 1" for i, (_, address) in enumerate(replicas))
+        shown = [line for line in CONFIG.read_text().splitlines() if not line.startswith("  server ")]
+        servers = [f"  server replica{i} {address} check inter 200ms fall 1 rise 1" for i, (_, address) in enumerate(replicas)]
         config = self.folder / "haproxy.cfg"
-        config.write_text(CONFIG.format(port=port, servers=servers))
+        config.write_text("\n".join(shown + servers).replace("bind :8002", f"bind 127.0.0.1:{port}") + "\n")
         self.start(["haproxy", "-db", "-q", "-f", config])
         for _ in range(100):
             try:

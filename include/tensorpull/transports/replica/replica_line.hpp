@@ -338,6 +338,7 @@ class replica_line {
   std::size_t here() const noexcept { return answers_end_ - answers_begin_; }
   /// Reads answers of the coordinator and hands them on.
   void pass_answers() noexcept {
+    if (answers_end_ == answers_.size()) drop_answers(0);  // the rest of an answer that is not whole needs the room before it
     if (reached_ && !up_ended_ && answers_end_ < answers_.size()) {
       const std::array<std::span<std::byte>, 1> room{std::span(answers_).subspan(answers_end_)};
       const io_result io = up_->read_some(room);

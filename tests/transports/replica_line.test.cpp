@@ -1,0 +1,124 @@
+// One line of a replica without sockets: what it does with answers and requests that come in any pieces.
+#include "support/frames.hpp"
+#include "support/messages.hpp"
+
+#include <tensorpull/integrity/xxhash/xxhash_digest.hpp>
+#include <tensorpull/protocol/owner/owner.hpp>
+#include <tensorpull/transports/replica/replica_line.hpp>
+
+#include <gtest/gtest.h>
+
+#include <deque>
+
+namespace {
+
+using namespace test;
+
+/// What one end of a connection was sent, in pieces that are read one at a time, and what it has said.
+struct script {
+  std::deque<std::vector<std::byte>> pieces{};
+  std::vector<std::byte> out{};
+  std::size_t takes = ~std::size_t{0};  ///< bytes of each write
+};
+struct scripted_stream {
+  script* of;
+  tp::io_result read_some(std::span<const std::span<std::byte>> spans) noexcept {
+    if (of->pieces.empty() || spans.empty() || spans[0].empty()) return {tp::io_status::would_block, 0, 0};
+    std::vector<std::byte>& next = of->pieces.front();
+    const std::size_t n = std::min(next.size(), spans[0].size());
+    std::memcpy(spans[0].data(), next.data(), n);
+    next.erase(next.begin(), next.begin() + static_cast<std::ptrdiff_t>(n));
+    if (next.empty()) of->pieces.pop_front();
+    return {tp::io_status::ok, 0, n};
+  }
+  tp::io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept {
+    std::size_t n = 0;
+    for (const auto& s : spans) {
+      const std::size_t k = std::min(s.size(), of->takes - n);
+      of->out.insert(of->out.end(), s.begin(), s.begin() + static_cast<std::ptrdiff_t>(k));
+      n += k;
+    }
+    return {n > 0 ? tp::io_status::ok : tp::io_status::would_block, 0, n};
+  }
+  tp::io_ready wait(bool read, bool write, std::chrono::milliseconds) noexcept { return {read, write}; }
+  int native_handle() const noexcept { return -1; }
+};
+static_assert(tp::pollable_stream<scripted_stream>);
+
+struct bench {
+  using owner_type = tp::owner<tp::xxhash_digest>;
+  using line_type = tp::replica_line<tp::word_framing, tp::default_limits, owner_type, scripted_stream>;
+  tp::owner_storage<4, 16> storage{};
+  owner_type owner{storage, [n = std::uint64_t{0}]() mutable { return ++n; }};
+  tp::replica_counts counts{};
+  tp::replica_options options{};
+  script recipient{}, coordinator{};
+  std::vector<std::byte> scratch = std::vector<std::byte>(65536);
+  line_type line{scripted_stream{&recipient}, owner, counts, {}};
+
+  /// Until the line has nothing left to do. False: it has ended.
+  bool run() {
+    for (int i = 0; i < 1'000'000; ++i) {
+      switch (line.step(scratch, {}, options)) {
+        case line_type::need::end: return false;
+        case line_type::need::coordinator: line.call(scripted_stream{&coordinator}, {}); break;
+        case line_type::need::again: break;
+        default: return true;
+      }
+    }
+    ADD_FAILURE() << "it never comes to rest";
+    return false;
+  }
+};
+
+tp::frame of_kind(tp::frame_kind kind) {
+  for (const tp::frame& m : every_message())
+    if (m.kind == kind) return m;
+  ADD_FAILURE();
+  return {};
+}
+std::vector<std::byte> bytes_of(const tp::frame& m) {
+  const frame f = encode(m);
+  return {f.bytes().begin(), f.bytes().end()};
+}
+
+/// A page of a schema that almost fills a frame.
+std::vector<std::byte> long_page() {
+  static const std::string name(100, 'n');
+  static const std::array<std::uint64_t, 2> shape{3, 4};
+  const std::vector<tp::schema_row> rows(20, tp::schema_row{name, "F32", shape});
+  tp::frame m = of_kind(tp::frame_kind::schema_page);
+  m.rows = rows;
+  return bytes_of(m);
+}
+
+/// Long answers that were asked for ahead: they pass through a buffer of 16 KiB, whose end comes in the middle of one of them.
+TEST(ReplicaLine, Answers_that_end_anywhere_in_its_buffer_are_handed_on) {
+  std::vector<std::byte> asked, answered;
+  const auto request = bytes_of(of_kind(tp::frame_kind::schema)), answer = long_page();
+  ASSERT_GT(answer.size(), 3000u);
+  ASSERT_LE(answer.size(), tp::default_limits::control_frame_bytes);
+  constexpr int count = 60;
+  for (int i = 0; i < count; ++i) {
+    asked.insert(asked.end(), request.begin(), request.end());
+    answered.insert(answered.end(), answer.begin(), answer.end());
+  }
+  for (const std::size_t piece : {std::size_t{1}, std::size_t{24}, std::size_t{1000}, std::size_t{4096}, std::size_t{16376}, std::size_t{16383}, answered.size()}) {
+    bench b;
+    for (std::size_t at = 0; at < asked.size(); at += 4096) {
+      const std::size_t n = std::min<std::size_t>(4096, asked.size() - at);
+      b.recipient.pieces.emplace_back(asked.begin() + static_cast<std::ptrdiff_t>(at), asked.begin() + static_cast<std::ptrdiff_t>(at + n));
+    }
+    ASSERT_TRUE(b.run());
+    ASSERT_EQ(b.coordinator.out.size(), asked.size());
+    for (std::size_t at = 0; at < answered.size(); at += piece) {
+      const std::size_t n = std::min(piece, answered.size() - at);
+      b.coordinator.pieces.emplace_back(answered.begin() + static_cast<std::ptrdiff_t>(at), answered.begin() + static_cast<std::ptrdiff_t>(at + n));
+    }
+    ASSERT_TRUE(b.run()) << piece;
+    EXPECT_TRUE(b.recipient.out == answered) << "pieces of " << piece;
+    EXPECT_TRUE(b.coordinator.pieces.empty()) << "pieces of " << piece;
+  }
+}
+
+}  // namespace
