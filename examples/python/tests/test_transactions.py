@@ -41,6 +41,13 @@ def test_names_are_of_the_whole_transaction(owner):
     assert owner.wait(refs, 10) and owner.outcome(refs[1]).verdict == "completed"
 
 
+def test_the_order_of_a_transaction_is_kept_or_not(owner):
+    sent = {"z": np.zeros(2, "f4"), "a": np.zeros(3), "m": np.zeros(4)}
+    for keep, names in ((True, ["z", "a", "m"]), (False, ["a", "m", "z"])):
+        for ref in owner.add_transaction([sent, sent], keep_order=keep):
+            assert list(tensorpull.download_tensors(owner.address, ref)) == names
+
+
 @pytest.mark.parametrize("wrong", ["twice", "dtype", "full", "id"])
 def test_all_or_none(wrong):
     with tensorpull.Downloader(max_references=4) as owner:

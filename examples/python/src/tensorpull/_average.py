@@ -11,12 +11,12 @@ from ._errors import Error
 from ._options import DEFAULT_CHUNK_BYTES, chunk_bytes, pull_settings, text
 from ._tensors import empty_like
 from ._tls import TLS, native
-from ._types import Receipt, TensorDict, Update
+from ._types import OfOneProcess, Receipt, TensorDict, Update
 
 _KINDS = {"divide_by_reached": _native.ReachedAverage, "error": _native.WholeAverage, "staged": _native.StagedAverage}
 
 
-class WeightedAverage:
+class WeightedAverage(OfOneProcess):
     """The mean of models of one schema. Each `pull` adds one client's update as its chunks arrive, each checked by a digest of its own.
 
     `like`: a dict of tensors with the names, dtypes and shapes of the updates; new ones are made for the result. `out`: the result goes
