@@ -91,6 +91,22 @@ def test_daemons_of_the_callers_own_do_not_abort_the_process_at_its_end(tmp_path
     ends(CALLS, after, str(tmp_path / "file"))
 
 
+def test_a_thread_that_is_no_daemon_ends_its_download_first(tmp_path):
+    ends("""
+import sys, threading
+import numpy as np
+import tensorpull
+owner = tensorpull.Downloader(bytes_per_second=8 << 20)
+ref = owner.add_tensors({"w": np.ones(4 << 20, np.uint8)}, recipients=1)
+def pull():
+    got = tensorpull.download_tensors(owner.address, ref)
+    assert got["w"].all()
+    print("the end", flush=True)
+threading.Thread(target=lambda: owner.serve(until=ref)).start()
+threading.Thread(target=pull).start()
+""")
+
+
 def test_daemons_that_copy_from_and_to_a_device_do_not_either():
     pytest.importorskip("torch")
     for _ in range(2):

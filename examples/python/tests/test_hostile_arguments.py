@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import inspect
 import pickle
 import random
 
@@ -143,6 +144,38 @@ def test_handles_are_of_one_process_and_results_are_not(owner):
     with pytest.raises(Error) as e:
         tensorpull.download_tensors(owner.address, NOBODY)
     assert pickle.loads(pickle.dumps(e.value)).code == "unknown_reference"
+
+
+def test_an_average_of_a_tree_says_what_to_do(owner):
+    tree = {"a": {"b": np.full(3, 2.0)}, "c": np.ones(2)}
+    with pytest.raises(TypeError, match="'a' is no tensor.*flatten"):
+        tensorpull.WeightedAverage(tree)
+    flat = tensorpull.flatten(tree)
+    got = tensorpull.weighted_average([(owner.address, owner.add_tensors(dict(flat)), 1.0)], like=flat)
+    assert np.array_equal(got["a.b"], tree["a"]["b"])
+
+
+def test_what_pulls_takes_the_same_options_and_so_does_what_publishes():
+    """One table: who lacks an option lacks it for the reason that is given."""
+    pulls = {
+        tensorpull.download_tensors: set(),
+        tensorpull.download_file: {"framework", "out", "subset", "max_header_bytes", "max_tensors"},  # no tensors are made
+        tensorpull.Session.download_tensors: {"address", "ssl", "digest", "bearer"},  # of its connection
+        tensorpull.WeightedAverage.pull: {"framework", "out", "subset", "max_bytes", "max_header_bytes", "max_tensors", "chunk_size", "unverified", "digest", "bearer"},  # of the average; no URLs
+        tensorpull.view_tensors: {"out", "subset", "max_bytes", "chunk_size", "progress", "progress_interval", "window", "ssl", "digest", "bearer"},  # nothing is sent
+    }
+    publishes = {
+        tensorpull.Downloader.add_tensors: set(),
+        tensorpull.Downloader.add_transaction: {"tensors", "ref_id"},  # models, ref_ids
+        tensorpull.Session.add_tensors: {"least", "acquire_timeout"},  # one recipient, who is there
+    }
+    for table in (pulls, publishes):
+        whole = inspect.signature(next(iter(table))).parameters
+        for call, lacks in table.items():
+            has = inspect.signature(call).parameters
+            assert set(whole) - set(has) == lacks, call.__qualname__
+            for name in set(whole) & set(has) - {"ref_id", "chunk_size", "recipients", "metadata", "framework"}:
+                assert has[name].default == whole[name].default, f"{call.__qualname__}: {name}"
 
 
 def test_a_callback_that_drops_what_is_landed_in_changes_nothing(owner):
