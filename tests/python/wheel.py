@@ -11,6 +11,10 @@ compiles it as users get it.
 from __future__ import annotations
 
 import email
+import functools
+import hashlib
+import http.server
+import json
 import os
 import pathlib
 import re
@@ -18,7 +22,9 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import threading
 import time
+import urllib.parse
 import zipfile
 
 #: What a wheel may need of the machine: what auditwheel's policy lets it. libssl and libcrypto are in the wheel, under names of their own.
@@ -152,7 +158,8 @@ def main():
             run(where / "bin" / "tensorpull", "recv", *sender.stdout.readline().split(), "-o", got, "--force", env=bare)
             expect(sender.wait(30) == 0, "the sender ends")
         expect(got.read_bytes() == model.read_bytes(), "the file that arrived is the one that was sent")
-    steps.done("installed without a compiler, in two folders; transfers and commands")
+        over_http(where / "bin" / "tensorpull", model, got, bare)
+    steps.done("installed without a compiler, in two folders; transfers, commands and HTTP")
 
     # what is missing is named in one sentence
     few = folder / "bin"
@@ -172,6 +179,39 @@ def main():
     said = wheel_from(sources, spaced, folder / "build-old", False, {**bare, "CXX": str(old)}, fails=True)
     expect(_sentence(said, "tensorpull needs a compiler for C++20, g++ 12 or clang 14 or later"), f"an old compiler is named:\n{said[-3000:]}")
     steps.done("a compiler, Boost and C++20 that are missing are named")
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    """Python's own web server, which knows no ranges: whoever asks for one gets the whole file."""
+
+    def log_message(self, *_):
+        pass
+
+
+def over_http(tensorpull, model, got, env):
+    """The commands of an installed wheel against a plain web server, and against an owner of the same wheel that answers HTTP."""
+    address = ("127.0.0.1", 0)
+    with http.server.ThreadingHTTPServer(address, functools.partial(Quiet, directory=str(model.parent))) as web:
+        threading.Thread(target=web.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{web.server_address[1]}/{urllib.parse.quote(model.name)}"
+        right = "sha256:" + hashlib.sha256(model.read_bytes()).hexdigest()
+        run(tensorpull, "recv", url, "--digest", right, "-o", got, "--force", env=env)
+        expect(got.read_bytes() == model.read_bytes(), "the file that a web server has is the one that arrived")
+        got.unlink()
+        run(tensorpull, "recv", url, "--digest", "sha256:" + "0" * 64, "-o", got, env=env, fails=True)
+        run(tensorpull, "recv", url, "-o", got, env=env, fails=True)
+        expect(not got.exists(), "what was not verified has no name")
+        run(tensorpull, "recv", url, "--unverified", "-o", got, env=env)
+        expect(got.read_bytes() == model.read_bytes(), "it is taken when that is asked for")
+        web.shutdown()
+    command = [str(tensorpull), "send", str(model), "--http", "127.0.0.1:0", "--recipients", "1", "--json"]
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as sender:
+        said = json.loads(sender.stdout.readline())
+        key = got.with_name("key")
+        key.write_text(said["ref"] + "\n")
+        run(tensorpull, "recv", said["url"], "--bearer-file", key, "-o", got, "--force", env=env)
+        expect(sender.wait(30) == 0, "the sender that answers HTTP ends")
+    expect(got.read_bytes() == model.read_bytes(), "the file that came over HTTP is the one that was sent")
 
 
 def program(name):

@@ -2,6 +2,7 @@
 #include <tensorpull/transports/stream/session.hpp>  // first, so that it shows whether it includes all that it uses
 
 #include "four_answers.hpp"
+#include "support/memory_pipe.hpp"
 
 #include <tensorpull/transports/tcp/tcp_listener.hpp>
 
@@ -292,6 +293,50 @@ TEST(TcpSession, of_several_answers_the_first_goes_alone) {
   auto session = net::session::over(*listener->accept(10s));
   const auto ref = *session->add_tensors(*source);
   EXPECT_EQ(segments_of_four_answers(peer, ref.id, [&] { (void)session->serve([](const auto&) { return false; }, 1ms); }), 2u);
+}
+
+/// Both ends in memory, where a test chooses what one step finds.
+using over_memory = tp::session<net::parts, pipe_end>;
+
+TEST(TcpSession, a_message_that_has_left_was_sent_though_the_other_end_closes_at_once) {
+  wire there, here;
+  pipe_end mine(here, there, {}, {});
+  mine.close();  // found in the step that writes
+  auto session = over_memory::over(std::move(mine));
+  const std::vector<std::byte> body(60'000, std::byte{7});
+  const auto sent = session->send(task_kind, {}, body);
+  EXPECT_TRUE(sent) << to_string(sent.error().code);
+  EXPECT_GT(there.carried, body.size());
+  EXPECT_EQ(session->send(task_kind, {}, body).error(), tp::errc::connection_lost) << "nobody can take another";
+  EXPECT_EQ(session->receive(30s).error(), tp::errc::connection_lost);
+}
+
+TEST(TcpSession, a_message_that_came_before_the_end_of_the_connection_is_received_after_it) {
+  wire there, here;
+  auto other = over_memory::over(pipe_end(there, here, {}, {}));
+  ASSERT_TRUE(other->send(result_kind, {}, {}));
+  ASSERT_TRUE(other->send(task_kind, {}, {}));
+  pipe_end mine(here, there, {}, {});
+  mine.close();
+  auto session = over_memory::over(std::move(mine));
+  EXPECT_TRUE(session->send(task_kind, {}, {}));
+  EXPECT_EQ(session->serve([](const auto&) { return false; }, 30s).error(), tp::errc::connection_lost);
+  for (const std::uint32_t kind : {result_kind, task_kind}) {
+    const auto got = session->receive(30s);
+    ASSERT_TRUE(got) << to_string(got.error().code);
+    EXPECT_EQ(got->kind, kind);
+  }
+  EXPECT_EQ(session->receive(30s).error(), tp::errc::connection_lost);
+}
+
+TEST(TcpSession, a_message_that_has_not_left_when_the_other_end_closes_was_not_sent) {
+  wire there, here;
+  there.capacity = 1000;
+  pipe_end mine(here, there, {}, {});
+  mine.close();
+  auto session = over_memory::over(std::move(mine));
+  const std::vector<std::byte> body(60'000);
+  EXPECT_EQ(session->send(task_kind, {}, body).error(), tp::errc::connection_lost);
 }
 
 }  // namespace

@@ -7,9 +7,6 @@
 
 #include <tensorpull/transports/host/owner.hpp>
 
-#include <cxxabi.h>
-#include <unistd.h>
-
 #include <functional>
 #include <memory>
 #include <utility>
@@ -42,8 +39,8 @@ struct published {
   published(const published&) = delete;
   published& operator=(const published&) = delete;
   ~published() {
-    const py::gil_scoped_acquire lock;
-    keep = settled = progress = py::object();
+    const interpreter_lock lock;
+    or_rest([this] { keep = settled = progress = py::object(); });
   }
 
   /// Called by the library, which drops exceptions, so they are printed as Python prints exceptions that no code can catch.
@@ -51,14 +48,9 @@ struct published {
     const py::object& to;
     template <class Event>
     void operator()(const Event& e) const {
-      const py::gil_scoped_acquire lock;
+      const interpreter_lock lock;
       const py::tuple event = to_python(e);
-      PyObject* returned = nullptr;
-      try {
-        returned = PyObject_CallFunctionObjArgs(to.ptr(), event.ptr(), nullptr);
-      } catch (abi::__forced_unwind&) {  // the interpreter, which is about to end, ends a daemon that is in a callback: nothing of it may be touched any more
-        for (;;) ::pause();
-      }
+      PyObject* const returned = or_rest([&] { return PyObject_CallFunctionObjArgs(to.ptr(), event.ptr(), nullptr); });
       if (returned != nullptr) return Py_DECREF(returned);
       py::error_already_set thrown;
       if (thrown.matches(PyExc_KeyboardInterrupt)) PyErr_SetInterrupt();  // so that serve() raises it
@@ -107,7 +99,7 @@ py::tuple publish(const py::sequence& described, const std::vector<std::pair<std
   unique_any keeper;
   if (keeper.keep(std::move(kept)) == nullptr) raise(errc::out_of_memory);
   const auto ref = [&] {
-    const py::gil_scoped_release unlocked;
+    const interpreter_unlock unlocked;
     copies->tell(&thrown);
     result<reference> added = add(image, options, std::move(keeper));
     copies->tell(nullptr);
@@ -152,7 +144,7 @@ py::list publish_all(const py::sequence& parts, py::object keep, const publish_s
   unique_any keeper;
   if (keeper.keep(std::move(kept)) == nullptr) raise(errc::out_of_memory);
   const auto done = [&] {
-    const py::gil_scoped_release unlocked;
+    const interpreter_unlock unlocked;
     copies->tell(&thrown);
     const auto published = result<transaction_id>(add(images, all, std::move(keeper)));
     copies->tell(nullptr);

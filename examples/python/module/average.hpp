@@ -28,7 +28,7 @@ class average {
   }
   void finish() {
     const auto done = [&] {
-      const py::gil_scoped_release unlocked;
+      const interpreter_unlock unlocked;
       return average_.finish();
     }();
     if (!done) raise(done.error());

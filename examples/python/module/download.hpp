@@ -1,6 +1,7 @@
 // A pull into tensors that exist, or into tensors that Python makes when the owner has described them.
 #pragma once
 
+#include "named_landing.hpp"
 #include "network.hpp"
 #include "slices.hpp"
 #include "tensor_table.hpp"
@@ -16,7 +17,7 @@ class python_allocator {
   python_allocator(const py::object& make, const py::object& clear, interruption& stop) noexcept : make_(&make), clear_(&clear), stop_(&stop) {}
 
   result<std::byte*> allocate(const tensor_entry& entry) noexcept {
-    const py::gil_scoped_acquire lock;
+    const interpreter_lock lock;
     std::byte* memory = nullptr;
     const bool made = stop_->guard([&] {
       py::tuple shape(entry.rank);
@@ -30,7 +31,7 @@ class python_allocator {
     return memory;
   }
   void clear() noexcept {
-    const py::gil_scoped_acquire lock;
+    const interpreter_lock lock;
     stop_->guard([&] { (*clear_)(); });
   }
 
@@ -40,19 +41,27 @@ class python_allocator {
 };
 
 /// Lands in tensors that exist.
-using landing = in_one_chunk<land>;
+using landing = in_one_chunk<named_landing>;
 /// Lands in tensors that are made.
 using making = in_one_chunk<new_model<python_allocator>>;
 
-/// Lands in the tensors that are described. `subset`: they are only some of those that are published. `run(reference, consumer, options, chunks)` pulls.
+inline py::dict to_python(std::span<const metadata_entry> pairs) {
+  py::dict made;
+  for (const metadata_entry& pair : pairs) made[to_text(pair.key)] = to_text(pair.value);
+  return made;
+}
+
+/// Lands in the tensors that are described. `subset`: they are only some of those that are published. `ties`: further names of tensors, which the owner has to have tied as
+/// they are here. `run(reference, consumer, options, chunks)` pulls. Returns the receipt, and the metadata as far as `max_header_bytes` lets it be kept; of a subset there is none.
 template <class Run>
-py::tuple download_into(Run run, std::string_view ref, const py::sequence& described, bool subset, const pull_settings& s) {
+py::tuple download_into(Run run, std::string_view ref, const py::sequence& described, bool subset, name_ties ties, std::uint64_t max_header_bytes, const pull_settings& s) {
   const tensor_table table(described);
   interruption stop(s.abort);
   landing_table image(table, stop);
   const std::vector<std::string_view> names = subset ? table.names() : std::vector<std::string_view>();
-  landing to(s.native, image.destination());
-  return to_python(pull([&](const reference& from, const pull_options& o, chunks c) { return run(from, to, o, c); }, ref, s, stop, names));
+  landing to(s.native, image.destination(), std::move(ties), max_header_bytes);
+  const receipt got = pull([&](const reference& from, const pull_options& o, chunks c) { return run(from, to, o, c); }, ref, s, stop, names);
+  return py::make_tuple(to_python(got), to_python(to.metadata()));
 }
 /// What tensors that are made may come to.
 struct most {
@@ -65,9 +74,7 @@ py::tuple download_new(Run run, std::string_view ref, const py::object& make, co
   making to(s.native, python_allocator(make, clear, stop), new_model_limits{limits.bytes, limits.header_bytes, limits.tensors});
   const receipt got = pull([&](const reference& from, const pull_options& o, chunks c) { return run(from, to, o, c); }, ref, s, stop, {},
                            [&] { return to.made().tensor_count != 0 ? &to.made() : nullptr; });
-  py::dict metadata;
-  for (const metadata_entry& pair : to.made().pairs()) metadata[to_text(pair.key)] = to_text(pair.value);
-  return py::make_tuple(to_python(got), metadata);
+  return py::make_tuple(to_python(got), to_python(to.made().pairs()));
 }
 
 }  // namespace tensorpull::python

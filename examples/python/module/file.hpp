@@ -32,7 +32,7 @@ inline std::optional<receipt> already_there(const route& from, std::string_view 
   if (!opened) return {};  // whether it may be replaced is said when the new one is made
   comparing file(false, std::move(*opened));
   auto where = [&] {
-    const py::gil_scoped_release unlocked;
+    const interpreter_unlock unlocked;
     return finished_file::look(file, *parse_ref_id(ref));
   }();
   if (!where) raise(where.error());

@@ -74,7 +74,7 @@ class image_reader {
   image_reader(const py::sequence& tensors, const std::vector<std::pair<std::string, std::string>>& metadata, py::object keep)
       : image_(devices_.image_of(tensor_table(tensors), metadata)), keep_(std::move(keep)) {
     const auto computed = [&] {
-      const py::gil_scoped_release unlocked;
+      const interpreter_unlock unlocked;
       return image_version<xxhash_digest, 16 * 1024>(image_.source());
     }();
     if (!computed) raise(computed.error());
@@ -122,7 +122,7 @@ class image_reader {
   }
   void copy(std::uint64_t offset, std::span<std::byte> out) const {
     const auto done = [&] {
-      const py::gil_scoped_release unlocked;
+      const interpreter_unlock unlocked;
       return copy_range(image_.source(), offset, out);
     }();
     if (!done) raise(done.error());
@@ -152,7 +152,7 @@ class range_landing {
   /// One thread at a time, without the interpreter's lock: making tensors takes that.
   template <class F>
   auto alone(F f) {
-    const py::gil_scoped_release unlocked;
+    const interpreter_unlock unlocked;
     const std::lock_guard mine(mutex_);
     return f();
   }
@@ -198,7 +198,7 @@ class range_landing {
   void alone_with_python(F f) {
     std::unique_lock mine(mutex_, std::defer_lock);
     {
-      const py::gil_scoped_release unlocked;
+      const interpreter_unlock unlocked;
       mine.lock();
     }
     f();

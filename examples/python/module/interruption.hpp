@@ -2,6 +2,7 @@
 #pragma once
 
 #include "errors.hpp"
+#include "interpreter.hpp"
 
 #include <chrono>
 #include <optional>
@@ -21,7 +22,7 @@ class interruption {
     const auto now = std::chrono::steady_clock::now();
     if (now < next_) return false;
     next_ = now + std::chrono::milliseconds(20);
-    const py::gil_scoped_acquire lock;
+    const interpreter_lock lock;
     guard([&] {
       if (PyErr_CheckSignals() != 0) throw py::error_already_set();
       if (!abort_.is_none() && abort_().cast<bool>()) stopped_ = true;
@@ -36,7 +37,7 @@ class interruption {
   template <class F>
   bool guard(F f) noexcept {
     try {
-      f();
+      or_rest(f);
       return true;
     } catch (py::error_already_set& e) {
       keep(std::move(e));

@@ -14,6 +14,8 @@ namespace tp = tensorpull::python;
 namespace py = pybind11;
 
 PYBIND11_MODULE(_native, m) {
+  if (PyInterpreterState_Get() != PyInterpreterState_Main()) throw py::import_error("tensorpull is for the main interpreter of a process, and this is another");
+  tp::interpreters_end::watch();
   m.doc() = "The compiled half of tensorpull; use the package.";
   m.attr("max_chunk_bytes") = tensorpull::max_payload_bytes;
   m.attr("error_codes") = [] {
@@ -99,8 +101,9 @@ PYBIND11_MODULE(_native, m) {
       .def("reference_of", &tp::route::reference_of)
       .def_property_readonly("current", &tp::route::current);
   m.def("one_route", &tp::route::is_one, "Whether one pull can go on from one of these addresses to the other.");
-  m.def("download_into", [](const tp::route& from, std::string_view ref, const py::sequence& described, bool subset, const tp::pull_settings& s) {
-    return tp::download_into(from.puller(), ref, described, subset, s);
+  m.def("download_into", [](const tp::route& from, std::string_view ref, const py::sequence& described, bool subset, tp::name_ties ties,
+                            std::uint64_t max_header_bytes, const tp::pull_settings& s) {
+    return tp::download_into(from.puller(), ref, described, subset, std::move(ties), max_header_bytes, s);
   });
   m.def("download_new", [](const tp::route& from, std::string_view ref, const py::object& make, const py::object& clear, std::uint64_t max_bytes, std::uint64_t max_header_bytes,
                            std::uint64_t max_tensors, const tp::pull_settings& s) {

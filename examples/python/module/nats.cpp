@@ -16,10 +16,10 @@ std::shared_ptr<any_owner> open_nats(std::string_view url, const host_options& h
   nats_owner_options options;
   options.server.url = made->borrowed;
   options.serving = peers_of(host, {});
-  const py::gil_scoped_release unlocked;
+  const interpreter_unlock unlocked;
   auto opened = downloader::open(options);
   if (!opened) {
-    const py::gil_scoped_acquire lock;
+    const interpreter_lock lock;
     raise(opened.error());
   }
   made->of.emplace(std::move(*opened));

@@ -87,7 +87,7 @@ result<receipt> try_pull(Run run, std::string_view ref, const pull_settings& s, 
   const reference from{id_or_raise(ref), s.version, 0};
   auto tell = [&](progress_event e) {
     if (const image_schema* const schema = described()) count_done(e, *schema, e.bytes_done);
-    const py::gil_scoped_acquire lock;
+    const interpreter_lock lock;
     stop.guard([&] { s.progress(to_python(e)); });
   };
   pull_options options;
@@ -103,7 +103,7 @@ result<receipt> try_pull(Run run, std::string_view ref, const pull_settings& s, 
   options.progress_interval = std::chrono::milliseconds(s.progress_interval_ms);
   options.cursor = cursor != nullptr || s.cursor.is_none() ? cursor : s.cursor.cast<resume_cursor*>();
   const auto done = [&] {
-    const py::gil_scoped_release unlocked;
+    const interpreter_unlock unlocked;
     return run(from, options, chunks{s.chunk_bytes});
   }();
   stop.rethrow();

@@ -23,7 +23,7 @@ inline void only_of(pid_t process, const char* what) {
 template <class T>
 void let_go(std::shared_ptr<T> last, pid_t made_by) {
   if (last && ::getpid() != made_by) return static_cast<void>(new std::shared_ptr<T>(std::move(last)));
-  const py::gil_scoped_release unlocked;
+  const interpreter_unlock unlocked;
   last = nullptr;
 }
 
@@ -55,7 +55,7 @@ class owner {
   auto unlocked(std::string_view ref, F f) {
     const auto d = open();
     const reference r{id_or_raise(ref), 0, 0};
-    const py::gil_scoped_release unlock;
+    const interpreter_unlock unlock;
     return f(*d, r);
   }
 
@@ -81,7 +81,7 @@ class owner {
   std::size_t connections() const {
     const auto d = open();
     const auto door = door_;  // it is let go of before the owner
-    const py::gil_scoped_release unlocked;
+    const interpreter_unlock unlocked;
     return d->connections() + (door ? door->connections() : 0);
   }
   /// Answers HTTP on a port of its own, from now on. Nobody serves yet, and it has none.
@@ -131,14 +131,14 @@ class owner {
       const auto slice = std::chrono::steady_clock::now();
       bool met = false;
       {
-        const py::gil_scoped_release unlocked;
+        const interpreter_unlock unlocked;
         d->run([&] {
           met = !all.empty() && std::all_of(all.begin(), all.end(), [&](const reference& r) { return d->settled(r); });
           return met || std::chrono::steady_clock::now() - slice >= std::chrono::milliseconds(50);
         });
       }
       if (PyErr_CheckSignals() != 0) throw py::error_already_set();
-      if (met || (!until.is_none() && until().cast<bool>())) return true;
+      if (met || (!until.is_none() && or_rest([&] { return until().cast<bool>(); }))) return true;
       if (!owner_) return false;  // closed by another thread
       const auto spent = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start).count();
       if (milliseconds >= 0 && spent >= milliseconds) return false;

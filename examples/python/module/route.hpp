@@ -93,9 +93,9 @@ class route {
   void tell(const address_attempt& a) const {
     current_ = a.index;
     if (tell_.is_none()) return;
-    const py::gil_scoped_acquire lock;
+    const interpreter_lock lock;
     try {
-      tell_(a.index, a.before, to_text(a.failed == errc{} ? std::string_view() : code_name(a.failed)), a.system);
+      or_rest([&] { tell_(a.index, a.before, to_text(a.failed == errc{} ? std::string_view() : code_name(a.failed)), a.system); });
     } catch (py::error_already_set& thrown) {
       if (thrown.matches(PyExc_KeyboardInterrupt)) PyErr_SetInterrupt();
       else thrown.discard_as_unraisable("a log handler of tensorpull");

@@ -57,7 +57,7 @@ template <class F>
 auto interruptible(const py::object& abort, F f) {
   interruption stop(abort);
   auto done = [&] {
-    const py::gil_scoped_release unlocked;
+    const interpreter_unlock unlocked;
     return f(interruption_token{&stop});
   }();
   stop.rethrow();
@@ -86,9 +86,10 @@ class session {
     return std::make_unique<session>(value_or_raise(std::move(made)));
   }
 
-  py::tuple download_into(std::string_view ref, const py::sequence& described, bool subset, const pull_settings& s) {
+  py::tuple download_into(std::string_view ref, const py::sequence& described, bool subset, name_ties ties, std::uint64_t max_header_bytes, const pull_settings& s) {
     const use mine(*this, true);
-    return python::download_into([&](const reference& from, landing& to, const pull_options& o, chunks c) { return mine->pull(from, to, o, c); }, ref, described, subset, s);
+    return python::download_into([&](const reference& from, landing& to, const pull_options& o, chunks c) { return mine->pull(from, to, o, c); }, ref, described, subset,
+                                 std::move(ties), max_header_bytes, s);
   }
   py::tuple download_new(std::string_view ref, const py::object& make, const py::object& clear, std::uint64_t max_bytes, std::uint64_t max_header_bytes, std::uint64_t max_tensors,
                          const pull_settings& s) {
@@ -104,7 +105,7 @@ class session {
     const use mine(*this, false);
     const reference r{id_or_raise(ref), 0, 0};
     const auto done = [&] {
-      const py::gil_scoped_release unlocked;  // what was published is released, which takes the interpreter's lock
+      const interpreter_unlock unlocked;  // what was published is released, which takes the interpreter's lock
       return mine->withdraw(r);
     }();
     if (!done) raise(done.error());
@@ -147,7 +148,7 @@ class session {
     for (const std::string& ref : refs) all.push_back({id_or_raise(ref), 0, 0});
     interruption stop(until);  // which ends the wait, and is no error here
     const auto done = [&] {
-      const py::gil_scoped_release unlocked;
+      const interpreter_unlock unlocked;
       return mine->serve([&] { return (!all.empty() && std::all_of(all.begin(), all.end(), [&](const reference& r) { return mine->settled(r); })) || stop.look(); }, waiting(timeout_ms), {});
     }();
     stop.rethrow();
@@ -251,7 +252,7 @@ class listener {
     for (;;) {
       const auto left = std::max(std::chrono::milliseconds(0), std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now()));
       auto made = [&] {
-        const py::gil_scoped_release unlocked;
+        const interpreter_unlock unlocked;
         return l->accept(std::min(left, std::chrono::milliseconds(50)), interruption_token{&stop});
       }();
       stop.rethrow();

@@ -36,8 +36,9 @@ class device_copies {
 
   /// Writes bytes of the tensor that `side` stands for to `out`.
   result<void> read(py::handle side, std::uint64_t offset, std::span<std::byte> out) noexcept {
+    const interpreters_end::not_within torch;
     const std::scoped_lock mine(copying_);
-    const py::gil_scoped_acquire lock;
+    const interpreter_lock lock;
     const bool copied = guard([&] {
       while (!out.empty()) {
         const auto [address, bytes] = side.attr("read")(offset, out.size()).cast<std::pair<std::uintptr_t, std::size_t>>();
@@ -51,8 +52,9 @@ class device_copies {
   }
   /// Takes bytes that lie in the block to land in, `at` bytes from its beginning.
   result<void> write(py::handle side, std::uint64_t offset, std::size_t at, std::size_t bytes) noexcept {
+    const interpreters_end::not_within torch;
     const std::scoped_lock mine(copying_);
-    const py::gil_scoped_acquire lock;
+    const interpreter_lock lock;
     const bool copied = guard([&] { side.attr("write")(offset, at, bytes); });
     return copied ? result<void>{} : result<void>(failure(errc::io, offset));
   }
@@ -65,7 +67,7 @@ class device_copies {
     for (bool again = true; again;) {
       again = false;
       try {
-        f();
+        or_rest(f);
         copied = true;
       } catch (py::error_already_set& thrown) {
         // Ctrl-C is for serve(), which raises it: what is published stays so. f goes on where it was.
@@ -177,7 +179,7 @@ class landing_table {
   static std::size_t shared_by(std::vector<footprint> all, interruption& stop) {
     std::size_t found = none;
     {
-      const py::gil_scoped_release unlocked;
+      const interpreter_unlock unlocked;
       found = overlap_search([&stop] { return stop.look(); }).find(all);
     }
     stop.rethrow();

@@ -40,7 +40,7 @@ def test_from_python_to_cpp(owner, tmp_path, seed):
     ref = owner.add_tensors(sent, recipients=1, keep_order=False)  # the order is metadata, which safetensors.numpy.save does not write
     done = subprocess.run([PROGRAM, "pull", owner.address, ref, tmp_path / "got"], capture_output=True, text=True, timeout=30)
     assert done.stdout == f"completed {ref.version}\n", done.stderr
-    assert owner.wait(ref, 10) and owner.outcome(ref).verdict == "completed"
+    assert owner.wait(ref, 60) and owner.outcome(ref).verdict == "completed"
     assert_same({k: np.array(a) for k, a in safetensors.numpy.load_file(tmp_path / "got").items()}, sent)
     contiguous = {key: np.ascontiguousarray(a).reshape(a.shape) for key, a in sent.items()}
     assert (tmp_path / "got").read_bytes() == safetensors.numpy.save(contiguous)

@@ -288,7 +288,7 @@ def test_an_owner_that_answers_http():
         assert ask(8 + length + begin, 7 + length + end) == MODEL["b"].tobytes()
 
         got = tensorpull.download_tensors(url, ref, bearer=ref, recipient="site-1")
-        assert same(got) and got.receipt.confirmed and owner.wait(ref, timeout=20)
+        assert same(got) and got.receipt.confirmed and owner.wait(ref, timeout=60)
         assert owner.recipient_state(ref, "site-1") == "completed"
         with urllib.request.urlopen(owner.http_address + "/metrics", timeout=20) as answer:
             assert b"tensorpull" in answer.read()

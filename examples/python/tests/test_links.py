@@ -49,7 +49,7 @@ def test_an_owner_and_downloads_over_shared_memory(shm):
     mine = {k: np.empty_like(v) for k, v in MODEL.items()}
     tensorpull.download_tensors(shm.address, ref, out=mine)
     assert same(mine, MODEL)
-    assert shm.wait(ref, 10) and shm.outcome(ref).verdict == "completed"
+    assert shm.wait(ref, 60) and shm.outcome(ref).verdict == "completed"
 
 
 def test_a_view_is_read_only_and_outlives_its_owner(shm):
@@ -57,7 +57,7 @@ def test_a_view_is_read_only_and_outlives_its_owner(shm):
     seen = tensorpull.view_tensors(shm.address, ref)
     assert isinstance(seen, tensorpull.TensorView) and not seen.owner_can_write
     assert seen.receipt.outcome == "completed" and seen.receipt.confirmed and seen.metadata["round"] == "3"
-    assert shm.wait(ref, 10) and shm.outcome(ref).verdict == "completed"
+    assert shm.wait(ref, 60) and shm.outcome(ref).verdict == "completed"
     assert same(seen, MODEL)
     for array in seen.values():
         with pytest.raises(ValueError):
@@ -164,7 +164,7 @@ def test_a_command_as_a_link(owner, tmp_path):
     ref = owner.add_tensors(MODEL, recipients=2)
     assert same(tensorpull.download_tensors(command, ref, chunk_size=4096), MODEL)
     assert same(tensorpull.download_tensors(command, ref, out={k: np.empty_like(v) for k, v in MODEL.items()}), MODEL)
-    assert owner.wait(ref, 10) and owner.outcome(ref).verdict == "completed"
+    assert owner.wait(ref, 60) and owner.outcome(ref).verdict == "completed"
 
 
 def test_a_command_that_ends_is_a_lost_connection():
@@ -197,7 +197,7 @@ def test_an_owner_and_downloads_over_udp(datagrams):
     some = {"b": np.empty((3, 5))}
     tensorpull.download_tensors(datagrams.address, ref, out=some, subset=True)
     assert np.array_equal(some["b"], MODEL["b"])
-    assert datagrams.wait(ref, 10) and [o.verdict for o in settled] == [datagrams.outcome(ref).verdict]
+    assert datagrams.wait(ref, 60) and [o.verdict for o in settled] == [datagrams.outcome(ref).verdict]
 
 
 def test_an_owner_over_udp_is_asked_while_it_serves(datagrams):
@@ -228,7 +228,7 @@ def test_a_callback_of_an_owner_over_udp_may_publish(datagrams):
     made = []
     ref = datagrams.add_tensors(MODEL, recipients=1, settled=lambda _: made.append(datagrams.add_tensors({"next": np.zeros(2)})))
     tensorpull.download_tensors(datagrams.address, ref)
-    assert datagrams.wait(ref, 10) and eventually(lambda: made)
+    assert datagrams.wait(ref, 60) and eventually(lambda: made)
     assert same(tensorpull.download_tensors(datagrams.address, made[0]), {"next": np.zeros(2)})
 
 
@@ -285,7 +285,7 @@ def test_a_serial_line(line):
         owner.start()
         ref = owner.add_tensors(model, recipients=1)
         assert same(tensorpull.download_tensors(f"serial:{line[1]}?speed=4000000", ref), model)
-        assert owner.wait(ref, 10) and owner.outcome(ref).verdict == "completed"
+        assert owner.wait(ref, 60) and owner.outcome(ref).verdict == "completed"
     with pytest.raises(Error) as e:
         tensorpull.download_tensors("serial:/dev/null?speed=1", ref)
     assert e.value.code == "bad_address"
@@ -322,7 +322,7 @@ def test_through_a_nats_server(server):
         assert owner.address == server
         assert same(tensorpull.download_tensors(server, ref), MODEL)
         assert same(tensorpull.download_tensors(server, ref, out={k: np.empty_like(v) for k, v in MODEL.items()}), MODEL)
-        assert owner.wait(ref, 10) and owner.outcome(ref).verdict == "completed"
+        assert owner.wait(ref, 60) and owner.outcome(ref).verdict == "completed"
 
 
 def test_no_nats_server():

@@ -176,7 +176,7 @@ def test_published_memory_is_not_copied_and_let_go_of(owner):
     gc.collect()
     assert gone() is not None
     tensorpull.download_tensors(owner.address, ref)
-    assert owner.wait(ref, 10)
+    assert owner.wait(ref, 60)
     assert eventually(lambda: gone() is None)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import threading
 
 import ml_dtypes
 import numpy as np
@@ -65,6 +67,64 @@ def test_ties_of_out_are_those_of_the_owner(owner):
     strided = torch.ones(2, 8)[0, ::2]
     tensorpull.download_tensors(owner.address, tied, out={"a": strided, "b": strided})
     assert not strided.any()
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1:0", "unix:@ties-{}", "shm:@ties-{}", "udp://127.0.0.1:0", "http"])
+def test_a_tie_that_the_owner_has_not_is_found_and_those_that_it_has_are_told(listen):
+    first = np.full(5, 3.0)
+    with tensorpull.Downloader("127.0.0.1:0" if listen == "http" else listen.format(os.getpid()), http="127.0.0.1:0" if listen == "http" else None).start() as owner:
+
+        def pull(ref, **more):
+            return tensorpull.download_tensors(owner.url(ref), ref, bearer=ref, **more) if listen == "http" else tensorpull.download_tensors(owner.address, ref, **more)
+
+        for metadata in (None, {"b": "c"}, {"a": "b"}, {"c": "a"}):
+            ref, shared = owner.add_tensors({"a": first}, metadata=metadata), np.zeros(5)
+            with pytest.raises(Error, match="ties of out") as e:
+                pull(ref, out={"a": shared, "b": shared})
+            assert (e.value.code, e.value.name) == ("schema_mismatch", "b")
+            assert not shared.any() or listen.startswith("udp")
+            assert pull(ref, out={"a": shared}).metadata == (metadata or {}) and shared.all()
+        ref, shared = owner.add_tensors({"a": first, "b": first}, metadata={"x": "y"}), np.zeros(5)
+        assert pull(ref, out={"a": shared, "b": shared}).metadata == {"b": "a", "x": "y"} and shared.all()
+        assert pull(ref, out={"a": np.zeros(5)}).metadata == {"b": "a", "x": "y"}  # a name that only the owner has is no more than a name
+        if listen == "http":  # there the header has to be read in any case
+            return
+        assert pull(ref, out={"a": np.zeros(5)}, max_header_bytes=8).metadata == {}
+        with pytest.raises(Error) as e:
+            pull(ref, out={"a": shared, "b": shared}, max_header_bytes=8)
+        assert e.value.code == "too_large"
+
+
+def test_ties_over_a_session():
+    shared, w, done = np.zeros(5), np.ones(5), threading.Event()
+    with tensorpull.Listener() as door, tensorpull.Session(door.address) as client, door.accept(timeout=30) as server:
+        refs = [server.add_tensors(model) for model in ({"a": np.ones(5)}, {"a": np.ones(5), "b": np.ones(5)}, {"a": w, "b": w})]
+        serving = threading.Thread(target=lambda: server.serve(until=done, timeout=60))
+        serving.start()
+        try:
+            for ref in refs[:2]:
+                with pytest.raises(Error) as e:
+                    client.download_tensors(ref, out={"a": shared, "b": shared})
+                assert e.value.code == "schema_mismatch" and not shared.any()
+            assert client.download_tensors(refs[2], out={"a": shared, "b": shared}).metadata == {"b": "a"} and shared.all()
+        finally:
+            done.set()
+            serving.join()
+
+
+def test_header_and_ties_come_in_small_pieces(owner):
+    names = {f"layer.{i}": np.full(3, float(i)) for i in range(500)}
+    sent = {**names, **{f"tied.{i}": names[f"layer.{i}"] for i in range(0, 500, 2)}}
+    out = {name: np.zeros(3) for name in names}
+    mine = {**out, **{f"tied.{i}": out[f"layer.{i}"] for i in range(0, 500, 2)}}
+    ref = owner.add_tensors(sent)
+    for chunk_size in (64, 1000, 0):
+        got = tensorpull.download_tensors(owner.address, ref, out=mine, chunk_size=chunk_size)
+        assert got.metadata["tied.498"] == "layer.498" and all(np.array_equal(out[name], w) for name, w in names.items())
+    mine["tied.1"] = out["layer.1"]
+    with pytest.raises(Error) as e:
+        tensorpull.download_tensors(owner.address, ref, out=mine, chunk_size=64)
+    assert (e.value.code, e.value.name) == ("schema_mismatch", "tied.1")
 
 
 def test_what_lands_twice_in_one_place_is_refused_unless_it_is_one_tie(owner):

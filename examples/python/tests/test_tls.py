@@ -53,7 +53,7 @@ def test_an_owner_and_a_download(server, client):
         ref = owner.add_tensors(MODEL, recipients=1)
         got = tensorpull.download_tensors(owner.address, ref, ssl=client)
         assert np.array_equal(got["w"], MODEL["w"])
-        assert owner.wait(ref, timeout=10)
+        assert owner.wait(ref, timeout=60)
         mean = tensorpull.weighted_average([(owner.address, owner.add_tensors(MODEL), 1.0)], like=MODEL, ssl=client)
         assert np.array_equal(mean["w"], MODEL["w"])
 
@@ -63,19 +63,19 @@ def test_sessions_in_both_directions(server, client):
         made = []
         dial = threading.Thread(target=lambda: made.append(Session(door.address, ssl=client)))
         dial.start()
-        with door.accept(timeout=20) as inside:
+        with door.accept(timeout=60) as inside:
             dial.join()
             with made[0] as site:
 
                 def pull():
-                    message = inside.receive(timeout=20)
+                    message = inside.receive(timeout=60)
                     made.append(inside.download_tensors(message.references[0]))
 
                 other = threading.Thread(target=pull)
                 other.start()
                 ref = site.add_tensors(MODEL, recipients=1)
                 site.send(1, references=[ref])
-                assert site.serve(until=ref, timeout=20)
+                assert site.serve(until=ref, timeout=60)
                 other.join()
         assert np.array_equal(made[1]["w"], MODEL["w"])
 

@@ -30,7 +30,7 @@ def test_a_transaction_settles_once_for_all_its_references(owner):
         assert got.metadata == ({"a": "b"} if i == 1 else {})
     assert eventually(lambda: len(told) == 1)
     assert (told[0].verdict, told[0].references, told[0].counts.completed) == ("completed", 3, 1)
-    assert owner.wait(refs, 10)
+    assert owner.wait(refs, 60)
 
 
 def test_names_are_of_the_whole_transaction(owner):
@@ -38,7 +38,14 @@ def test_names_are_of_the_whole_transaction(owner):
     for who in ("ada", "bob"):
         for ref in refs:
             tensorpull.download_tensors(owner.address, ref, recipient=who)
-    assert owner.wait(refs, 10) and owner.outcome(refs[1]).verdict == "completed"
+    assert owner.wait(refs, 60) and owner.outcome(refs[1]).verdict == "completed"
+
+
+def test_the_order_of_a_transaction_is_kept_or_not(owner):
+    sent = {"z": np.zeros(2, "f4"), "a": np.zeros(3), "m": np.zeros(4)}
+    for keep, names in ((True, ["z", "a", "m"]), (False, ["a", "m", "z"])):
+        for ref in owner.add_transaction([sent, sent], keep_order=keep):
+            assert list(tensorpull.download_tensors(owner.address, ref)) == names
 
 
 @pytest.mark.parametrize("wrong", ["twice", "dtype", "full", "id"])
@@ -104,7 +111,7 @@ def test_over_datagrams():
         refs = owner.add_transaction(models(2), recipients=1)
         for ref in refs:
             tensorpull.download_tensors(owner.address, ref, recipient="one")
-        assert owner.wait(refs, 10)
+        assert owner.wait(refs, 60)
 
 
 def test_as_many_references_as_are_stated():

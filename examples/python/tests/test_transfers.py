@@ -171,7 +171,7 @@ def test_the_owner_hears_of_an_abort(owner):
     with pytest.raises(Error) as e:
         tensorpull.download_tensors(owner.address, ref, recipient="site-1", chunk_size=65536, progress=abort_soon, progress_interval=0, abort=begun)
     assert e.value.code == "cancelled" and 0 < e.value.landed < ref.nbytes
-    assert owner.wait(ref, 10)
+    assert owner.wait(ref, 60)
     assert owner.outcome(ref).verdict == "failed" and owner.outcome(ref).counts.cancelled == 1 and owner.recipient_state(ref, "site-1") == "cancelled"
     assert eventually(lambda: heard)
     assert [o.verdict for o in heard] == ["failed"]
@@ -356,7 +356,7 @@ def test_C6_a_callback_that_raises_is_reported_and_changes_nothing(owner, monkey
 
     ref = owner.add_tensors({"a": np.zeros(3)}, recipients=1, settled=bad, progress=bad, progress_interval=0)
     tensorpull.download_tensors(owner.address, ref)
-    assert owner.wait(ref, 10) and owner.outcome(ref).verdict == "completed"
+    assert owner.wait(ref, 60) and owner.outcome(ref).verdict == "completed"
     assert eventually(lambda: LookupError in reported)
     assert set(reported) == {LookupError}
 
@@ -366,7 +366,7 @@ def test_recipients_by_name_and_the_owners_progress(owner):
     ref = owner.add_tensors(big(), recipients=["a", "b"], settled=ended.append, progress=events.append, progress_interval=0)
     for who in ("a", "stranger", "b"):
         tensorpull.download_tensors(owner.address, ref, recipient=who)
-    assert owner.wait(ref, 10)
+    assert owner.wait(ref, 60)
     outcome = owner.outcome(ref)
     assert outcome.verdict == "completed" and outcome.expected == 2 and outcome.counts.completed == 2 and outcome.counts.unlisted == 1
     assert eventually(lambda: ended)
@@ -404,7 +404,7 @@ def test_sixteen_recipients_at_once(owner):
         t.start()
     for t in crowd:
         t.join()
-    assert not failed and owner.wait(ref, 10) and owner.outcome(ref).counts.completed == 16
+    assert not failed and owner.wait(ref, 60) and owner.outcome(ref).counts.completed == 16
 
 
 def test_C7_memory_is_flat_over_45_rounds(owner):
@@ -423,7 +423,7 @@ def test_C7_memory_is_flat_over_45_rounds(owner):
         with pytest.raises(Error):
             tensorpull.download_tensors(owner.address, gone, abort=lambda: True)
         owner.withdraw(gone)
-        assert owner.wait(ref, 10)
+        assert owner.wait(ref, 60)
 
     for i in range(30):
         a_round(i)

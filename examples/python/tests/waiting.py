@@ -6,7 +6,7 @@ import time
 from typing import Callable
 
 
-def eventually(true: Callable[[], bool], seconds: float = 10.0) -> bool:
+def eventually(true: Callable[[], bool], seconds: float = 60.0) -> bool:
     end = time.monotonic() + seconds
     while not true():
         if time.monotonic() > end:

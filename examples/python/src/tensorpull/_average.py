@@ -11,12 +11,13 @@ from ._errors import Error
 from ._options import DEFAULT_CHUNK_BYTES, chunk_bytes, pull_settings, text
 from ._tensors import empty_like
 from ._tls import TLS, native
-from ._types import Receipt, TensorDict, Update
+from ._trees import is_tensor
+from ._types import OfOneProcess, Receipt, TensorDict, Update
 
 _KINDS = {"divide_by_reached": _native.ReachedAverage, "error": _native.WholeAverage, "staged": _native.StagedAverage}
 
 
-class WeightedAverage:
+class WeightedAverage(OfOneProcess):
     """The mean of models of one schema. Each `pull` adds one client's update as its chunks arrive, each checked by a digest of its own.
 
     `like`: a dict of tensors with the names, dtypes and shapes of the updates; new ones are made for the result. `out`: the result goes
@@ -47,6 +48,7 @@ class WeightedAverage:
         if chunk_size == 0:
             raise ValueError("an average wants chunks: what has been added cannot be taken back")
         if like is not None and out is None:
+            _flat(like)
             out = empty_like(like)
         elif out is None or like is not None:
             raise ValueError("either like, or out")
@@ -134,6 +136,14 @@ class WeightedAverage:
         """The sum of the weights of the whole updates."""
         with self._lock:
             return self._native.whole_weight
+
+
+def _flat(tensors: Any) -> None:
+    if not isinstance(tensors, Mapping):
+        raise TypeError(f"a dict of tensors, not {type(tensors).__name__}")
+    for name, tensor in tensors.items():
+        if not is_tensor(tensor):
+            raise TypeError(f"{name!r} is no tensor, and an average is of a flat dict: tensorpull.flatten({{...}}) makes one of a tree")
 
 
 def weighted_average(

@@ -13,7 +13,7 @@ from ._options import pull_settings, whole
 from ._route import Addresses, over_addresses, web_settings
 from ._tensors import Tensors, numpy_maker, torch_maker
 from ._tls import TLS
-from ._trees import arrive, as_flat
+from ._trees import arrive, as_flat, own
 from ._types import Receipt, TensorDict
 
 
@@ -67,7 +67,7 @@ def download_tensors(
       out        a dict of tensors that exist, NumPy's or torch's, or a tree of them (see `flatten`; its numbers stay as they are): they are landed in,
                  and returned under their dotted names. They are writable and apart from each other ("unsupported_layout" otherwise); any strides,
                  and torch's on any device: what is not contiguous in the CPU's memory is landed in by slices of at most 2 MiB. Tensors of `out` that are
-                 one memory have to be tied at the owner's too, or not be there under any name but the first. Names, dtypes and shapes are those of the owner, or the error is
+                 one memory have to be tied at the owner's too, under the same names; names that only the owner has tied may be missing here. Names, dtypes and shapes are those of the owner, or the error is
                  "schema_mismatch" before anything is touched. Of torch's, `requires_grad` and `grad` stay.
       subset     with `out`: its tensors are only some of those that are published.
     Tied tensors (one tensor under several names) are tied again. New tensors come in the order in which they were published; of a tree, under dotted names, and
@@ -148,14 +148,14 @@ def pull(
             raise Error("unsupported_layout", "with subset, tensors that are one memory are not landed in", next(iter(tensors.ties)))
         tensors.mark_changed()
         try:
-            receipt = through.download_into(*where, ref_id, tensors.described, subset, settings)
+            receipt, metadata = through.download_into(*where, ref_id, tensors.described, subset, tensors.ties, max_header_bytes, settings)
         except Error as e:
             if e.code != "schema_mismatch":
                 raise
             what = "the names, dtypes, shapes and ties of out have to be the owner's"
             raise Error(e.code, f"{e.message}: {what}", e.name, e.landed, e.system, e.at) from None
         result = TensorDict(flat)
-        result.structure = getattr(flat, "structure", None)
+        result.metadata, result.structure = own(metadata), getattr(flat, "structure", None)
     else:
         made: Dict[str, Any] = {}
         make = torch_maker(made) if framework == "torch" else numpy_maker(made)

@@ -17,10 +17,10 @@ from ._options import DEFAULT_CHUNK_BYTES, as_abort, milliseconds, recipient_nam
 from ._publish import as_outcome, heard, publish
 from ._tls import TLS, native
 from ._transaction import publish_together
-from ._types import Outcome, Progress, Reference, Status
+from ._types import OfOneProcess, Outcome, Progress, Reference, Status
 
 
-class Downloader:
+class Downloader(OfOneProcess):
     """Publishes models and serves any number of recipients.
 
     Who serves is the caller's choice, since this package starts no thread unless it is told to:
@@ -192,6 +192,7 @@ class Downloader:
         acquire_timeout: Optional[float] = None,
         recipient_idle_timeout: Optional[float] = 600.0,
         transaction_idle_timeout: Optional[float] = 600.0,
+        keep_order: bool = True,
     ) -> List[Reference]:
         """Publishes several dicts that settle together, and returns their references: all of them, or none.
 
@@ -203,7 +204,7 @@ class Downloader:
         told, progress_interval = _recipients_too(progress, progress_interval)
         made = publish_together(
             self._owner.add_all, models, chunk_size, ref_ids, metadata, recipients, least, _teller(self, settled, about), told, progress_interval, acquire_timeout,
-            recipient_idle_timeout, transaction_idle_timeout,
+            recipient_idle_timeout, transaction_idle_timeout, keep_order,
         )  # fmt: skip
         about.append(f"the transaction of {', '.join(short(ref) for ref in made)}")
         logger.info("published %s: %d bytes", about[0], sum(ref.nbytes for ref in made))

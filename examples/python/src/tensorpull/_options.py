@@ -14,9 +14,13 @@ _FOR_EVER = 2**53
 
 
 def text(value: Any, what: str, means: str) -> str:
-    """A str, or a TypeError that names the argument and says what it is."""
+    """A str, or a TypeError that names the argument and says what it is. ValueError: half of a character, which has no UTF-8."""
     if not isinstance(value, str):
         raise TypeError(f"{what} is {means}, a str; not {value!r}")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{what} is {means}, and {ascii(value)} is not Unicode text") from None
     return str(value)
 
 

@@ -9,7 +9,7 @@ from ._download import pull
 from ._options import DEFAULT_CHUNK_BYTES, as_abort, milliseconds, reference_id, text, whole, with_port
 from ._publish import publish
 from ._tls import TLS, native
-from ._types import Outcome, Progress, Reference, Status, TensorDict
+from ._types import OfOneProcess, Outcome, Progress, Reference, Status, TensorDict
 
 
 class Message(NamedTuple):
@@ -20,7 +20,7 @@ class Message(NamedTuple):
     references: Tuple[Reference, ...]
 
 
-class Session:
+class Session(OfOneProcess):
     """One connection in both roles. Either end publishes, pulls what the other has published, and sends messages, whoever has dialled.
 
         # a client that nobody can reach
@@ -158,7 +158,7 @@ class Session:
         self.close()
 
 
-class Listener:
+class Listener(OfOneProcess):
     """Accepts connections, each of which is a `Session`. `accept` may be called by several threads."""
 
     def __init__(self, listen: str = "127.0.0.1:0", *, ssl: Optional[TLS] = None) -> None:

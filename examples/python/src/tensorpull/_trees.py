@@ -250,9 +250,13 @@ class Carried(NamedTuple):
 def carry(tensors: Any, metadata: Optional[Mapping[str, str]]) -> Carried:
     """A dict or a tree for publishing, with the caller's metadata and, of a tree, its structure."""
     pairs = {str(key): str(value) for key, value in (metadata or {}).items()}
-    for key in pairs:
+    for key, value in pairs.items():
         if key.startswith(RESERVED):
             raise ValueError(f"metadata keys that begin with {RESERVED!r} are this package's own: {key!r}")
+        try:
+            (key + value).encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"metadata is Unicode text, and that of {ascii(key)} is not") from None
     flat = as_flat(tensors)
     structure = getattr(flat, "structure", None)
     if structure is not None and flat is tensors:

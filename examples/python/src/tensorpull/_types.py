@@ -34,6 +34,13 @@ class Reference(str):
         return str.__str__(self)
 
 
+class OfOneProcess:
+    """What holds connections or threads, which neither a copy nor another process would have."""
+
+    def __reduce__(self) -> Any:
+        raise TypeError(f"a {type(self).__name__} belongs to the process that made it, and cannot be pickled or copied")
+
+
 class Progress(NamedTuple):
     """How far a transfer is. `phase`: "started", "active", "completed", "failed" or "aborted"; bytes never go back."""
 

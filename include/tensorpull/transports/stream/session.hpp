@@ -193,7 +193,7 @@ class session {
   }
 
   /// Sends an application message; returns when the system has taken it. Serves while it waits. Errors: does_not_fit: body or references are above the
-  /// limits; timed_out; cancelled; or why the connection is lost.
+  /// limits; timed_out; cancelled; or why the connection is lost. If that happens after the message was taken, it is the error of the next call.
   result<void> send(std::uint32_t kind, std::span<const reference> references, std::span<const std::byte> body,
                     std::chrono::milliseconds timeout = std::chrono::seconds(600), const stop_token& stop = {}) noexcept {
     for (;;) {
@@ -207,7 +207,7 @@ class session {
   }
 
   /// The next application message, which may have come during an earlier call; valid until the next receive(). Serves while it waits.
-  /// Errors: timed_out; cancelled; or why the connection is lost.
+  /// Errors: timed_out; cancelled; or why the connection is lost, once there is no message that came before.
   result<message> receive(std::chrono::milliseconds timeout = std::chrono::seconds(600), const stop_token& stop = {}) noexcept {
     s_->box.clear();
     no_transfer none;
@@ -265,14 +265,18 @@ class session {
 
   template <class Done>
   result<void> run_until(Done done, std::chrono::milliseconds timeout, const stop_token& stop) {
-    if (s_->broken) return failure(*s_->broken);
+    if (s_->broken && !done()) return failure(*s_->broken);
     const auto start = std::chrono::steady_clock::now();
     no_transfer none;
     std::size_t most = 1;  // the first answer after a wait is sent on its own, as on a host
     while (!done()) {
       if (stop.stop_requested()) return failure(errc::cancelled);
       const auto did = pump_once(s_->end, none, s_->stream, s_->scratch, {}, most);
-      if (!did) return broke(did.error());
+      if (!did) {
+        const unexpected lost = broke(did.error());
+        if (!done()) return lost;
+        break;  // what was waited for came, or left, with the last bytes: that nothing can follow is for the next call
+      }
       s_->pass_time();
       if (did->sent > 0) most = write_piece_bytes;
       if (did->received > 0 || did->sent > 0 || did->works) continue;
