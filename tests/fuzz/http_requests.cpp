@@ -28,6 +28,7 @@ struct conversation {
   std::string out;
   std::uint64_t sent = 0;
   unsigned answered = 0;
+  bool pages = false;  ///< web pages may read the answers
 
   conversation(const small_model& a, const small_model& b, const settings& s, input in) {
     tp::owner_storage<4, 16> storage;
@@ -37,7 +38,8 @@ struct conversation {
     tp::buffer_pool<tp::no_lock> pool(memory, 4096);
     shared_handler handler;
     handler.of_all.options.metrics = (s.scenario & 1) != 0;
-    if ((s.scenario & 2) != 0) handler.of_all.options.allow_origin = tp::http_origin::any();
+    pages = (s.scenario & 2) != 0;
+    if (pages) handler.of_all.options.allow_origin = tp::http_origin::any();
     const auto scratch = std::make_unique<std::array<std::byte, 65536>>();
     {
       end_type end(references, pool, handler);
@@ -91,7 +93,9 @@ unsigned check(std::string& out, const conversation& c, const std::string (&imag
     ++answers;
     closed = field_of(head, "Connection") == "close";
     require(status < 500 || status == 501 || status == 503 || status == 505, "nothing goes wrong at the owner");
-    const std::string tag = field_of(head, "ETag"), length = field_of(head, "Content-Length");
+    const std::string tag = field_of(head, "ETag"), length = field_of(head, "Content-Length"), origin = field_of(head, "Access-Control-Allow-Origin");
+    require(c.pages ? origin == "*" || tag.empty() : head.find("Access-Control-") == head.npos, "a page may read an image if the option says so");
+    require(status != 204 || c.pages, "OPTIONS is answered if a page may read");
     if (status == 304 || status == 204) continue;
     require(!length.empty(), "each answer says how long it is");
     const std::size_t n = std::stoull(length);

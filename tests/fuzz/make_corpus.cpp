@@ -373,6 +373,7 @@ void make_http_requests() {
   std::snprintf(version, sizeof version, "%016llx", static_cast<unsigned long long>(a.version()));
   const std::string path = "/v1/model/" + std::string(version), fields = " HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer " + key + "\r\n", get = "GET " + path + fields, end = "\r\n";
   const std::string post = "POST " + path + "/confirm" + fields;
+  const std::string pages = "\x02" + std::string(7, '\0'), old = "GET " + path + " HTTP/1.0\r\nAuthorization: Bearer " + key + "\r\nConnection: keep-alive\r\n";
   const std::pair<const char*, std::string> files[] = {
       {"valid-get", eight + get + end},
       {"valid-get-in-pieces", cut + get + end},
@@ -386,6 +387,9 @@ void make_http_requests() {
       {"valid-continued", eight + get + end + post + "Expect: 100-continue\r\nContent-Length: 23\r\n" + end + "digest=" + version},
       {"valid-key-in-url", eight + "GET /v1/a/latest?key=" + key + "&x=1 HTTP/1.1\r\nHost: a\r\n" + end},
       {"valid-metrics", cut + "GET /metrics HTTP/1.0\r\n" + end},
+      {"valid-preflight", pages + "OPTIONS " + path + " HTTP/1.1\r\nHost: a\r\nOrigin: https://a\r\nAccess-Control-Request-Method: GET\r\n" + end + get + "Origin: https://a\r\n" + end},
+      {"valid-kept-1.0", eight + old + end + old + end},
+      {"valid-cancelled", cut + get + "Tensorpull-Recipient: site-1\r\n" + end + "POST " + path + "/cancel" + fields + "Tensorpull-Recipient: site-1\r\nContent-Length: 0\r\n" + end},
       {"two-lengths", eight + post + "Content-Length: 0\r\nTransfer-Encoding: chunked\r\n" + end + "0\r\n\r\n" + get + end},
       {"length-twice", eight + post + "Content-Length: 0\r\nContent-Length: 0\r\n" + end + get + end},
       {"folded", eight + get + "X: a\r\n b\r\n" + end},

@@ -244,4 +244,36 @@ TEST(HttpOwnerAbuse, who_takes_a_byte_now_and_then_is_ended_as_who_takes_none) {
   EXPECT_GT(taken, 0u);
 }
 
+TEST(HttpOwnerAbuse, what_an_owner_may_send_in_a_second_holds_for_answers_too_and_cuts_none_short) {
+  constexpr std::uint64_t rate = 1_MiB;
+  auto owner = net::downloader::open({.host = {.limits = {.owner_bytes_per_second = rate, .recipient_bytes_per_second = rate}}});
+  owner->shared().options.metrics = true;
+  const auto source = random_model<mlp>(1);
+  const auto ref = *owner->add_tensors(*source);
+  const std::string image = image_of(*source);
+  serving thread(*owner);
+  const auto begun = std::chrono::steady_clock::now();
+  {
+    std::vector<std::jthread> clients;
+    for (int i = 0; i < 3; ++i)
+      clients.emplace_back([&, i] {
+        http_client c(owner->port());
+        if (i == 2) {  // closes behind the answer
+          c.say(http_client::request("GET", path_of(ref), ref, "Connection: close\r\n"));
+          EXPECT_TRUE(c.hear().body == image);
+          EXPECT_TRUE(c.hear_end());
+          return;
+        }
+        for (int n = 0; n < 2; ++n) EXPECT_TRUE(c.ask("GET", ref).body == image);
+        c.say("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
+        EXPECT_EQ(c.hear().status, 200);
+        c.say("nonsense\r\n");
+        EXPECT_EQ(c.hear().status, 400);
+        EXPECT_TRUE(c.hear_end());
+      });
+  }
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+  EXPECT_LE(static_cast<double>(5 * image.size()), (seconds + 1) * static_cast<double>(rate)) << "they hold over any second";
+}
+
 }  // namespace
