@@ -3,7 +3,7 @@
 
 #include <tensorpull/consumers/any_schema/safetensors_file.hpp>
 #include <tensorpull/core/describe.hpp>
-#include <tensorpull/transports/http/http_door.hpp>
+#include <tensorpull/transports/http/http_owner.hpp>
 #include <tensorpull/transports/http/http_pull.hpp>
 
 #include <fcntl.h>
@@ -204,6 +204,38 @@ TEST_F(HttpConnections, A_cache_that_is_busy_at_the_last_byte_is_asked_again_and
   EXPECT_GT(never.error().at, 0u);
   refuse_last(1'000'000, "503 Service Unavailable", "Retry-After: 3600\r\n");
   EXPECT_EQ(pull(4).error(), errc::busy);
+}
+
+TEST_F(HttpConnections, Without_a_name_the_owner_counts_one_recipient_that_confirms_and_one_that_gives_up) {
+  using owning = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::with_http<tp::tcp>>;
+  auto owner = owning::downloader::open();
+  ASSERT_TRUE(owner);
+  const auto ref = *owner->add_tensors(*source, {.recipients = 2});
+  serving thread(*owner);
+  const auto digits = to_digits(ref.id);
+  const std::string_view key(digits.data(), digits.size());
+  char version[17];
+  std::snprintf(version, sizeof version, "%016lx", ref.version);
+  const std::string url = "http://" + local(owner->port()) + "/v1/model/" + version;
+  options.unverified = false;
+  for (const std::uint64_t wrong : {0u, 1u}) {
+    char text[32];
+    std::snprintf(text, sizeof text, "xxh3:%016lx", ref.version + wrong);
+    mine = blank<mlp>();
+    const auto done = net::download_tensors(tp::http_address{.url = url, .digest = text, .bearer = key, .connections = 4}, tp::ref_id{}, *mine, options);
+    ASSERT_EQ(done.has_value(), wrong == 0) << describe(done.error());
+    if (done) {
+      EXPECT_TRUE(done->confirmed);
+    } else {
+      EXPECT_EQ(done.error(), errc::digest_mismatch);
+    }
+  }
+  thread.stop();
+  const auto status = owner->status_of(ref);
+  ASSERT_TRUE(status);
+  EXPECT_EQ(status->acquired, 2u);
+  EXPECT_EQ(status->completed, 1u);
+  EXPECT_EQ(status->cancelled, 1u);
 }
 
 TEST_F(HttpConnections, An_owner_of_this_library_is_told_that_the_digest_was_another) {

@@ -183,6 +183,11 @@ class http_exchange {
     if (!url) return failure(url.error());
     origin_ = std::move(*url);
     url_ = origin_;
+    if (to_.recipient.empty()) {  // an owner of this library would take each connection for a recipient, none of which has all bytes
+      const std::uint64_t me = random_recipient().value;
+      for (std::size_t i = 0; i < name_.size(); ++i) name_[i] = "0123456789abcdef"[me >> (60 - 4 * i) & 15];
+      to_.recipient = {name_.data(), name_.size()};
+    }
     write_common();
     return {};
   }
@@ -853,7 +858,7 @@ class http_exchange {
   }
 
   Dial dial_;
-  const http_address& to_;
+  http_address to_;
   const pull_options& options_;
   stated_digest stated_;
   bool needs_digest_;
@@ -862,6 +867,7 @@ class http_exchange {
   std::unique_ptr<line[]> lines_;
   http_url origin_{}, url_{};
   optional<reached_place> place_{};
+  std::array<char, 16> name_{};  // of one that has none
   std::string common_{};
 
   // what the server has
