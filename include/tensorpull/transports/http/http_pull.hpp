@@ -235,7 +235,6 @@ class http_exchange {
     std::uint64_t offset = 0, length = 0, landed = 0;
     std::int32_t line = -1;   // which connection it has; -1: none
     bool delivered = false;   // the transfer has taken it
-    bool again = false;       // it was asked for once more, since the server had closed a connection that was idle
     std::chrono::steady_clock::time_point asked{};
   };
 
@@ -275,7 +274,7 @@ class http_exchange {
     }
     if (f.kind == frame_kind::pull) {
       item& i = queue_[(first_ + queued_++) % queue_.size()];
-      i = {f.id, f.offset, known_ ? std::min<std::uint64_t>(f.length, total_ - std::min(total_, f.offset)) : f.length, 0, -1, false, false, {}};
+      i = {f.id, f.offset, known_ ? std::min<std::uint64_t>(f.length, total_ - std::min(total_, f.offset)) : f.length, 0, -1, false, {}};
       return {};
     }
     if (f.kind == frame_kind::confirm) return confirm(pull, f);
@@ -589,7 +588,7 @@ class http_exchange {
       if (l.now() != line::phase::asking && l.now() != line::phase::head) continue;
       const auto there = l.step();
       if (!there) {
-        if (closed_while_idle(l, there.error()) && !std::exchange(i.again, true)) {
+        if (closed_while_idle(l, there.error())) {  // it has given an answer before, so this cannot go on for ever
           for (std::uint32_t k = 0; k < count_; ++k)  // the others that are idle will be closed, too
             if (lines_[k].now() == line::phase::idle) lines_[k].drop();
           l.drop();
