@@ -155,6 +155,13 @@ BREAKAGES = [
     ("transports/loopback/loopback.hpp", "if (!took) return failure(took.error());", "", "transports/loopback", "*"),
     ("transports/stream/detail/accept.hpp", "if (e == EINTR || e == ECONNABORTED) continue;", "", "torture/calls:transports/tcp_descriptors", "*"),
     ("transports/host/host.hpp", "if (count_ >= options_.max_connections) return crowded_ = true, false;", "", "transports/tcp_faults", "*MoreConnections*"),
+    ("transports/http/http_pull.hpp", "if (l.still_there()) return static_cast<std::int32_t>(i);", "return static_cast<std::int32_t>(i);", "transports/http_hostile", "*behind*"),
+    ("transports/http/http_pull.hpp", "if (!closed) return ok;", "return ok;", "transports/http_connections", "*long_header*"),
+    ("transports/http/http_pull.hpp", "if (closed_while_idle(l, there.error())) {", "if (false) {", "transports/http_connections", "*kept*"),
+    ("transports/http/http_pull.hpp", "if (!neglected(i)) return moved;", "return moved;", "transports/http_connections", "*one_connection_at_a_time*"),
+    ("transports/http/http_pull.hpp", "if (t.ended()) say_goodbye(pull);", "", "transports/http_connections", "*told*"),
+    ("transports/http/detail/pull_line.hpp", "if (io.status == io_status::ok) return more();", "", "transports/http_hostile", "*goes_on*"),
+    ("transports/http/http_put.hpp", "if (status == 417 && std::exchange(expects, false)) {", "if (false) {", "transports/http_put", "*knows_no_consent*"),
     # messages, testing
     ("messages/locator.hpp", "if (address.size() > max_address_bytes)", "if (address.size() > max_address_bytes + 1)", "messages/locator", "*"),
     ("messages/locator.hpp", "if (text.size() > locator::max_text_bytes)", "if (false)", "messages/locator", "*"),

@@ -111,6 +111,25 @@ options() {
   esac
 }
 
+# nginx for the tests of HTTP, out of Debian's package and without installing it: its installation starts a server, and fails where that cannot be. Where
+# it cannot be had those tests are left out, and they say so.
+nginx=$build/nginx
+fetch_nginx() {
+  command -v nginx >/dev/null || [[ -x /usr/sbin/nginx ]] && return
+  local package
+  for package in nginx nginx-core nginx-light; do  # which of them has the program differs
+    [[ ! -x $nginx/usr/sbin/nginx ]] || break
+    rm -rf -- "$nginx"
+    mkdir -p -- "$nginx"
+    { (cd -- "$nginx" && timeout 120 apt-get -q -o Acquire::Retries=1 -o Acquire::http::Timeout=20 download "$package") && dpkg -x "$nginx/$package"_*.deb "$nginx"; } >>"$log" 2>&1 || true
+  done
+  if "$nginx/usr/sbin/nginx" -v >>"$log" 2>&1; then
+    export PATH=$PATH:$nginx/usr/sbin
+  else
+    say "dev: nginx is not installed and could not be fetched; the tests with it are left out"
+  fi
+}
+
 attribute() { sed -n "/<testsuite/,/>/s/.*[[:space:]]$2=\"\\([0-9]*\\)\".*/\\1/p" "$1" | head -n 1; }
 
 # Runs step $2 (the rest of the line) of leg $1, its output to the log; says what went wrong.
@@ -131,6 +150,7 @@ run_leg() {
   : >"$log"
   [[ $leg != dev ]] || step "$leg" "the installation of torch" install_torch || return
   [[ $leg != dev ]] || step "$leg" "the download of the digits" fetch_digits "$digits" || return
+  [[ $leg != dev ]] || fetch_nginx
   local extra=()
   mapfile -t extra < <(options "$leg")
   local targets=(all)

@@ -56,7 +56,7 @@ struct link_choice {
   std::string address = "127.0.0.1:0";  ///< as the transport takes it
   tls_choice tls{};
   http_door_choice door{};  ///< of send
-  std::string proxy{}, proxy_user{}, proxy_password{};  ///< of TCP and TLS
+  std::string proxy{}, proxy_user{}, proxy_password{};  ///< of TCP, TLS and URLs
   http_choice http{};
   std::string coordinator{};  ///< of a replica: the address of the owner that coordinates
 
@@ -106,7 +106,7 @@ inline void check_link_options(const link_choice& link) {
   const tls_choice& t = link.tls;
   const bool given = !t.authorities.empty() || !t.certificate.empty() || !t.key.empty() || !t.revocations.empty() || !t.name.empty() || t.clients;
   if (given && link.scheme != link_scheme::tls_url && !link.http.used) throw option_error("the options --tls-... are for tls://HOST:PORT, and '" + printable(link.text) + "' is not encrypted");
-  if (!link.proxy.empty() && link.scheme != link_scheme::tcp_url && link.scheme != link_scheme::tls_url) throw option_error("--proxy is for TCP and tls://HOST:PORT");
+  if (!link.proxy.empty() && link.scheme != link_scheme::tcp_url && link.scheme != link_scheme::tls_url) throw option_error("--proxy is for TCP, tls://HOST:PORT and URLs");
 }
 
 }  // namespace tools

@@ -56,7 +56,7 @@ agrees: that of --digest, or the one that the server states (Repr-Digest).
       --bearer-file FILE  of a URL: its first line is sent as the authorisation (Bearer), to the host of the URL alone
       --unverified     take a model that is published without a digest, too: nobody can say whether its bytes are right
       --no-digest      do not check the digest of the whole: less work for both ends, no proof, and no --resume
-      --proxy [USER:PASSWORD@]HOST:PORT  an HTTP proxy on the way, for TCP and TLS
+      --proxy [USER:PASSWORD@]HOST:PORT  an HTTP proxy on the way, for TCP, TLS and URLs
       --tls-ca FILE    authorities that the sender's certificate may be of (PEM); --tls-crl FILE: and that do not list it as revoked
       --tls-name NAME  what the sender's certificate has to have, if it is not HOST
       --tls-cert FILE, --tls-key FILE    the certificate of this end and its key, if the sender wants one

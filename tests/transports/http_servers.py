@@ -9,6 +9,7 @@ Each server has a port of its own on the loopback interface, and files in a fold
 import base64
 import hashlib
 import hmac
+import http.client
 import http.server
 import json
 import os
@@ -230,6 +231,78 @@ def resumption(folder, data):
         assert done.returncode == 0 and out.read_bytes() == data and again["resumed_bytes"] == said["bytes"], (done, said)
 
 
+class Proxy(Quiet, http.server.BaseHTTPRequestHandler):
+    """Asks for whole URLs itself, and makes connections (CONNECT), for those who know the password."""
+    protocol_version = "HTTP/1.1"
+    asked = []
+
+    def known(self):
+        Proxy.asked.append((self.command, self.path))
+        if self.headers.get("Proxy-Authorization") == "Basic " + base64.b64encode(b"me:hidden").decode():
+            return True
+        self.send_response(407)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+        return False
+
+    def do_GET(self):
+        if not self.known():
+            return
+        to = urllib.parse.urlsplit(self.path)
+        far = http.client.HTTPConnection(to.netloc, timeout=30)
+        far.request("GET", to.path + ("?" + to.query if to.query else ""), headers={k: v for k, v in self.headers.items() if not k.lower().startswith("proxy-")})
+        answer = far.getresponse()
+        body = answer.read()
+        self.send_response(answer.status)
+        for name, value in answer.getheaders():
+            if name.lower() not in ("connection", "transfer-encoding"):
+                self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+        far.close()
+
+    def do_CONNECT(self):
+        if not self.known():
+            return
+        host, _, port = self.path.rpartition(":")
+        with socket.create_connection((host, int(port)), timeout=30) as far:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.flush()
+
+            def pass_on(near, to):
+                try:
+                    while piece := near.recv(65536):
+                        to.sendall(piece)
+                    to.shutdown(socket.SHUT_WR)
+                except OSError:
+                    pass
+
+            back = threading.Thread(target=pass_on, args=(far, self.connection), daemon=True)
+            back.start()
+            pass_on(self.connection, far)
+            back.join(timeout=30)
+        self.close_connection = True
+
+
+def through_a_proxy(folder, data):
+    """The proxy is asked for the whole URL. Its password is printed nowhere, and goes no further."""
+    class Far(Store):
+        def signed(self):
+            assert "Proxy-Authorization" not in self.headers
+            return True
+
+    Store.objects = {"/bucket/m.safetensors": data}
+    with Serving(Far) as s, Serving(Proxy) as via:
+        Proxy.asked = []
+        url, at = s.url + "/bucket/m.safetensors?a=1", via.url.removeprefix("http://")
+        completes(folder, url, data, "--digest", sha(data), "--proxy", "me:hidden@" + at)
+        assert Proxy.asked and all(a == ("GET", url) for a in Proxy.asked), Proxy.asked
+        fails(folder, url, "proxy_refused", "--digest", sha(data), "--proxy", "me:wrong@" + at)
+        done, _, _ = recv(folder, s.url + "/none", "--digest", sha(data), "--proxy", "me:hidden@" + at)
+        assert done.returncode == 1 and "hidden" not in done.stdout + done.stderr, done
+
+
 def with_tls(folder, data):
     """The certificate is checked for the host of the URL, and no redirect leads away from TLS."""
     key, certificate = folder / "key.pem", folder / "certificate.pem"
@@ -266,6 +339,13 @@ def with_tls(folder, data):
         fails(folder, url + "/bucket/m.safetensors", "not_authenticated", "--digest", sha(data))
         fails(folder, url.replace("127.0.0.1", "localhost") + "/bucket/m.safetensors", "not_authenticated", *trusted)
         fails(folder, url + "/down", "not_permitted", *trusted)
+        with Serving(Proxy) as via:
+            Proxy.asked = []
+            at = via.url.removeprefix("http://")
+            completes(folder, url + "/bucket/m.safetensors", data, *trusted, "--proxy", "me:hidden@" + at)
+            assert Proxy.asked and all(a == ("CONNECT", url.removeprefix("https://")) for a in Proxy.asked), Proxy.asked
+            fails(folder, url + "/bucket/m.safetensors", "proxy_refused", *trusted, "--proxy", at)
+            fails(folder, url + "/bucket/m.safetensors", "not_authenticated", "--digest", sha(data), "--proxy", "me:hidden@" + at)
 
 
 def nginx(folder, data):
@@ -314,6 +394,7 @@ def main():
         object_store(folder, data)
         upload(folder, data)
         resumption(folder, data)
+        through_a_proxy(folder, data)
         with_tls(folder, data)
         nginx(folder, data)
     print("every server was understood")

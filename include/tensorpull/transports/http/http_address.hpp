@@ -21,7 +21,7 @@ struct http_address {
   std::string_view user{};
   /// For basic authorisation; over http it is sent in the clear.
   std::string_view password{};
-  /// By which name an owner of this library counts this recipient; empty: by the connection.
+  /// By which name an owner of this library counts this recipient; empty: by a random one, which each pull has. It is sent to the origin of `url` alone.
   std::string_view recipient{};
   /// A proxy on the way. http goes through it as a request for the whole URL, https as a connection (CONNECT).
   http_proxy proxy{};

@@ -183,6 +183,11 @@ class http_exchange {
     if (!url) return failure(url.error());
     origin_ = std::move(*url);
     url_ = origin_;
+    if (to_.recipient.empty()) {  // an owner of this library would take each connection for a recipient, none of which has all bytes
+      const std::uint64_t me = random_recipient().value;
+      for (std::size_t i = 0; i < name_.size(); ++i) name_[i] = "0123456789abcdef"[me >> (60 - 4 * i) & 15];
+      to_.recipient = {name_.data(), name_.size()};
+    }
     write_common();
     return {};
   }
@@ -230,7 +235,6 @@ class http_exchange {
     std::uint64_t offset = 0, length = 0, landed = 0;
     std::int32_t line = -1;   // which connection it has; -1: none
     bool delivered = false;   // the transfer has taken it
-    bool again = false;       // it was asked for once more, since the server had closed a connection that was idle
     std::chrono::steady_clock::time_point asked{};
   };
 
@@ -270,7 +274,7 @@ class http_exchange {
     }
     if (f.kind == frame_kind::pull) {
       item& i = queue_[(first_ + queued_++) % queue_.size()];
-      i = {f.id, f.offset, known_ ? std::min<std::uint64_t>(f.length, total_ - std::min(total_, f.offset)) : f.length, 0, -1, false, false, {}};
+      i = {f.id, f.offset, known_ ? std::min<std::uint64_t>(f.length, total_ - std::min(total_, f.offset)) : f.length, 0, -1, false, {}};
       return {};
     }
     if (f.kind == frame_kind::confirm) return confirm(pull, f);
@@ -584,7 +588,7 @@ class http_exchange {
       if (l.now() != line::phase::asking && l.now() != line::phase::head) continue;
       const auto there = l.step();
       if (!there) {
-        if (closed_while_idle(l, there.error()) && !std::exchange(i.again, true)) {
+        if (closed_while_idle(l, there.error())) {  // it has given an answer before, so this cannot go on for ever
           for (std::uint32_t k = 0; k < count_; ++k)  // the others that are idle will be closed, too
             if (lines_[k].now() == line::phase::idle) lines_[k].drop();
           l.drop();
@@ -853,7 +857,7 @@ class http_exchange {
   }
 
   Dial dial_;
-  const http_address& to_;
+  http_address to_;
   const pull_options& options_;
   stated_digest stated_;
   bool needs_digest_;
@@ -862,6 +866,7 @@ class http_exchange {
   std::unique_ptr<line[]> lines_;
   http_url origin_{}, url_{};
   optional<reached_place> place_{};
+  std::array<char, 16> name_{};  // of one that has none
   std::string common_{};
 
   // what the server has
