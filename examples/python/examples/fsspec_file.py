@@ -61,7 +61,7 @@ class ImageFileSystem(AbstractFileSystem):
 
     def cat_file(self, path: str, start: Any = None, end: Any = None, **more: Any) -> bytes:
         size = self._image(path).nbytes
-        first = 0 if start is None else start + size if start < 0 else start
+        first = 0 if start is None else max(0, start + size) if start < 0 else start
         last = size if end is None else end + size if end < 0 else end
         return self._image(path).read(first, max(0, min(last, size) - first)) if first < size else b""
 

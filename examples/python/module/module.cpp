@@ -14,7 +14,6 @@ namespace tp = tensorpull::python;
 namespace py = pybind11;
 
 PYBIND11_MODULE(_native, m) {
-  if (PyInterpreterState_Get() != PyInterpreterState_Main()) throw py::import_error("tensorpull is for the main interpreter of a process, and this is another");
   tp::interpreters_end::watch();
   m.doc() = "The compiled half of tensorpull; use the package.";
   m.attr("max_chunk_bytes") = tensorpull::max_payload_bytes;

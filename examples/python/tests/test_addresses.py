@@ -91,6 +91,17 @@ def test_between_links_of_different_kinds_it_goes_on_too(tmp_path, into):
         assert b.status(ID).bytes_sent < ref.nbytes - (1 << 19)
 
 
+def test_tensors_of_out_that_have_metadata_begin_anew_at_a_link_of_another_kind(tmp_path):
+    """The header that they came with is not kept, and without it nobody can say that what has arrived is what is published."""
+    with tensorpull.Downloader() as a, tensorpull.Downloader(f"unix:{tmp_path}/door") as b:
+        a.start(), b.start()
+        ref = a.add_tensors(model(), ref_id=ID, metadata={"a": "b"})
+        b.add_tensors(model(), ref_id=ID, metadata={"a": "b"})
+        got = tensorpull.download_tensors([a.address, b.address], ID, out={"w": np.zeros(8 << 20, np.uint8)}, **SLOWLY, progress=dies(a, []), retries=0)
+        assert np.array_equal(got["w"], model()["w"]) and got.metadata == {"a": "b"}
+        assert b.status(ID).bytes_sent == ref.nbytes
+
+
 def test_new_tensors_begin_anew_at_a_link_of_another_kind(tmp_path):
     with tensorpull.Downloader() as a, tensorpull.Downloader(f"unix:{tmp_path}/door") as b:
         a.start(), b.start()

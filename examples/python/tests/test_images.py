@@ -234,7 +234,10 @@ def test_fsspec_reads_by_ranges_and_lazily():
         assert np.array_equal(np.frombuffer(f.read(end - begin), "f4"), sent["t5"])
     assert sum(read) < 3 * (end - begin), "and not the other tensors"
     assert fs.cat_file("w.safetensors", begin, end) == bits(sent["t5"]) and fs.cat_file("other") == PublishedImage(small()).read()
-    assert fs.cat_file("other", -4) == PublishedImage(small()).read()[-4:]
+    whole = PublishedImage(small()).read()
+    for start in (None, 0, 3, -4, -10_000, 10_000):
+        for end in (None, 0, 5, -2, -10_000, 10_000):
+            assert fs.cat_file("other", start, end) == whole[start:end], (start, end)
     with pytest.raises(FileNotFoundError):
         fs.open("nothing")
 

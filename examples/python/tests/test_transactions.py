@@ -41,6 +41,23 @@ def test_names_are_of_the_whole_transaction(owner):
     assert owner.wait(refs, 60) and owner.outcome(refs[1]).verdict == "completed"
 
 
+def test_five_thousand_recipients_by_name_have_room_if_that_is_stated():
+    names = [f"site-{i}" for i in range(5000)]
+    with tensorpull.Downloader() as small, pytest.raises(Error) as e:
+        small.add_transaction(models(2), recipients=names)
+    assert e.value.code == "table_full"
+    with tensorpull.Downloader(max_recipients=10_000) as owner:
+        owner.start()
+        refs = owner.add_transaction(models(2), recipients=names, least=2)
+        for who in (names[0], names[-1]):
+            for ref in refs:
+                tensorpull.download_tensors(owner.address, ref, recipient=who)
+        assert owner.status(refs[0]).completed == 2
+        for ref in refs:
+            owner.withdraw(ref)
+        assert owner.wait(refs, 60) and owner.outcome(refs[0]).counts.completed == 2
+
+
 def test_the_order_of_a_transaction_is_kept_or_not(owner):
     sent = {"z": np.zeros(2, "f4"), "a": np.zeros(3), "m": np.zeros(4)}
     for keep, names in ((True, ["z", "a", "m"]), (False, ["a", "m", "z"])):

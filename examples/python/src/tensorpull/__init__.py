@@ -6,6 +6,7 @@
     state = tensorpull.download_tensors("server:8002", ref_id, framework="torch")
 """
 
+from . import _interpreter  # noqa: F401: first
 from ._average import WeightedAverage, weighted_average
 from ._download import download_tensors
 from ._downloader import Downloader

@@ -55,7 +55,7 @@ def download_tensors(
     Into tensors a file lands that is laid out as this library writes it; any other into a file. `subset` is not for URLs.
     A list of addresses: owners of the same, that is of one version under one reference. The first is asked that can be reached, and the next one when it
     is lost, does not answer, or does not have the reference. Between neighbours of one kind ("host:port", "tls://", "unix:") a download goes on with what has
-    arrived; with `out` between all others too, and new tensors begin anew.
+    arrived; between all others with `out`, if what is published has no metadata, and new tensors begin anew.
 
     The bytes go from the socket into the tensors' memory; nothing is copied on the way, and the interpreter's lock is not held. Tensors
     are returned only if the digest of what arrived is the published one. Whether the owner has heard of that is `receipt.confirmed`.
