@@ -378,6 +378,7 @@ class sender {
         print(line);
         continue;
       }
+      if (choices_.replica) continue;  // the sender that coordinates knows who they are and how they ended
       const std::string name = who(e.recipient), file = printable(choices_.files[i]), of = " of " + bytes_text(files_[i].schema().image_bytes) + " sent)";
       switch (e.phase) {
         case tp::progress_phase::started: say("send", name + " pulls " + file); break;
@@ -405,6 +406,7 @@ class sender {
                                                                      : "interrupted";
     if (choices_.json) return print({{"event", "ended"}, {"outcome", how}, {"completed", completed_}, {"sent_bytes", sent}});
     if (status == idle) say("send", "nobody has taken anything for " + seconds_text(static_cast<double>(choices_.idle_ms) / 1000));
+    if (choices_.replica) return say("send", bytes_text(sent) + " sent");
     const std::string pulls = completed_ == 0 ? "nobody has pulled a file to its end" : count_text(completed_, "pull") + " completed";
     say("send", pulls + "; " + bytes_text(sent) + " sent");
     if (status == failed && lost_.empty()) say("send", "the recipient has gone without all that was expected");
@@ -413,7 +415,10 @@ class sender {
     std::string command = "send";
     for (const std::string& path : choices_.files) command += " " + shell_word(path);
     const link_choice& listen = choices_.listen;
-    command += " --listen " + shell_word(listen.has_port() ? listen.with(listen.address.substr(0, listen.address.rfind(':')) + ":" + std::to_string(owner.port())) : listen.text) + link_options(listen) + refs;
+    command += " --listen " + shell_word(listen.has_port() ? listen.with(listen.address.substr(0, listen.address.rfind(':')) + ":" + std::to_string(owner.port())) : listen.text) + link_options(listen);
+    if (const std::uint16_t port = owner.http_port(); port != 0)
+      command += " --http " + shell_word(listen.door.address.substr(0, listen.door.address.rfind(':')) + ":" + std::to_string(port)) + (listen.door.metrics ? " --metrics" : "");
+    command += refs;
     say("send", "recipients go on where they are when it is started again with\n  " + command);
   }
 

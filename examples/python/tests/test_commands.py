@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import resource
 import signal
 import subprocess
@@ -327,6 +328,9 @@ def test_an_interrupted_send_says_how_to_go_on(model, number, status):
     with Sender(model, "--recipients", "2") as sender:
         got, _, err = sender.end(number)
     assert got == status and f"--ref {sender.lines[0][1]}" in err and f":{sender.lines[0][0].rpartition(':')[2]}" in err
+    with Sender(model, "--recipients", "2", "--http", "0", "--metrics") as sender:
+        err = sender.end(number)[2]
+    assert f" --http {re.search('http://([0-9.:]+)/v1/', err)[1]} --metrics --ref" in err, err
 
 
 def test_a_sender_that_nobody_needs_ends(model):

@@ -380,4 +380,6 @@ class Sender:
         where = f"{listen.given.rpartition(':')[0]}:{owner.port}" if listen.scheme in command_line.PORTS else listen.shown
         words = "".join(f" {shell_word(path)}" for path in self.c.files)
         refs = "".join(f" --ref {ref}" for ref in self.refs)
+        if self.c.http is not None:  # on the port that it has, under the name by which it was asked for
+            refs = f" --http {shell_word(owner.http_address.partition('//')[2])}{' --metrics' if self.c.metrics else ''}{refs}"
         say(TOOL, f"recipients go on where they are when it is started again with\n  python -m tensorpull send{words} --listen {shell_word(where)}{listen.options()}{refs}")
