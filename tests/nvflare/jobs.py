@@ -357,7 +357,7 @@ def ten_rounds():
     held = {}
     with Job("--large", rounds=10) as job:
         while job.process.poll() is None:
-            ended = job.count(r"Aggregated (\d+)/\1 results")
+            ended = job.count("Aggregated 2/2 results")
             try:
                 with open(f"/proc/{job.process.pid}/status") as f:
                     held[ended] = max(held.get(ended, 0), int(re.search(r"VmRSS:\s+(\d+)", f.read())[1]) >> 10)
