@@ -198,3 +198,18 @@ def test_chunk_size_0_is_one_frame(owner):
     assert_same(got, sent)
     assert tensorpull.download_tensors(owner.address, str(ref)).receipt.chunks == 3
     assert bits(sent["b"]) == sent["b"].tobytes()
+
+
+def test_a_version_that_is_known_saves_the_digest_and_a_wrong_one_is_noticed(owner):
+    model = {"w": np.arange(100_000, dtype=np.float32)}
+    first = owner.add_tensors(model)
+    again = owner.add_tensors(model, version=first.version)
+    assert again.version == first.version and again != first
+    assert np.array_equal(tensorpull.download_tensors(owner.address, again)["w"], model["w"])
+    wrong = owner.add_tensors(model, version=first.version ^ 1)
+    with pytest.raises(tensorpull.Error) as e:
+        tensorpull.download_tensors(owner.address, wrong, retries=0)
+    assert e.value.code == "digest_mismatch"
+    for bad in (-1, 2**64, "7", 1.0):
+        with pytest.raises((TypeError, ValueError)):
+            owner.add_tensors(model, version=bad)
