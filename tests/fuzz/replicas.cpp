@@ -208,14 +208,15 @@ class scene {
     if (!m) return false;
     const small_model* const of = m->ref == first_ref && m->version == first_.version() ? &first_ : m->ref == second_ref && m->version == unverified_version ? &second_
                                                                                                                                                              : nullptr;
-    if (of == nullptr || !was_described(*m, before)) return false;
-    const auto image = of->image_bytes();
+    if (of == nullptr) return false;
+    static const std::vector<std::byte> images[2]{first_.image_bytes(), second_.image_bytes()};  // the models are the same for each input
+    const std::vector<std::byte>& image = images[of == &first_ ? 0 : 1];
     if (m->length == 0 || m->offset >= image.size() || m->length > image.size() - m->offset) return false;
     const auto expected = std::span<const std::byte>(image).subspan(static_cast<std::size_t>(m->offset), m->length);
     if (m->digest != 0 && m->digest != digest_of(expected)) return false;
     for (std::size_t i = prefix::bytes; i < bytes.size(); ++i)
       if (bytes[i] != (i - prefix::bytes < m->length ? expected[i - prefix::bytes] : std::byte{0})) return false;
-    return true;
+    return was_described(*m, before);
   }
   /// Whether the coordinator has said before that this is the version, and this the nonce.
   bool was_described(const tp::frame& chunk, std::span<const std::byte> before) const {
@@ -263,7 +264,10 @@ class scene {
   owner_type own_{storage_, [n = std::uint64_t{100}]() mutable { return ++n; }};
   tp::replica_counts counts_;
   tp::replica_options options_;
-  std::vector<std::byte> scratch_ = std::vector<std::byte>(65536);
+  std::span<std::byte> scratch_ = [] {
+    static std::vector<std::byte> memory(65536);
+    return std::span(memory);
+  }();
   tp::replica_line<tp::word_framing, tp::default_limits, owner_type, line_end>::time_point now_{};
   bool recipient_ended_ = false, coordinator_ended_ = false, coordinator_failed_ = false, here_ = false, dead_ = false, reached_ = false;
   std::optional<line_type> line_;
