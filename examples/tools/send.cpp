@@ -299,7 +299,7 @@ class sender {
       lost_.insert(i);
       if (choices_.replica) {
         if (choices_.json) print({{"event", "owner_lost"}, {"file", choices_.files[i]}, {"ref", digits_of(refs_[i].id)}});
-        else say("send", "the sender at " + printable(choices_.coordinator.text) + " is gone, or " + printable(choices_.files[i]) + " cannot be read any more");
+        else say("send", "the sender at " + printable(choices_.coordinator.text) + " has ended or is gone, or " + printable(choices_.files[i]) + " cannot be read any more");
       } else if (choices_.json) print({{"event", "withdrawn"}, {"file", choices_.files[i]}, {"ref", digits_of(refs_[i].id)}});
       else say("send", printable(choices_.files[i]) + " can no longer be read, or not all of it, so it was withdrawn");
     }
@@ -339,7 +339,7 @@ class sender {
       std::fflush(stdout);
       if (!http_.empty()) say("send", "or: curl -H 'Authorization: Bearer " + ref + "' -o FILE " + url_of(i));
     }
-    if (!choices_.json) say("send", "serving, Ctrl-C ends it");
+    if (!choices_.json) say("send", choices_.replica ? "serving for the sender at " + printable(choices_.coordinator.text) + ", which says who has what; Ctrl-C ends it" : "serving, Ctrl-C ends it");
   }
 
   std::string who(tp::recipient_id id) const {
@@ -353,6 +353,7 @@ class sender {
 
   /// Prints what recipients have done since the last call.
   void tell(served& owner) {
+    if (choices_.replica) return heard_.clear();  // it sees a part of what a recipient does; the sender that counts says the rest
     for (const tp::progress_event& e : std::exchange(heard_, {})) {
       const std::size_t i = file_of(e.ref);
       if (i == files_.size() || e.phase == tp::progress_phase::active) continue;

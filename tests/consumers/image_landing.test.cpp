@@ -175,6 +175,17 @@ TEST(ImageLanding, Lengths_that_nobody_can_hold_allocate_nothing) {
   EXPECT_TRUE(none.allocator().memory.empty());
 }
 
+TEST(ImageLanding, An_image_that_is_too_short_for_a_header_is_none) {
+  const sample s;
+  for (const std::uint64_t bytes : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{7}}) {
+    landing to({}, bytes, roomy);
+    ASSERT_TRUE(to.write(0, s.part(0, bytes)));
+    EXPECT_EQ(to.finish(0).error().code, errc::bad_frame) << bytes;
+    EXPECT_TRUE(to.over()) << bytes;
+    EXPECT_EQ(to.write(0, {}).error().code, errc::invalid_argument);
+  }
+}
+
 TEST(ImageLanding, Has_a_bound_for_ranges_that_lie_apart) {
   std::vector<std::byte> data(4 * landing::most_ranges + 16);
   std::array<std::uint64_t, 1> shape{data.size()};

@@ -486,6 +486,95 @@ void make_segments() {
   write("segments", "m03-empty-extent", index(0, 4096, {{80, 40}, {0, 0}}, 40));
 }
 
+/// Frames of a stream, one by one.
+std::vector<bytes> frames_of(std::span<const std::byte> stream) {
+  std::vector<bytes> all;
+  while (!stream.empty()) {
+    const auto size = tp::detail::measure_frame(stream, ~std::size_t{0}, 16);
+    require(size && *size && **size <= stream.size(), "a recorded stream is frames");
+    all.emplace_back(stream.begin(), stream.begin() + static_cast<std::ptrdiff_t>(**size));
+    stream = stream.subspan(**size);
+  }
+  return all;
+}
+/// What a recipient and a coordinator say, in turns: a replica asks the coordinator for no chunk but the last.
+void make_replicas() {
+  constexpr unsigned honest = 1, answers_rest = 2, signs = 4, unreachable = 8, late = 16, withdraws = 32, hangs_up = 64, dies = 128;
+  const auto turns = [](const recording& r) {
+    const auto asked = frames_of(r.to_owner), answered = frames_of(r.to_recipient);
+    std::size_t last = 0;
+    for (std::size_t i = 0; i < answered.size(); ++i)
+      if (tp::detail::payload_prefix::announces_payload(answered[i])) last = i;
+    bytes all;
+    for (std::size_t i = 0; i < asked.size(); ++i) {
+      all = joined({all, asked[i]});
+      if (i < answered.size() && (i == last || !tp::detail::payload_prefix::announces_payload(answered[i]))) all = joined({all, answered[i]});
+    }
+    return all;
+  };
+  for (const unsigned plan : {0u, 1u, 2u, 4u, 32u + 1u, 64u}) {
+    const recording r = record(pull_plan(static_cast<std::uint8_t>(plan)));
+    const std::string name = std::to_string(plan);
+    write("replicas", "valid-honest-" + name, joined({head(honest), r.to_owner}));
+    write("replicas", "valid-honest-in-pieces-" + name, joined({head(honest | signs | hangs_up, {1, 7, 80, 13}, {3, 200, 50}), r.to_owner}));
+    write("replicas", "valid-turns-" + name, joined({head(hangs_up | dies), turns(r)}));
+    write("replicas", "valid-turns-in-pieces-" + name, joined({head(late, {9, 64, 1, 30}, {5, 100, 41}), turns(r)}));
+  }
+  const recording r = record(pull_plan(0));
+  write("replicas", "unreachable", joined({head(unreachable), r.to_owner}));
+  write("replicas", "withdrawn", joined({head(honest | withdraws), r.to_owner}));
+  write("replicas", "coordinator-late-and-dead", joined({head(honest | late | dies), r.to_owner}));
+  write("replicas", "unasked", joined({head(answers_rest), r.to_recipient, r.to_owner}));
+  // a coordinator that lies about what it describes
+  const auto asked = frames_of(r.to_owner), answered = frames_of(r.to_recipient);
+  const auto lying = [&](const char* name, auto change) {
+    tp::frame m;
+    const frame description(answered[0]);
+    tp::word_framing::decode_storage lists;
+    require(tp::word_framing::decode(description.bytes(), m, lists).has_value() && m.kind == kind::description, "the first answer is a description");
+    change(m);
+    const frame lie = encode(m);
+    bytes all = joined({head(signs), asked[0], lie.bytes()});
+    for (std::size_t i = 1; i < asked.size(); ++i) all = joined({all, asked[i]});
+    write("replicas", name, all);
+  };
+  lying("lie-version", [](tp::frame& m) { ++m.version; });
+  lying("lie-nonce", [](tp::frame& m) { ++m.nonce; });
+  lying("lie-exabyte", [](tp::frame& m) { m.image_bytes = std::uint64_t{1} << 60; });
+  lying("lie-no-byte", [](tp::frame& m) { m.image_bytes = 0; });
+  lying("lie-no-chunk", [](tp::frame& m) { m.length = 0; });
+  lying("lie-reference", [](tp::frame& m) { m.ref = second_ref; });
+}
+void make_landings() {
+  static small_model a;
+  a.fill(1);
+  const auto size = static_cast<unsigned>(a.schema().image_bytes), header = static_cast<unsigned>(a.schema().header_bytes);
+  const auto op = [](unsigned what, unsigned offset, unsigned length) {
+    bytes b;
+    for (const unsigned n : {what, offset & 0xff, offset >> 8, length & 0xff, length >> 8}) b.push_back(static_cast<std::byte>(n));
+    return b;
+  };
+  const auto add = [](const std::string& name, unsigned mode, const std::vector<bytes>& ops, std::span<const std::byte> image = {}) {
+    bytes all{static_cast<std::byte>(mode), static_cast<std::byte>(ops.size())};
+    for (const bytes& o : ops) all = joined({all, o});
+    write("landings", name, joined({all, image}));
+  };
+  add("valid-at-once", 0, {op(0, 0, size)});
+  add("valid-in-order", 0, {op(1, 0, 8), op(1, 0, 100), op(1, 0, header - 108), op(1, 0, 50), op(1, 0, size - header - 50)});
+  add("valid-backwards", 0, {op(1, 0, header), op(3, 100, size - header - 100), op(3, 50, 50), op(3, 0, 50)});
+  add("valid-wrong-bytes", 0, {op(1, 0, header), op(128 | 3, 0, size - header)});
+  add("twice", 0, {op(1, 0, header), op(3, 10, 20), op(3, 10, 20), op(3, 5, 10), op(3, 25, 10), op(3, 0, 100), op(3, 12, 1)});
+  add("outside", 0, {op(3, 0, 10), op(0, 0, size + 1), op(2, 0, 1), op(2, 0, 100), op(0, size, 1), op(0, size, 0), op(1, 0, header), op(3, size - header, 1)});
+  const bytes image = a.image_bytes();
+  add("valid-of-the-input", 1, {op(1, 0, header), op(3, 0, size - header)}, image);
+  bytes longer = image, claims = image;
+  longer.resize(image.size() + 40);
+  claims[7] = std::byte{0x7f};
+  add("longer", 1, {op(1, 0, header), op(3, 0, 200)}, longer);
+  add("header-of-exabytes", 1, {op(1, 0, header)}, claims);
+  add("image-of-exabytes", 9, {op(1, 0, header)}, image);
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -507,4 +596,6 @@ int main(int count, char** arguments) {
   make_lines();
   make_cookies();
   make_segments();
+  make_replicas();
+  make_landings();
 }

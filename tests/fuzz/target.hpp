@@ -39,6 +39,8 @@ unsigned http_requests(input);  ///< settings, then what an HTTP client says
 unsigned http_responses(input);  ///< what an HTTP server answers, or where it redirects to
 unsigned lines(input);     ///< the size of a read, then the bytes of a serial line
 unsigned segments(input);  ///< a mode, the index of an image in shared memory
+unsigned replicas(input);  ///< settings, then what a recipient and a coordinator say to a replica, in turns
+unsigned landings(input);  ///< a mode, then an image that is written by ranges
 
 /// The head of a stream's input: one byte of scenario, then the sizes of reads and of writes, in turns (0: all that there is).
 struct settings {
@@ -81,6 +83,8 @@ inline constexpr std::array targets{
     target{"lines", lines, false, 0},
     target{"http_responses", http_responses, false, 0},
     target{"segments", segments, false, 0},
+    target{"replicas", replicas, true, settings::bytes},
+    target{"landings", landings, false, 0},
 };
 
 /// Changes a sequence of frames as frames: their words, their order, their number; the length that it has then. `change_bytes` is what a

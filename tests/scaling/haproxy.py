@@ -112,6 +112,10 @@ def a_replica_that_is_killed_costs_nobody_the_model(run):
     assert coordinator.returncode == 0, events
     assert events[-1]["outcome"] == "done" and events[-1]["completed"] == RECIPIENTS, events[-1]
     assert events[-1]["sent_bytes"] < RECIPIENTS * BYTES / 10, events[-1]
+    replicas[1].send_signal(signal.SIGINT)
+    out, _ = replicas[1].communicate(timeout=60)
+    events = {json.loads(line)["event"] for line in out.splitlines()}
+    assert events <= {"owner_lost", "ended"}, out  # recipients are the coordinator's: a replica does not say that they have vanished
 
 
 def without_the_coordinator_it_is_owner_lost(run):
@@ -131,7 +135,7 @@ def without_the_coordinator_it_is_owner_lost(run):
     for p in replicas:
         out, _ = p.communicate(timeout=60)
         assert p.returncode == 1, out
-        assert any(json.loads(line)["event"] == "owner_lost" for line in out.splitlines()), out
+        assert [json.loads(line)["event"] for line in out.splitlines()] == ["owner_lost", "ended"], out
 
 
 CASES = [a_replica_that_is_killed_costs_nobody_the_model, without_the_coordinator_it_is_owner_lost]

@@ -94,11 +94,17 @@ class image_landing {
   }
 
   /// Everything has arrived: compares its digest. `version`: what the image was published as; 0: nobody knows, and nothing is compared. Gives the image's own.
-  /// Cost: a pass over the bytes. out_of_range with the first byte that is missing, after which it goes on; digest_mismatch, after which it is over.
+  /// Cost: a pass over the bytes. out_of_range with the first byte that is missing, after which it goes on;
+  /// digest_mismatch, and bad_frame (an image that is too short for a header), after which it is over.
   template <hash Hash = xxh3_64>
   result<std::uint64_t> finish(std::uint64_t version) noexcept {
     if (over_) return failure(errc::invalid_argument);
     if (first_missing() != image_bytes_) return failure(errc::out_of_range, first_missing());
+    if (!landing_) {
+      const error none{errc::bad_frame, 0, taken_, {}};
+      (void)end(none);
+      return failure(none);
+    }
     const auto mine = image_version<Hash, 16 * 1024>(landing_->read_back());
     error why{};
     if (!mine) why = mine.error();
