@@ -10,26 +10,27 @@ add_executable(tensorpull_cpp_end python/cpp_end.cpp)
 target_link_libraries(tensorpull_cpp_end PRIVATE tensorpull::asio tensorpull::safetensors tensorpull_dev)
 
 set(package "${PROJECT_BINARY_DIR}/python-package")
+# COST: what takes long begins first, so that no processor is idle at the end.
 add_test(NAME python.install
   COMMAND "${TENSORPULL_PACKAGE_PYTHON}" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --upgrade
           --target "${package}" "--config-settings=build-dir=${package}-build" "${PROJECT_SOURCE_DIR}/examples/python")
-set_tests_properties(python.install PROPERTIES LABELS python TIMEOUT 1200 FIXTURES_SETUP python_package)
+set_tests_properties(python.install PROPERTIES LABELS python TIMEOUT 1200 COST 1000 FIXTURES_SETUP python_package)
 add_test(NAME python.package
   COMMAND "${CMAKE_COMMAND}" -E env "PYTHONPATH=${package}" "TENSORPULL_CPP_END=$<TARGET_FILE:tensorpull_cpp_end>" TENSORPULL_NOTHING_IS_SKIPPED=1
           "${TENSORPULL_PACKAGE_PYTHON}" -m pytest -p no:cacheprovider "${PROJECT_SOURCE_DIR}/examples/python/tests")
-set_tests_properties(python.package PROPERTIES LABELS python TIMEOUT 300 FIXTURES_REQUIRED python_package)
+set_tests_properties(python.package PROPERTIES LABELS python TIMEOUT 900 COST 800 FIXTURES_REQUIRED python_package)
 
 # Publishing, serving, withdrawing and reading on many threads: for a minute, or as long as TENSORPULL_PYTHON_RACE_SECONDS says.
 add_test(NAME python.threads
   COMMAND "${CMAKE_COMMAND}" -E env "PYTHONPATH=${package}" "${TENSORPULL_PACKAGE_PYTHON}" "${CMAKE_CURRENT_SOURCE_DIR}/python/threads.py")
-set_tests_properties(python.threads PROPERTIES LABELS python TIMEOUT 4000 FIXTURES_REQUIRED python_package)
+set_tests_properties(python.threads PROPERTIES LABELS python TIMEOUT 4000 COST 700 FIXTURES_REQUIRED python_package)
 
 # The package as it travels: a source distribution, a wheel from it for other machines, both without what they do not need (python/wheel.py).
 add_test(NAME python.wheel
   COMMAND "${TENSORPULL_PACKAGE_PYTHON}" "${CMAKE_CURRENT_SOURCE_DIR}/python/wheel.py" "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}/python-wheel")
-set_tests_properties(python.wheel PROPERTIES LABELS python TIMEOUT 1800)
+set_tests_properties(python.wheel PROPERTIES LABELS python TIMEOUT 1800 COST 900)
 
 # Jobs of NVIDIA FLARE with its own processes: three cases, or all of them if TENSORPULL_NVFLARE_ALL is 1 when the tests run. It ends with 77 where there is no nvflare.
 add_test(NAME nvflare.jobs
   COMMAND "${CMAKE_COMMAND}" -E env "PYTHONPATH=${package}" "${TENSORPULL_PACKAGE_PYTHON}" "${CMAKE_CURRENT_SOURCE_DIR}/nvflare/jobs.py")
-set_tests_properties(nvflare.jobs PROPERTIES LABELS python TIMEOUT 4000 SKIP_RETURN_CODE 77 FIXTURES_REQUIRED python_package)
+set_tests_properties(nvflare.jobs PROPERTIES LABELS python TIMEOUT 4000 COST 850 SKIP_RETURN_CODE 77 FIXTURES_REQUIRED python_package)

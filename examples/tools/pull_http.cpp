@@ -16,9 +16,7 @@ tp::ref_id http_reference(const std::string& url) {
 
 tp::result<tp::receipt> pull_over_http(const pull_call& call, pull_target to) {
   const link_choice& link = call.link;
-  // several connections are one recipient only under a name
-  const std::string own = link.http.recipient.empty() ? formatted("recv-%016llx", wide(tp::system_entropy{}())) : link.http.recipient;
-  tp::http_address at{.url = link.address, .digest = link.http.digest, .bearer = link.http.bearer, .recipient = own, .proxy = {link.proxy, link.proxy_user, link.proxy_password}};
+  tp::http_address at{.url = link.address, .digest = link.http.digest, .bearer = link.http.bearer, .recipient = link.http.recipient, .proxy = {link.proxy, link.proxy_user, link.proxy_password}};
 #if TENSORPULL_TOOLS_TLS
   const auto context = tls_context_of(link.tls);  // a redirect may lead from http to https, too
   if (!context) return tp::failure(context.error());

@@ -418,7 +418,8 @@ class sender {
     const link_choice& listen = choices_.listen;
     command += " --listen " + shell_word(listen.has_port() ? listen.with(listen.address.substr(0, listen.address.rfind(':')) + ":" + std::to_string(owner.port())) : listen.text) + link_options(listen);
     if (const std::uint16_t port = owner.http_port(); port != 0)
-      command += " --http " + shell_word(listen.door.address.substr(0, listen.door.address.rfind(':')) + ":" + std::to_string(port)) + (listen.door.metrics ? " --metrics" : "");
+      command += " --http " + shell_word(listen.door.address.substr(0, listen.door.address.rfind(':')) + ":" + std::to_string(port)) + (listen.door.metrics ? " --metrics" : "") +
+                 (listen.door.origin.empty() ? "" : " --allow-origin " + shell_word(listen.door.origin));
     command += refs;
     say("send", "recipients go on where they are when it is started again with\n  " + command);
   }

@@ -353,12 +353,12 @@ def the_sender_is_interrupted():
     out, err = sender.communicate(timeout=10)
     assert sender.returncode == 130, err
     assert shlex.split(err.splitlines()[-1]) == ["send", "it's a model.safetensors", "--listen", address, "--ref", ref], err
-    sender = subprocess.Popen(command("send", "it's a model.safetensors", "--http", "0", "--metrics", "--expect", "site-1"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    sender = subprocess.Popen(command("send", "it's a model.safetensors", "--http", "0", "--metrics", "--allow-origin", "https://a.example", "--expect", "site-1"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     address, ref = sender.stdout.readline().split()
     sender.send_signal(signal.SIGINT)
     err = sender.communicate(timeout=10)[1]
     door = re.search("http://([0-9.:]+)/v1/", err)[1]
-    assert shlex.split(err.splitlines()[-1]) == ["send", "it's a model.safetensors", "--listen", address, "--http", door, "--metrics", "--ref", ref], err
+    assert shlex.split(err.splitlines()[-1]) == ["send", "it's a model.safetensors", "--listen", address, "--http", door, "--metrics", "--allow-origin", "https://a.example", "--ref", ref], err
     sender = subprocess.Popen(command("send", "it's a model.safetensors"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     sender.stdout.readline()
     sender.send_signal(signal.SIGTERM)

@@ -7,7 +7,6 @@
 #include <tensorpull/transports/http/http_pull.hpp>
 #endif
 
-#include <cstdio>
 
 namespace tensorpull::python {
 
@@ -25,9 +24,7 @@ void check_web_url(std::string_view url, const tls_settings* tls) {
 ref_id web_reference(std::string_view url, ref_id given, std::uint64_t version) { return given && version != 0 ? given : value_or_raise(http_reference(url)); }
 
 result<receipt> pull_web(std::string_view url, const http_settings& how, const tls_settings* tls, const reference& from, pull_target to, const pull_options& options, chunks cut) noexcept {
-  char own[32];  // several connections are one recipient only under a name
-  std::snprintf(own, sizeof own, "python-%016llx", static_cast<unsigned long long>(system_entropy{}()));
-  http_address at{.url = url, .digest = how.digest, .bearer = how.bearer, .recipient = how.recipient.empty() ? std::string_view(own) : std::string_view(how.recipient), .most_header_bytes = how.max_header_bytes};
+  http_address at{.url = url, .digest = how.digest, .bearer = how.bearer, .recipient = how.recipient, .most_header_bytes = how.max_header_bytes};
 #if TENSORPULL_PYTHON_TLS
   https_address where{at, {}};
   if (tls != nullptr) {
