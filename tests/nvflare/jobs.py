@@ -368,7 +368,7 @@ def memory_by_round(job):
 
 @case
 def ten_rounds():
-    """FLARE's server keeps tensors of earlier rounds for about a minute, with or without tensorpull. With it the server never holds a model more than without."""
+    """FLARE's server grows over fast rounds, with or without tensorpull. With it the server never holds a model more than without."""
     held = {}
     for decomposer in ("none", OURS):
         with Job("--large", "--server", decomposer, "--site", decomposer, rounds=10) as job:
