@@ -7,7 +7,6 @@
 #include <tensorpull/transports/http/http_pull.hpp>
 #endif
 
-
 namespace tensorpull::python {
 
 void check_web_url(std::string_view url, const tls_settings* tls) {
