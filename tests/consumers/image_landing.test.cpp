@@ -177,11 +177,11 @@ TEST(ImageLanding, Lengths_that_nobody_can_hold_allocate_nothing) {
 
 TEST(ImageLanding, An_image_that_is_too_short_for_a_header_is_none) {
   const sample s;
-  for (const std::uint64_t bytes : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{7}}) {
-    landing to({}, bytes, roomy);
-    ASSERT_TRUE(to.write(0, s.part(0, bytes)));
-    EXPECT_EQ(to.finish(0).error().code, errc::bad_frame) << bytes;
-    EXPECT_TRUE(to.over()) << bytes;
+  for (const std::uint64_t length : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{7}}) {
+    landing to({}, length, roomy);
+    ASSERT_TRUE(to.write(0, s.part(0, length)));
+    EXPECT_EQ(to.finish(0).error().code, errc::bad_frame) << length;
+    EXPECT_TRUE(to.over()) << length;
     EXPECT_EQ(to.write(0, {}).error().code, errc::invalid_argument);
   }
 }
