@@ -379,7 +379,6 @@ class sender {
         print(line);
         continue;
       }
-      if (choices_.replica) continue;  // the sender that coordinates knows who they are and how they ended
       const std::string name = who(e.recipient), file = printable(choices_.files[i]), of = " of " + bytes_text(files_[i].schema().image_bytes) + " sent)";
       switch (e.phase) {
         case tp::progress_phase::started: say("send", name + " pulls " + file); break;

@@ -148,6 +148,33 @@ TEST_F(HttpConnections, A_further_connection_that_is_swallowed_holds_nobody_up) 
   EXPECT_EQ(narrow.connections(), 1u);
 }
 
+TEST_F(HttpConnections, The_first_range_does_not_wait_for_a_connection_that_is_swallowed) {
+  // Two connections at a time. The first is closed instead of an answer, while the other has a later range: a third one comes only when that has ended.
+  http_server narrow(file, 0);
+  narrow.accepts = 2;
+  std::vector<tp::posix_stream> held;
+  std::atomic<bool> full{false};
+  std::atomic<std::size_t> second{0}, ends{0};
+  narrow.instead = [&](const http_asked& a, raw_peer& peer) {
+    if (a.connection == 1 && second++ == 0) {
+      held = fill(narrow.port());
+      full = true;
+    } else if (a.connection == 0 && full.exchange(false)) {
+      const std::size_t before = second;
+      for (int i = 0; i < 100 && second == before; ++i) std::this_thread::sleep_for(10ms);  // until the other has had what it still has before this
+      return close_now(peer), true;
+    }
+    return false;
+  };
+  narrow.ended = [&] {
+    if (++ends == 2) held.clear(), narrow.accepts = 80;
+  };
+  options.per_request_timeout = 20s;
+  const auto done = pull(narrow, 2);
+  ASSERT_TRUE(done) << describe(done.error());
+  EXPECT_GE(narrow.connections(), 2u);
+}
+
 TEST_F(HttpConnections, A_server_that_serves_one_connection_at_a_time_is_asked_over_one) {
   // the kernel takes further connections, and the server accepts them only when the first has ended
   http_server single(file);

@@ -209,6 +209,14 @@ TEST_F(HttpHostile, A_body_that_goes_on_behind_what_was_asked_for_is_refused) {
       return true;
     };
     EXPECT_EQ(pull(), errc::wrong_payload) << in_pieces;
+    // a file that is a header alone
+    server.instead = [&](const http_asked&, raw_peer& peer) {
+      const std::string body = std::string("\x08\0\0\0\0\0\0\0{}      x", 17);
+      peer.say("HTTP/1.1 200 OK\r\nETag: \"v1\"\r\n" + fields + "\r\n" + (in_pieces ? pieces(body) : body));
+      peer = raw_peer(tp::posix_stream());
+      return true;
+    };
+    EXPECT_EQ(pull(), errc::wrong_payload) << in_pieces;
     // the first range, one in the middle, the last one
     for (const std::uint64_t longer : {std::uint64_t{0}, std::uint64_t{65536}, std::uint64_t{file.size() / 65536 * 65536}}) {
       server.instead = [&, longer](const http_asked& a, raw_peer& peer) {

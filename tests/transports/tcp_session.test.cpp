@@ -329,6 +329,23 @@ TEST(TcpSession, a_message_that_came_before_the_end_of_the_connection_is_receive
   EXPECT_EQ(session->receive(30s).error(), tp::errc::connection_lost);
 }
 
+TEST(TcpSession, messages_that_came_before_something_that_is_no_message_are_received_before_the_error) {
+  wire there, here;
+  auto other = over_memory::over(pipe_end(there, here, {}, {}));
+  const std::vector<std::byte> longest(tp::default_limits::application_body_bytes, std::byte{7});
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(other->send(result_kind, {}, longest));
+  ASSERT_TRUE(other->send(task_kind, {}, {}));  // there is no room for it until one of the others was received
+  here.put(std::vector<std::byte>(64, std::byte{0xff}));
+  auto session = over_memory::over(pipe_end(here, there, {}, {}));
+  ASSERT_TRUE(session->serve([&](const auto&) { return here.waiting() == 0; }, 30s));
+  for (const std::uint32_t kind : {result_kind, result_kind, task_kind}) {
+    const auto got = session->receive(30s);
+    ASSERT_TRUE(got) << to_string(got.error().code);
+    EXPECT_EQ(got->kind, kind);
+  }
+  EXPECT_FALSE(session->receive(30s));
+}
+
 TEST(TcpSession, a_message_that_has_not_left_when_the_other_end_closes_was_not_sent) {
   wire there, here;
   there.capacity = 1000;

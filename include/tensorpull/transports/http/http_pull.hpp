@@ -235,7 +235,7 @@ class http_exchange {
     std::uint64_t offset = 0, length = 0, landed = 0;
     std::int32_t line = -1;   // which connection it has; -1: none
     bool delivered = false;   // the transfer has taken it
-    std::chrono::steady_clock::time_point asked{};
+    std::chrono::steady_clock::time_point asked{};  // or when it began to wait for a connection, as the first
   };
 
   /// What all requests for ranges have in common.
@@ -308,7 +308,7 @@ class http_exchange {
     return {};
   }
   /// A request over this connection, or over a new one, until the head of its answer is there. `ask` writes it. If the server has closed a connection that was
-  /// idle, it is asked once more: such a request has reached nobody, and none of ours does harm twice.
+  /// idle, it is asked once more: hardly any such request has reached somebody, and none of ours does harm twice.
   template <class Pull, class Ask>
   result<void> exchange(Pull& pull, line& l, Ask ask) {
     if (l.now() != line::phase::idle) l.drop();
@@ -453,13 +453,15 @@ class http_exchange {
     if (prefix_.size() < data_start_)
       if (const auto ok = more(data_start_); !ok || pull.ended()) return ok;
     if (prefix_.size() < data_start_) return failure(errc::connection_lost);
-    if (l.now() != line::phase::idle && (!whole_ || data_start_ == total_)) {
+    if (!whole_ && l.now() != line::phase::idle) {
       if (const auto ok = until(pull, [&] { return l.at_end(); }); !ok || pull.ended()) return ok;
       l.done();
     }
     position_ = prefix_.size();
     if (prefix_[8] != std::byte{'{'}) return bad("no safetensors file");
     if (const auto ok = read_schema(); !ok) return ok;
+    if (whole_ && data_start_ == total_)  // known only now, if the answer did not say its length
+      if (const auto ok = until(pull, [&] { return l.at_end(); }); !ok || pull.ended()) return ok;
     if (whole_ && total_ > to_.most_whole_bytes) return failure(errc::unsupported_request, total_, std::string_view("a server without ranges"));
     known_ = true;
     return {};
@@ -536,7 +538,12 @@ class http_exchange {
       if (t.ended() || t.pause().count() > 0) return true;
     }
     item& i = queue_[first_];
-    if (!whole_ && i.line < 0 && i.offset + i.length > prefix_.size()) return moved;  // it waits for a connection
+    if (!whole_ && i.line < 0 && i.offset + i.length > prefix_.size()) {  // it waits for a connection
+      if (i.asked == std::chrono::steady_clock::time_point{}) i.asked = std::chrono::steady_clock::now();
+      if (!overdue(i)) return moved;
+      over_one_connection();  // those that are being made do not come, and the others hold what comes behind it
+      return true;
+    }
     if (!i.delivered) {
       if (i.line >= 0 && line_of(i).now() != line::phase::body) {
         if (!neglected(i)) return moved;
@@ -592,7 +599,7 @@ class http_exchange {
           for (std::uint32_t k = 0; k < count_; ++k)  // the others that are idle will be closed, too
             if (lines_[k].now() == line::phase::idle) lines_[k].drop();
           l.drop();
-          i.line = -1;
+          take_back(i);
           moved = true;
           continue;
         }
@@ -620,12 +627,15 @@ class http_exchange {
   /// Whether the server has taken a further connection and never says a word there: one that serves a single connection at a time does that, until the others end.
   bool neglected(const item& i) noexcept {
     const line& l = line_of(i);
-    if (l.used() || l.heard() || ready() < 2) return false;
+    return !l.used() && !l.heard() && ready() >= 2 && overdue(i);
+  }
+  bool overdue(const item& i) const noexcept {
     return std::chrono::steady_clock::now() - i.asked > std::min<std::chrono::nanoseconds>(options_.per_request_timeout / 4, std::chrono::seconds(5) + 4 * first_answer_);
   }
+  static void take_back(item& i) noexcept { i.line = -1, i.asked = {}; }
   void over_one_connection() noexcept {
     for (std::uint32_t k = 0; k < count_; ++k) lines_[k].drop();
-    for (std::size_t n = 0; n < queued_; ++n) queue_[(first_ + n) % queue_.size()].line = -1;
+    for (std::size_t n = 0; n < queued_; ++n) take_back(queue_[(first_ + n) % queue_.size()]);
     allowed_ = 1;
   }
   /// A server turns one connection away while others are open: it allows fewer at a time. The range waits for one of those. False: there is no other.
@@ -634,7 +644,7 @@ class http_exchange {
     const std::uint32_t others = connected();
     if (others == 0) return false;
     allowed_ = others;
-    i.line = -1;
+    take_back(i);
     return true;
   }
   /// Bytes before it are here already.
@@ -657,20 +667,21 @@ class http_exchange {
     return n;
   }
   /// Whether a further connection is being made, or can be.
-  bool another_may_come() const noexcept { return connected() > ready() || connected() < std::min(count_, allowed_); }
+  bool another_may_come() const noexcept { return connected() > ready() || (place_ && connected() < std::min(count_, allowed_)); }
   /// Takes the connection away from the request that is wanted last: all of them may be busy with what comes behind the first one. Returns its place.
   std::int32_t give_up_last() noexcept {
     std::int32_t free = 0;
     for (std::size_t n = queued_; n-- > 0;)
       if (item& i = queue_[(first_ + n) % queue_.size()]; i.line >= 0) {
-        free = std::exchange(i.line, -1);
+        free = i.line;
+        take_back(i);
         break;
       }
     lines_[static_cast<std::size_t>(free)].drop();
     return free;
   }
   /// Begins to make connections, until so many are under way.
-  void open_another(std::uint32_t wanted) noexcept {
+  void open_another(std::uint32_t wanted) {
     if (!place_) return;
     std::uint32_t opening = connected() - ready();
     for (std::uint32_t i = 0; i < count_ && opening < wanted && connected() < allowed_; ++i) {

@@ -212,7 +212,10 @@ class session {
     s_->box.clear();
     no_transfer none;
     if (s_->end.stalled())
-      if (const auto ok = s_->end.parse(none); !ok) return broke(ok.error());
+      if (const auto ok = s_->end.parse(none); !ok) {
+        const unexpected lost = broke(ok.error());
+        if (!s_->box.unread()) return lost;
+      }
     if (const auto ok = run_until([&] { return s_->box.unread(); }, timeout, stop); !ok) return failure(ok.error());
     return s_->box.read();
   }
