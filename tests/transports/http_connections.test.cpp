@@ -192,7 +192,7 @@ TEST_F(HttpConnections, The_first_range_takes_a_connection_of_a_later_one_if_the
   server.instead = [&](const http_asked& a, raw_peer& peer) {
     const std::lock_guard lock(mutex);
     if (a.connection == 0 && a.number > 3 && closed++ == 0) return close_now(peer), true;
-    if (a.connection < 3 || closed > 0) return server.serve_file(a, peer), true;
+    if (a.connection != 3 || closed > 0) return server.serve_file(a, peer), true;
     return peer.say("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n");
   };
   options.per_request_timeout = 30s;

@@ -166,7 +166,7 @@ def test_what_pulls_takes_the_same_options_and_so_does_what_publishes():
     }
     publishes = {
         tensorpull.Downloader.add_tensors: set(),
-        tensorpull.Downloader.add_transaction: {"tensors", "ref_id"},  # models, ref_ids
+        tensorpull.Downloader.add_transaction: {"tensors", "ref_id", "version"},  # models, ref_ids; a digest that is known is one model's
         tensorpull.Session.add_tensors: {"least", "acquire_timeout"},  # one recipient, who is there
     }
     for table in (pulls, publishes):
