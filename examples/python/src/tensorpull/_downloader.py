@@ -160,7 +160,7 @@ class Downloader(OfOneProcess):
                        seconds until a recipient has asked at all; in which it takes less than 64 bytes a second; in which nobody asks for or takes
                        anything, after which it settles; None: no limit
           version      that of a `Reference` to the same tensors with the same metadata, if there is one: the pass over the bytes is saved. It is not checked here. If it is of other
-                       bytes, all recipients get "digest_mismatch"
+                       bytes, downloads of all tensors get "digest_mismatch"; one of a `subset` has a digest of its own, and takes them
           keep_order   recipients have the tensors in the order of the dict: the metadata carries it ("too_large" above 1,000,000 tensors). False: in that of the image
 
         What the callbacks raise goes to `sys.unraisablehook`. Refused with the tensor's name: "unsupported_dtype" (objects, strings, dates,

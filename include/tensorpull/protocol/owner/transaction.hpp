@@ -157,8 +157,8 @@ struct publish_options {
   std::chrono::milliseconds progress_interval{30'000};  ///< the least time between two `active` events of a recipient
   ref_id id{};                                          ///< chosen before, to publish again under the same ID; none: a random one
   transaction_id transaction{};                         ///< publishes in this open transaction, whose options hold: those above, except `id`, are ignored
-  /// The image's version where the caller knows it: of a reference to the same bytes. The pass over the bytes is saved. Nothing checks it here, and recipients of other bytes
-  /// fail with `digest_mismatch`. 0: it is computed.
+  /// The image's version where the caller knows it: of a reference to the same bytes. The pass over the bytes is saved. Nothing checks it here. If the bytes are others, who pulls
+  /// the whole image fails with `digest_mismatch`; who pulls some of its tensors compares a digest of those alone, and takes them. 0: it is computed.
   std::uint64_t version = 0;
 
   /// The options of a transaction of this reference alone.

@@ -195,7 +195,7 @@ class Models:
     """The models that are published at the moment, so that the sites of one task share one pass over the bytes.
 
     FLARE makes a publication for each site, and their tensors are the same objects. They are one model as long as no operation of torch has changed one of them. What torch does not
-    count, such as a change through a NumPy array, leaves a version that no recipient takes: it gets "digest_mismatch" and goes on with FLARE's chunks.
+    count, such as a change through a NumPy array or `.data`, leaves a version that no recipient takes: it gets "digest_mismatch" and goes on with FLARE's chunks.
     """
 
     def __init__(self) -> None:
