@@ -150,11 +150,11 @@ TEST_F(HttpConnections, A_further_connection_that_is_swallowed_holds_nobody_up) 
 
 TEST_F(HttpConnections, The_first_range_does_not_wait_for_a_connection_that_is_swallowed) {
   // Two connections at a time. The first is closed instead of an answer, while the other has a later range: a third one comes only when that has ended.
-  http_server narrow(file, 0);
-  narrow.accepts = 2;
   std::vector<tp::posix_stream> held;
   std::atomic<bool> full{false};
   std::atomic<std::size_t> second{0}, ends{0};
+  http_server narrow(file, 0);  // its threads end before what they count in
+  narrow.accepts = 2;
   narrow.instead = [&](const http_asked& a, raw_peer& peer) {
     if (a.connection == 1 && second++ == 0) {
       held = fill(narrow.port());
