@@ -27,11 +27,11 @@ fuzz_all() {
   done
   wait
   for target in "${fuzz_targets[@]}"; do
-    local log=$build/logs/fuzz-$target.log rate
-    rate=$(sed -n 's/^stat::average_exec_per_sec: *//p' "$log")
+    local log=$build/logs/fuzz-$target.log inputs
+    inputs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
     if [[ $(<"$build/logs/fuzz-$target.status") == 0 ]]; then
       passed=$((passed + 1))
-      say "fuzz: $target, $rate inputs a second, $(sed -n 's/.*\(cov: [0-9]*\).*/\1/p' "$log" | tail -n 1)"
+      say "fuzz: $target, $inputs inputs, $(sed -n 's/.*\(cov: [0-9]*\).*/\1/p' "$log" | tail -n 1)"
       continue
     fi
     failed=$((failed + 1)) bad=1
