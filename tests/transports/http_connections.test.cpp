@@ -166,7 +166,7 @@ TEST_F(HttpConnections, The_first_range_does_not_wait_for_a_connection_that_is_s
     }
     return false;
   };
-  narrow.ended = [&] {
+  narrow.ended = [&](std::size_t) {
     if (++ends == 2) held.clear(), narrow.accepts = 80;
   };
   options.per_request_timeout = 20s;
@@ -179,7 +179,7 @@ TEST_F(HttpConnections, A_server_that_serves_one_connection_at_a_time_is_asked_o
   // the kernel takes further connections, and the server accepts them only when the first has ended
   http_server single(file);
   single.accepts = 1;
-  single.ended = [&] { single.accepts = single.connections() + 1; };
+  single.ended = [&](std::size_t) { single.accepts = single.connections() + 1; };
   options.per_request_timeout = 8s;
   const auto done = pull(single, 4);
   ASSERT_TRUE(done) << describe(done.error());

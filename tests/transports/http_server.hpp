@@ -66,7 +66,7 @@ class http_server {
   bool ranges = true, persists = true, chunked = false;
   std::uint64_t close_after = ~std::uint64_t{0};  ///< bytes of bodies in all, after which the connection is closed once
   guarded_answer instead;
-  std::function<void()> ended;  ///< called when a connection has ended
+  std::function<void(std::size_t)> ended;  ///< called when a connection has ended, with its number
   std::mutex changing;
 
   std::atomic<std::size_t> accepts{~std::size_t{0}};  ///< connections; further ones are left to the kernel
@@ -84,7 +84,7 @@ class http_server {
         const std::size_t number = connections_++;
         serving_.emplace_back([this, number, peer = raw_peer(std::move(*s))](std::stop_token ends) mutable {
           serve(peer, number, ends);
-          if (ended) ended();
+          if (ended) ended(number);
         });
       }
     });

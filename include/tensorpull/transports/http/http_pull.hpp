@@ -603,13 +603,13 @@ class http_exchange {
           moved = true;
           continue;
         }
-        if (n > 0 && !l.used() && !l.heard() && is_passing(there.error().code) && crowded(i)) return true;
+        if (!l.used() && !l.heard() && is_passing(there.error().code) && crowded(i)) return true;
         return failure(there.error());
       }
       if (!*there) continue;
       moved = true;
       if (const unsigned s = l.head().status; s != 200 && s != 206) {
-        if (n > 0 && (s == 429 || s == 503) && crowded(i)) return true;
+        if ((n > 0 || !l.used()) && (s == 429 || s == 503) && crowded(i)) return true;
         frame f;
         f.id = i.id, f.ref = pull.transfer().request().ref;
         if (const auto ok = refused(pull, f, l); !ok) return failure(ok.error());
