@@ -7,7 +7,7 @@
 
 namespace microcontroller {
 
-/// To be trained the model is copied to memory, where the update of the round before was until then.
+/// For training, the model is copied to memory that held the update of the round before until then.
 template <class Owner>
 class in_flash {
  public:

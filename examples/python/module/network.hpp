@@ -37,7 +37,7 @@ struct pull_settings {
   bool unverified = false;   ///< also an image without a digest
   py::object progress = py::none();
   py::object abort = py::none();
-  py::object cursor = py::none();  ///< a Cursor, where a pull goes on that another one began
+  py::object cursor = py::none();  ///< a Cursor, if a pull goes on that another one began
 };
 
 inline py::tuple to_python(const progress_event& e) {

@@ -27,7 +27,7 @@ class device_copies {
   device_copies(const device_copies&) = delete;
   device_copies& operator=(const device_copies&) = delete;
 
-  /// Who is told of exceptions: a call that waits for the copies. None: nobody waits, and they are printed as Python prints exceptions that no code can catch.
+  /// The call that waits for the copies is told of exceptions. None: nobody waits, and they are printed as Python prints exceptions that no code can catch.
   /// The caller does not hold the interpreter's lock.
   void tell(interruption* caller) {
     const std::scoped_lock mine(copying_);

@@ -12,7 +12,7 @@
 
 namespace tensorpull::python {
 
-/// Walks a tensor's elements in C order, one block after the other, where a block is what lies together. Requires rank <= max_strided_rank and at least one element.
+/// Walks a tensor's elements in C order, one block after the other; a block is what lies together. Requires rank <= max_strided_rank and at least one element.
 class strided_bytes {
  public:
   strided_bytes(std::byte* origin, std::uint64_t item_bytes, std::span<const std::uint64_t> shape, std::span<const std::int64_t> strides_bytes) noexcept

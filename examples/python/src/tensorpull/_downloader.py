@@ -113,7 +113,7 @@ class Downloader(OfOneProcess):
         return self._http
 
     def url(self, ref: Reference, name: str = "model") -> str:
-        """The URL of what is published there. Who asks shows the reference's digits: `download_tensors(url, ref, bearer=ref)`. `name` is for people: letters, digits, "-", "." and "_"."""
+        """The URL of what is published there. Whoever asks shows the reference's digits: `download_tensors(url, ref, bearer=ref)`. `name` is for people: letters, digits, "-", "." and "_"."""
         if not self._http:
             raise ValueError("this owner does not answer HTTP: Downloader(http=...)")
         version = f"{ref.version:016x}" if isinstance(ref, Reference) else "latest"
