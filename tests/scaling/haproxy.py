@@ -4,36 +4,20 @@ usage: haproxy.py FOLDER_OF_PROGRAMS [CASE]
 Status: 0 well, 1 a case failed, 77 HAProxy is not installed.
 """
 import json
-import os
-import random
-import shutil
 import signal
 import socket
-import struct
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
+
+from cases import SKIPPED, free_port, has, run_cases, write_model
 
 REF = "5d1f0c0000000000000000000000000b"
 RECIPIENTS = 20
 BYTES = 48 << 20
-SKIPPED = 77
 
 CONFIG = Path(__file__).with_name("owners.cfg")  # as the page "Scaling out" has it
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
-def write_model(path):
-    header = json.dumps({"w": {"dtype": "F32", "shape": [BYTES // 4], "data_offsets": [0, BYTES]}}, separators=(",", ":")).encode()
-    header += b" " * (-len(header) % 8)
-    path.write_bytes(struct.pack("<Q", len(header)) + header + random.Random(1).randbytes(BYTES))
 
 
 class Run:
@@ -42,7 +26,7 @@ class Run:
     def __init__(self, programs, folder):
         self.programs, self.folder, self.started = programs, folder, []
         self.model = folder / "model.safetensors"
-        write_model(self.model)
+        write_model(self.model, BYTES)
 
     def __enter__(self):
         return self
@@ -142,18 +126,9 @@ CASES = [a_replica_that_is_killed_costs_nobody_the_model, without_the_coordinato
 
 
 def main():
-    programs, wanted = Path(sys.argv[1]), sys.argv[2:]
-    if shutil.which("haproxy", path=os.environ.get("PATH", "") + ":/usr/sbin") is None:
-        print("skipped: haproxy is not installed")
+    if not has("haproxy"):
         return SKIPPED
-    os.environ["PATH"] += ":/usr/sbin"
-    for case in CASES:
-        if wanted and case.__name__ not in wanted:
-            continue
-        began = time.monotonic()
-        with tempfile.TemporaryDirectory() as folder, Run(programs, Path(folder)) as run:
-            case(run)
-        print(f"{case.__name__}: well, {time.monotonic() - began:.1f} s")
+    run_cases(Run, CASES, Path(sys.argv[1]), sys.argv[2:])
     return 0
 
 

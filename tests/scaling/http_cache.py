@@ -9,12 +9,10 @@ import concurrent.futures
 import http.client
 import json
 import os
-import random
 import re
 import shutil
 import socket
 import statistics
-import struct
 import subprocess
 import sys
 import tempfile
@@ -23,9 +21,10 @@ import time
 import urllib.parse
 from pathlib import Path
 
+from cases import SKIPPED, free_port, has, run_cases, write_model
+
 KEY = "5d1f0c0000000000000000000000000c"
 OTHER_KEY = "5d1f0c0000000000000000000000000d"
-SKIPPED = 77
 PATIENCE = 120
 
 # The key of the cache has the Authorization field in it, so what one key has fetched is nobody else's, whatever nginx makes of Vary. One of those who ask
@@ -64,25 +63,13 @@ SLICES = """\
 """
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
-def write_model(path, data_bytes, seed):
-    header = json.dumps({"w": {"dtype": "F32", "shape": [data_bytes // 4], "data_offsets": [0, data_bytes]}}, separators=(",", ":")).encode()
-    header += b" " * (-len(header) % 8)
-    path.write_bytes(struct.pack("<Q", len(header)) + header + random.Random(seed).randbytes(data_bytes))
-
-
 class Run:
     """An owner, and what stands before it. The processes end with it."""
 
     def __init__(self, programs, folder, data_bytes=4 << 20):
         self.programs, self.folder, self.started = programs, folder, []
         self.model = folder / "model.safetensors"
-        write_model(self.model, data_bytes, 1)
+        write_model(self.model, data_bytes)
         for name, key in (("key", KEY), ("other", OTHER_KEY)):
             (folder / name).write_text(key + "\n")
         self.door = f"127.0.0.1:{free_port()}"
@@ -246,21 +233,13 @@ def measure(programs, recipients=200, mib=16, rounds=3):
 
 
 def main():
-    os.environ["PATH"] += ":/usr/sbin"
-    if shutil.which("nginx") is None:
-        print("skipped: nginx is not installed")
+    if not has("nginx"):
         return SKIPPED
     programs, wanted = Path(sys.argv[1]), sys.argv[2:]
     if wanted and wanted[0] == "--measure":
         measure(programs, *map(int, wanted[1:]))
-        return 0
-    for case in CASES:
-        if wanted and case.__name__ not in wanted:
-            continue
-        began = time.monotonic()
-        with tempfile.TemporaryDirectory() as folder, Run(programs, Path(folder)) as run:
-            case(run)
-        print(f"{case.__name__}: well, {time.monotonic() - began:.1f} s")
+    else:
+        run_cases(Run, CASES, programs, wanted)
     return 0
 
 
