@@ -1,5 +1,6 @@
-// One round of federated averaging with a large model: bench_fedavg chunks|native BYTES CLIENTS. A server and its clients, each a process;
-// what each needed at its peak. Native: every frame is a whole image, so the model travels as images that fit one frame (512 MiB).
+// One round of federated averaging with a large model: bench_fedavg chunks|native BYTES CLIENTS. A server and its
+// clients, each a process; what each needed at its peak. Native: every frame is a whole image, so the model travels as
+// images that fit one frame (512 MiB).
 #include <tensorpull/consumers/average/weighted_average.hpp>
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/tensors/tensor_list.hpp>
@@ -38,18 +39,23 @@ static decltype(auto) must(T&& r) {
 
 /// The tensors' memory, and the images that hold a part of them each.
 struct parted_model {
-  static std::size_t tensors_in_a_part(std::size_t bytes) { return std::max<std::size_t>(1, (max_payload_bytes - 4096) / (bytes / tensors)); }
+  static std::size_t tensors_in_a_part(std::size_t bytes) {
+    return std::max<std::size_t>(1, (max_payload_bytes - 4096) / (bytes / tensors));
+  }
   explicit parted_model(std::size_t bytes) : all(bench::tensor_sizes("uniform", bytes, tensors)) {
     const std::size_t most = tensors_in_a_part(bytes);
     for (std::size_t i = 0; i < tensors; i += most) {
       std::vector<mutable_tensor_view> views;
       const std::uint64_t elements = bytes / tensors / 4;
       for (std::size_t k = i; k < std::min(i + most, tensors); ++k)
-        views.push_back({.name = all.name(k), .type = dtype::f32, .shape = {&elements, 1}, .data = all.tensor(k).data()});
+        views.push_back(
+            {.name = all.name(k), .type = dtype::f32, .shape = {&elements, 1}, .data = all.tensor(k).data()});
       parts.push_back(must(dynamic_image::make(std::span<const mutable_tensor_view>(views))));
     }
   }
-  std::span<float> values(std::size_t i) { return {reinterpret_cast<float*>(all.tensor(i).data()), all.tensor(i).size() / 4}; }
+  std::span<float> values(std::size_t i) {
+    return {reinterpret_cast<float*>(all.tensor(i).data()), all.tensor(i).size() / 4};
+  }
   std::uint64_t longest_part() const {
     std::uint64_t most = 0;
     for (const auto& p : parts) most = std::max(most, p.schema().image_bytes);
@@ -74,11 +80,14 @@ class server {
   using connection = typename host_type::connection;
 
   server(std::size_t bytes, std::size_t clients)
-      : model_(bytes), clients_(clients), buffers_(must(chunk_buffers::make(Chunking::max_chunk_bytes != 0 ? Chunking::max_chunk_bytes : model_.longest_part()))),
+      : model_(bytes), clients_(clients),
+        buffers_(must(
+            chunk_buffers::make(Chunking::max_chunk_bytes != 0 ? Chunking::max_chunk_bytes : model_.longest_part()))),
         io_(1), host_(io_, *this) {
     for (std::size_t i = 0; i < tensors; ++i)
       for (float& v : model_.values(i)) v = static_cast<float>(i);
-    for (auto& p : model_.parts) averages_.push_back(must(average_type::make(p.destination(), buffers_, {.max_peers = clients})));
+    for (auto& p : model_.parts)
+      averages_.push_back(must(average_type::make(p.destination(), buffers_, {.max_peers = clients})));
     next_part_.resize(clients);
     theirs_.resize(clients);
     port = must(host_.listen("127.0.0.1:0"));
@@ -86,7 +95,8 @@ class server {
 
   /// Gives whether the new model is the mean of the updates.
   bool round() {
-    for (const auto& p : model_.parts) ours_.push_back(must(host_.published().add_tensors(p, {.recipients = static_cast<std::uint32_t>(clients_)})));
+    for (const auto& p : model_.parts)
+      ours_.push_back(must(host_.published().add_tensors(p, {.recipients = static_cast<std::uint32_t>(clients_)})));
     while (done_ < clients_) io_.run_one_for(std::chrono::milliseconds(50));
     for (const auto& r : ours_) (void)host_.published().withdraw(r);
     for (auto& a : averages_) must(a.finish());
@@ -183,7 +193,8 @@ static int run(std::size_t bytes, std::size_t clients) {
     const auto start = std::chrono::steady_clock::now();
     tell(out, {0, 0, s.port, false});
     const bool good = s.round();
-    tell(out, {peak_mib(), std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), s.port, good});
+    tell(out,
+         {peak_mib(), std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), s.port, good});
   });
   const std::uint16_t port = hear(from_server).port;
   std::vector<int> from_clients;
@@ -198,8 +209,9 @@ static int run(std::size_t bytes, std::size_t clients) {
   while (::wait(nullptr) > 0) {
   }
   const double model = static_cast<double>(bytes) / (1 << 20);
-  std::printf("{\"server_mib\": %.1f, \"client_mib\": %.1f, \"seconds\": %.3f, \"server_least_mib\": %.1f, \"client_least_mib\": %.1f}\n",
-              f.peak_mib, most, f.seconds, 2 * model, model);
+  std::printf(
+      "{\"server_mib\": %.1f, \"client_mib\": %.1f, \"seconds\": %.3f, \"server_least_mib\": %.1f, \"client_least_mib\": %.1f}\n",
+      f.peak_mib, most, f.seconds, 2 * model, model);
   if (!f.good) std::fprintf(stderr, "the average is wrong\n");
   return f.good ? 0 : 1;
 }

@@ -1,6 +1,7 @@
-// What peers that mean ill cost the others: honest recipients in a process of their own, paced at half of what they get alone, beside attackers in
-// processes at nice 19. Compared with the same attack on a program that only takes what it is sent, so that what the attackers themselves cost the
-// machine is not counted. usage: bench_hostile [SECONDS [ROUNDS [ATTACK]]]; a line of JSON for each attack.
+// What peers that mean ill cost the others: honest recipients in a process of their own, paced at half of what they get
+// alone, beside attackers in processes at nice 19. Compared with the same attack on a program that only takes what it
+// is sent, so that what the attackers themselves cost the machine is not counted. usage: bench_hostile [SECONDS [ROUNDS
+// [ATTACK]]]; a line of JSON for each attack.
 #include <tensorpull/framing/word_framing.hpp>
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/tensors/tensor_list.hpp>
@@ -89,7 +90,8 @@ void own(int to) {
   std::vector<std::string> names;
   std::vector<tensor_view> views;
   for (std::size_t i = 0; i < tensors; ++i) names.push_back(tensor_name(i));
-  for (std::size_t i = 0; i < tensors; ++i) views.push_back({names[i], dtype::f32, {&extent, 1}, reinterpret_cast<const std::byte*>(data.data() + i * extent)});
+  for (std::size_t i = 0; i < tensors; ++i)
+    views.push_back({names[i], dtype::f32, {&extent, 1}, reinterpret_cast<const std::byte*>(data.data() + i * extent)});
   const auto image = dynamic_image::make(std::span<const tensor_view>(views));
   auto owner = net::downloader::open({});
   if (!image || !owner || !owner->add_tensors(*image, {.id = published})) ::_exit(1);
@@ -112,7 +114,8 @@ void sink(int to) {
     for (std::size_t i = all.size() - 1; i > 0; --i) {
       if (all[i].revents == 0) continue;
       const std::array<std::span<std::byte>, 1> in{piece};
-      if (const auto s = streams[i - 1].read_some(in).status; s == io_status::closed || s == io_status::failed) streams.erase(streams.begin() + static_cast<std::ptrdiff_t>(i - 1));
+      if (const auto s = streams[i - 1].read_some(in).status; s == io_status::closed || s == io_status::failed)
+        streams.erase(streams.begin() + static_cast<std::ptrdiff_t>(i - 1));
     }
     if (all[0].revents == 0) continue;
     while (auto s = listener->accept()) streams.push_back(std::move(*s));
@@ -136,9 +139,14 @@ struct paced {
     out[0] = {room.data(), n};
     return {1, n};
   }
-  result<void> commit(std::uint64_t, std::span<const std::byte> bytes) noexcept { return mine += bytes.size(), *all += bytes.size(), result<void>{}; }
+  result<void> commit(std::uint64_t, std::span<const std::byte> bytes) noexcept {
+    return mine += bytes.size(), *all += bytes.size(), result<void>{};
+  }
   result<void> chunk(std::uint64_t, std::uint64_t) noexcept {
-    if (bytes_per_second > 0) std::this_thread::sleep_until(start + std::chrono::duration_cast<bench::clock::duration>(std::chrono::duration<double>(static_cast<double>(mine) / bytes_per_second)));
+    if (bytes_per_second > 0)
+      std::this_thread::sleep_until(start +
+                                    std::chrono::duration_cast<bench::clock::duration>(
+                                        std::chrono::duration<double>(static_cast<double>(mine) / bytes_per_second)));
     return {};
   }
   result<void> finish(const receipt&) noexcept { return {}; }
@@ -245,13 +253,19 @@ void storm_of_subsets(std::vector<hostile_connection>& all, std::uint64_t number
 }
 void storm_of_describes(std::vector<hostile_connection>& all, std::uint64_t number, std::mt19937_64&) {
   std::vector<std::byte> bytes;
-  for (std::uint32_t i = 0; i < 50; ++i) put(bytes, request(frame_kind::describe, static_cast<std::uint32_t>(number) * 50 + i));
+  for (std::uint32_t i = 0; i < 50; ++i)
+    put(bytes, request(frame_kind::describe, static_cast<std::uint32_t>(number) * 50 + i));
   for (auto& c : all) c.hear(), c.say(bytes);
 }
 void one_byte_pulls(std::vector<hostile_connection>& all, std::uint64_t number, std::mt19937_64& random) {
   std::vector<std::byte> bytes;
   if (number == 0) put(bytes, request(frame_kind::describe, 0));
-  for (std::uint32_t i = 1; i <= 50; ++i) put(bytes, request(frame_kind::pull, static_cast<std::uint32_t>(number) * 50 + i, random() % (32 * 1024), 1));  // of the header, most of it
+  for (std::uint32_t i = 1; i <= 50; ++i)
+    put(bytes,
+        request(frame_kind::pull, static_cast<std::uint32_t>(number) * 50 + i, random() % (32 * 1024), 1));  // of the
+                                                                                                             // header,
+                                                                                                             // most of
+                                                                                                             // it
   for (auto& c : all) c.hear(), c.say(bytes);
 }
 void dribbled_messages(std::vector<hostile_connection>& all, std::uint64_t number, std::mt19937_64&) {
@@ -263,7 +277,9 @@ void dribbled_messages(std::vector<hostile_connection>& all, std::uint64_t numbe
     return put(all_of_it, m), all_of_it;
   }();
   // so much at first that a buffer for the message is needed, then a byte at a time
-  for (auto& c : all) c.hear(), c.say(number == 0 ? std::span(bytes).first(8 * 1024) : std::span(bytes).subspan(8 * 1024 + number % (40 * 1024), 1));
+  for (auto& c : all)
+    c.hear(), c.say(number == 0 ? std::span(bytes).first(8 * 1024)
+                                : std::span(bytes).subspan(8 * 1024 + number % (40 * 1024), 1));
 }
 void slow_readers(std::vector<hostile_connection>& all, std::uint64_t number, std::mt19937_64&) {
   if (number != 0) return;  // they never read
@@ -276,7 +292,13 @@ void silence(std::vector<hostile_connection>& all, std::uint64_t, std::mt19937_6
   for (auto& c : all) c.hear();
 }
 
-constexpr attack attacks[]{{"chunk-digest floods", 16, flood_of_chunk_digests}, {"subset storms", 8, storm_of_subsets}, {"describe storms", 8, storm_of_describes}, {"one-byte pulls", 8, one_byte_pulls}, {"message dribblers", 64, dribbled_messages}, {"slow readers", 32, slow_readers}, {"1,000 idle connections", 1000, silence}};
+constexpr attack attacks[]{{"chunk-digest floods", 16, flood_of_chunk_digests},
+                           {"subset storms", 8, storm_of_subsets},
+                           {"describe storms", 8, storm_of_describes},
+                           {"one-byte pulls", 8, one_byte_pulls},
+                           {"message dribblers", 64, dribbled_messages},
+                           {"slow readers", 32, slow_readers},
+                           {"1,000 idle connections", 1000, silence}};
 
 process begin(const attack& a, std::uint16_t port) {
   process p([&](int to) {
@@ -336,8 +358,9 @@ int main(int argc, char** argv) {
     std::vector<double> with_sink, with_owner;
     for (int i = 0; i < rounds; ++i) with_sink.push_back(beside(some, false)), with_owner.push_back(beside(some, true));
     const auto quiet = bench::summarise(with_sink), attacked = bench::summarise(with_owner);
-    std::printf("{\"attack\": \"%s\", \"beside a sink\": %.0f, \"beside the attack\": %.0f, \"least\": %.0f, \"most\": %.0f, \"percent\": %.1f}\n", name, quiet.median, attacked.median, attacked.minimum, attacked.maximum,
-                100 * attacked.median / quiet.median);
+    std::printf(
+        "{\"attack\": \"%s\", \"beside a sink\": %.0f, \"beside the attack\": %.0f, \"least\": %.0f, \"most\": %.0f, \"percent\": %.1f}\n",
+        name, quiet.median, attacked.median, attacked.minimum, attacked.maximum, 100 * attacked.median / quiet.median);
     std::fflush(stdout);
   };
   std::fflush(stdout);

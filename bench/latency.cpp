@@ -1,5 +1,6 @@
-// A perceptron of 0.4 MB on an open connection: how long one pull takes, bare and complete. Each process keeps to a core of its own:
-// where the scheduler puts a waking process costs more than what is measured, for the bare loop as for the library.
+// A perceptron of 0.4 MB on an open connection: how long one pull takes, bare and complete. Each process keeps to a
+// core of its own: where the scheduler puts a waking process costs more than what is measured, for the bare loop as for
+// the library.
 #include "alternatives/sockets.hpp"
 #include "measure.hpp"
 
@@ -65,7 +66,8 @@ int main(int count, char** arguments) {
   const std::string address = "127.0.0.1:" + std::to_string(h.owner_port);
   auto session = *checked::session::connect(address);
 
-  // Without digest and confirmation: the image's bytes, asked for on an open connection as the library asks, and no more.
+  // Without digest and confirmation: the image's bytes, asked for on an open connection as the library asks, and no
+  // more.
   posix_stream raw(bench::connect_to_loopback(h.owner_port));
   ignore_messages handler;
   no_owner none;
@@ -84,17 +86,26 @@ int main(int count, char** arguments) {
     end.end_pull(t);
   };
   const auto results = bench::interleave(rounds, {
-                                                     {"bare pull loop", [&] { return bench::bare_pull(fd, reinterpret_cast<std::byte*>(&to), sizeof to, 2_MiB, 1, [](std::size_t) {}), 0.0; }},
+                                                     {"bare pull loop",
+                                                      [&] {
+                                                        return bench::bare_pull(fd, reinterpret_cast<std::byte*>(&to),
+                                                                                sizeof to, 2_MiB, 1,
+                                                                                [](std::size_t) {}),
+                                                               0.0;
+                                                      }},
                                                      {"no digest, no confirmation", [&] { return unconfirmed(), 0.0; }},
-                                                     {"complete: described, digest, confirmed", [&] {
+                                                     {"complete: described, digest, confirmed",
+                                                      [&] {
                                                         if (!session.download_tensors(h.ref, to)) std::abort();
                                                         return 0.0;
                                                       }},
                                                  });
-  std::printf("a perceptron of %zu bytes on an open connection, %d rounds\n%-40s %10s %10s %10s %8s\n", sizeof(perceptron), rounds, "", "median ms", "min", "max", "ratio");
+  std::printf("a perceptron of %zu bytes on an open connection, %d rounds\n%-40s %10s %10s %10s %8s\n",
+              sizeof(perceptron), rounds, "", "median ms", "min", "max", "ratio");
   const double bare = bench::summarise(results[0].seconds).median;
   for (const auto& r : results) {
     const auto s = bench::summarise(r.seconds);
-    std::printf("%-40s %10.3f %10.3f %10.3f %8.2f\n", r.name.c_str(), 1e3 * s.median, 1e3 * s.minimum, 1e3 * s.maximum, s.median / bare);
+    std::printf("%-40s %10.3f %10.3f %10.3f %8.2f\n", r.name.c_str(), 1e3 * s.median, 1e3 * s.minimum, 1e3 * s.maximum,
+                s.median / bare);
   }
 }

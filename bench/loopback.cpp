@@ -45,26 +45,34 @@ int main(int count, char** arguments) {
     ::munmap(p, sizeof(model));
     return 0.0;
   };
-  const auto results = bench::interleave(rounds, {
-                                                     {"memcpy, whole", [&] { return std::memcpy(warm->get(), source->get(), sizeof(model)), 0.0; }},
-                                                     {"memcpy, 2 MiB at a time", [&] {
-                                                        for (std::size_t at = 0; at < sizeof(model); at += 2_MiB)
-                                                          std::memcpy(reinterpret_cast<std::byte*>(warm->get()) + at, reinterpret_cast<const std::byte*>(source->get()) + at, 2_MiB);
-                                                        return 0.0;
-                                                      }},
-                                                     {"loopback, no digest", [&] { return must(plain::download_tensors(*plain_owner, *plain_ref, **warm)); }},
-                                                     {"loopback, digest of the whole", [&] { return must(checked::download_tensors(*checked_owner, *checked_ref, **warm)); }},
-                                                     {"loopback into fresh memory, 4 KiB pages", [&] { return fresh(MADV_NOHUGEPAGE); }},
-                                                     {"loopback into fresh memory, huge pages", [&] { return fresh(MADV_HUGEPAGE); }},
-                                                     {"loopback into make_model()", [&] {
-                                                        auto to = make_model<model>();
-                                                        return must(plain::download_tensors(*plain_owner, *plain_ref, **to));
-                                                      }},
-                                                 });
-  std::printf("%.1f GiB in 16 tensors, one process, chunks of 2 MiB, %d rounds\n%-42s %8s %8s %8s %8s\n", gib, rounds, "", "GiB/s", "min", "max", "ratio");
+  const auto results = bench::interleave(
+      rounds,
+      {
+          {"memcpy, whole", [&] { return std::memcpy(warm->get(), source->get(), sizeof(model)), 0.0; }},
+          {"memcpy, 2 MiB at a time",
+           [&] {
+             for (std::size_t at = 0; at < sizeof(model); at += 2_MiB)
+               std::memcpy(reinterpret_cast<std::byte*>(warm->get()) + at,
+                           reinterpret_cast<const std::byte*>(source->get()) + at, 2_MiB);
+             return 0.0;
+           }},
+          {"loopback, no digest", [&] { return must(plain::download_tensors(*plain_owner, *plain_ref, **warm)); }},
+          {"loopback, digest of the whole",
+           [&] { return must(checked::download_tensors(*checked_owner, *checked_ref, **warm)); }},
+          {"loopback into fresh memory, 4 KiB pages", [&] { return fresh(MADV_NOHUGEPAGE); }},
+          {"loopback into fresh memory, huge pages", [&] { return fresh(MADV_HUGEPAGE); }},
+          {"loopback into make_model()",
+           [&] {
+             auto to = make_model<model>();
+             return must(plain::download_tensors(*plain_owner, *plain_ref, **to));
+           }},
+      });
+  std::printf("%.1f GiB in 16 tensors, one process, chunks of 2 MiB, %d rounds\n%-42s %8s %8s %8s %8s\n", gib, rounds,
+              "", "GiB/s", "min", "max", "ratio");
   const double bare = bench::summarise(results[0].seconds).median;
   for (const auto& r : results) {
     const auto s = bench::summarise(r.seconds);
-    std::printf("%-42s %8.2f %8.2f %8.2f %8.3f\n", r.name.c_str(), gib / s.median, gib / s.maximum, gib / s.minimum, bare / s.median);
+    std::printf("%-42s %8.2f %8.2f %8.2f %8.3f\n", r.name.c_str(), gib / s.median, gib / s.maximum, gib / s.minimum,
+                bare / s.median);
   }
 }

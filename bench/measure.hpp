@@ -1,4 +1,5 @@
-// Small tools of the benchmarks: medians over interleaved rounds, CPU time of both processes, a child process that serves.
+// Small tools of the benchmarks: medians over interleaved rounds, CPU time of both processes, a child process that
+// serves.
 #pragma once
 
 #include <signal.h>
@@ -19,7 +20,9 @@ namespace bench {
 
 using clock = std::chrono::steady_clock;
 
-inline double seconds_since(clock::time_point start) { return std::chrono::duration<double>(clock::now() - start).count(); }
+inline double seconds_since(clock::time_point start) {
+  return std::chrono::duration<double>(clock::now() - start).count();
+}
 
 /// User and system time of this process, in seconds.
 inline double cpu_seconds() {
@@ -46,7 +49,8 @@ struct series {
 
 /// Runs every case once a round, so that a noisy machine hits all alike; the first round is not counted.
 /// A case returns the CPU seconds that the other process spent.
-inline std::vector<series> interleave(int rounds, const std::vector<std::pair<std::string, std::function<double()>>>& cases) {
+inline std::vector<series> interleave(int rounds,
+                                      const std::vector<std::pair<std::string, std::function<double()>>>& cases) {
   std::vector<series> out;
   for (const auto& c : cases) out.push_back({c.first, {}, {}});
   for (int r = 0; r <= rounds; ++r)

@@ -1,4 +1,5 @@
-// The parts that a transfer is made of, each alone: gather and scatter of a range, frames, digest, the header of an image.
+// The parts that a transfer is made of, each alone: gather and scatter of a range, frames, digest, the header of an
+// image.
 #include <tensorpull/core/xxh3.hpp>
 #include <tensorpull/framing/capnp/capnp_framing.hpp>
 #include <tensorpull/framing/detail/payload_prefix.hpp>
@@ -39,7 +40,8 @@ static void gather_range(benchmark::State& state) {
   const std::uint64_t middle = from.schema->header_bytes + from.schema->data_bytes() / 2;
   std::array<std::span<const std::byte>, 64> spans;
   std::array<std::byte, 64> slice;
-  for (auto _ : state) benchmark::DoNotOptimize(gather(from, middle, static_cast<std::uint64_t>(state.range(0)), spans, slice));
+  for (auto _ : state)
+    benchmark::DoNotOptimize(gather(from, middle, static_cast<std::uint64_t>(state.range(0)), spans, slice));
 }
 BENCHMARK(gather_range)->ArgNames({"bytes", "tensor"})->Args({65536, 262144})->Args({65536, 4096})->Args({65536, 1024});
 
@@ -50,7 +52,11 @@ static void scatter_range(benchmark::State& state) {
   std::array<std::span<std::byte>, 64> spans;
   for (auto _ : state) benchmark::DoNotOptimize(scatter(to, middle, static_cast<std::uint64_t>(state.range(0)), spans));
 }
-BENCHMARK(scatter_range)->ArgNames({"bytes", "tensor"})->Args({65536, 262144})->Args({65536, 4096})->Args({65536, 1024});
+BENCHMARK(scatter_range)
+    ->ArgNames({"bytes", "tensor"})
+    ->Args({65536, 262144})
+    ->Args({65536, 4096})
+    ->Args({65536, 1024});
 
 static frame a_pull() {
   frame m;
@@ -156,7 +162,8 @@ static void arrange_tensors(benchmark::State& state) {
   const sample s(static_cast<std::size_t>(state.range(0)), 64);
   std::vector<mutable_tensor_view> all;
   for (const std::string& name : s.names)
-    all.push_back({.name = name, .type = dtype::f32, .shape = s.shape, .data = const_cast<std::byte*>(s.memory.data())});
+    all.push_back(
+        {.name = name, .type = dtype::f32, .shape = s.shape, .data = const_cast<std::byte*>(s.memory.data())});
   for (auto _ : state) benchmark::DoNotOptimize(dynamic_image::make(std::span<const mutable_tensor_view>(all)));
 }
 BENCHMARK(arrange_tensors)->Arg(16)->Arg(400)->Arg(10000);
@@ -211,7 +218,8 @@ static void pull_a_byte_of_the_header(benchmark::State& state) {
   for (auto _ : state) {
     const pending_reply r = o.ask();
     const source_view* const image = o.machine.pin(r);
-    if (image == nullptr || gather(*image, r.offset, r.length, pieces, slice).bytes != 1) state.SkipWithError("it was refused");
+    if (image == nullptr || gather(*image, r.offset, r.length, pieces, slice).bytes != 1)
+      state.SkipWithError("it was refused");
     o.machine.unpin(r, 1);
   }
 }

@@ -1,5 +1,5 @@
-// NATS beside a bare request-reply loop through the same server, with the same messages and as many requests on their way. Arguments: MiB, rounds, KiB of a
-// chunk, requests on their way.
+// NATS beside a bare request-reply loop through the same server, with the same messages and as many requests on their
+// way. Arguments: MiB, rounds, KiB of a chunk, requests on their way.
 #include "measure.hpp"
 
 #include <tensorpull/tensorpull.hpp>
@@ -27,14 +27,17 @@ struct server {
     a.sin_family = AF_INET;
     a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     socklen_t size = sizeof a;
-    if (::bind(s, reinterpret_cast<sockaddr*>(&a), size) != 0 || ::getsockname(s, reinterpret_cast<sockaddr*>(&a), &size) != 0) std::abort();
+    if (::bind(s, reinterpret_cast<sockaddr*>(&a), size) != 0 ||
+        ::getsockname(s, reinterpret_cast<sockaddr*>(&a), &size) != 0)
+      std::abort();
     ::close(s);
     const std::string port = std::to_string(ntohs(a.sin_port));
     url = "nats://127.0.0.1:" + port;
     pid = ::fork();
     if (pid == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-      ::execlp("nats-server", "nats-server", "-a", "127.0.0.1", "-p", port.c_str(), "-l", "/dev/null", static_cast<char*>(nullptr));
+      ::execlp("nats-server", "nats-server", "-a", "127.0.0.1", "-p", port.c_str(), "-l", "/dev/null",
+               static_cast<char*>(nullptr));
       ::_exit(127);
     }
     for (natsConnection* c = nullptr; natsConnection_ConnectTo(&c, url.c_str()) != NATS_OK; ::usleep(10'000))
@@ -49,19 +52,23 @@ struct bare_request {
   std::uint64_t offset = 0, length = 0;
 };
 
-/// What its user writes with libnats: requests to a subject with an inbox for the answers, some of them on their way; answers in order, copied to where they belong.
+/// What its user writes with libnats: requests to a subject with an inbox for the answers, some of them on their way;
+/// answers in order, copied to where they belong.
 struct bare {
   static void serve(const std::string& url, int pipe, std::span<const std::byte> from) {
     natsConnection* c = nullptr;
     natsSubscription* s = nullptr;
-    if (natsConnection_ConnectTo(&c, url.c_str()) != NATS_OK || natsConnection_SubscribeSync(&s, c, "bare") != NATS_OK || natsConnection_Flush(c) != NATS_OK) std::abort();
+    if (natsConnection_ConnectTo(&c, url.c_str()) != NATS_OK ||
+        natsConnection_SubscribeSync(&s, c, "bare") != NATS_OK || natsConnection_Flush(c) != NATS_OK)
+      std::abort();
     bench::write_value(pipe, 1);
     for (;;) {
       natsMsg* m = nullptr;
       if (natsSubscription_NextMsg(&m, s, 1000) != NATS_OK) continue;
       bare_request r;
       std::memcpy(&r, natsMsg_GetData(m), sizeof r);
-      if (natsConnection_Publish(c, natsMsg_GetReply(m), from.data() + r.offset, static_cast<int>(r.length)) != NATS_OK) std::abort();
+      if (natsConnection_Publish(c, natsMsg_GetReply(m), from.data() + r.offset, static_cast<int>(r.length)) != NATS_OK)
+        std::abort();
       natsMsg_Destroy(m);
     }
   }
@@ -69,7 +76,9 @@ struct bare {
     natsConnection* c = nullptr;
     natsInbox* inbox = nullptr;
     natsSubscription* s = nullptr;
-    if (natsConnection_ConnectTo(&c, url.c_str()) != NATS_OK || natsInbox_Create(&inbox) != NATS_OK || natsConnection_SubscribeSync(&s, c, inbox) != NATS_OK) std::abort();
+    if (natsConnection_ConnectTo(&c, url.c_str()) != NATS_OK || natsInbox_Create(&inbox) != NATS_OK ||
+        natsConnection_SubscribeSync(&s, c, inbox) != NATS_OK)
+      std::abort();
     std::size_t asked = 0;
     const auto ask = [&] {
       if (asked >= to.size()) return;
@@ -95,7 +104,8 @@ struct bare {
 
 struct image {
   explicit image(std::size_t bytes)
-      : memory(bytes), shape{bytes}, views{mutable_tensor_view{.name = "w", .type = dtype::u8, .shape = shape, .data = memory.data()}},
+      : memory(bytes), shape{bytes},
+        views{mutable_tensor_view{.name = "w", .type = dtype::u8, .shape = shape, .data = memory.data()}},
         table(std::move(*dynamic_image::make(std::span<const mutable_tensor_view>(views)))) {}
   image(image&&) = delete;
   std::vector<std::byte> memory;
@@ -109,7 +119,9 @@ using net = pipeline<tensor_list, bytes_up_to<960_KiB>, nats>;
 }  // namespace
 
 int main(int count, char** arguments) {
-  const auto argument = [&](int i, std::size_t otherwise) { return count > i ? static_cast<std::size_t>(std::atoi(arguments[i])) : otherwise; };
+  const auto argument = [&](int i, std::size_t otherwise) {
+    return count > i ? static_cast<std::size_t>(std::atoi(arguments[i])) : otherwise;
+  };
   const std::size_t bytes = argument(1, 1024) << 20, chunk = argument(3, 512) << 10, window = argument(4, 4);
   const int rounds = static_cast<int>(argument(2, 5));
   const server there;
@@ -127,11 +139,13 @@ int main(int count, char** arguments) {
   const auto pull = [&] {
     land in(to.table.destination());
     const double before = owner.cpu();
-    const auto done = net::pull(there.url, ref, in, {.window = static_cast<std::uint32_t>(window)}, bytes_up_to<960_KiB>{chunk});
+    const auto done = net::pull(there.url, ref, in, {.window = static_cast<std::uint32_t>(window)},
+                                bytes_up_to<960_KiB>{chunk});
     if (!done) std::fprintf(stderr, "%s\n", describe(done.error()).c_str()), std::abort();
     return owner.cpu() - before;
   };
-  const auto results = bench::interleave(rounds, {{"bare loop, libnats as its user writes it", [&] {
+  const auto results = bench::interleave(rounds, {{"bare loop, libnats as its user writes it",
+                                                   [&] {
                                                      const double before = loop.cpu();
                                                      bare::pull(there.url, to.memory, chunk, window);
                                                      return loop.cpu() - before;
@@ -139,9 +153,11 @@ int main(int count, char** arguments) {
                                                   {"nats, digest", pull}});
   if (to.memory != from.memory) std::abort();
   const double mib = double(bytes) / double(1_MiB), first = bench::summarise(results[0].seconds).median;
-  std::printf("NATS, %g MiB, chunks of %zu KiB, %zu on their way\n%-44s %9s %9s %9s %8s %10s\n", mib, chunk >> 10, window, "", "MiB/s", "min", "max", "ratio", "CPU s/GiB");
+  std::printf("NATS, %g MiB, chunks of %zu KiB, %zu on their way\n%-44s %9s %9s %9s %8s %10s\n", mib, chunk >> 10,
+              window, "", "MiB/s", "min", "max", "ratio", "CPU s/GiB");
   for (const auto& r : results) {
     const auto s = bench::summarise(r.seconds);
-    std::printf("%-44s %9.1f %9.1f %9.1f %8.3f %10.3f\n", r.name.c_str(), mib / s.median, mib / s.maximum, mib / s.minimum, first / s.median, bench::summarise(r.cpu).median * 1024 / mib);
+    std::printf("%-44s %9.1f %9.1f %9.1f %8.3f %10.3f\n", r.name.c_str(), mib / s.median, mib / s.maximum,
+                mib / s.minimum, first / s.median, bench::summarise(r.cpu).median * 1024 / mib);
   }
 }

@@ -1,5 +1,6 @@
-// Many recipients of one model over TCP, against one owner, or against a coordinator and replicas of it. All are processes of this program on one machine. Arguments: recipients,
-// processes that they share, rounds. Prints the rows of the table of the page "Scaling out": medians, in parentheses the fastest and the slowest round.
+// Many recipients of one model over TCP, against one owner, or against a coordinator and replicas of it. All are
+// processes of this program on one machine. Arguments: recipients, processes that they share, rounds. Prints the rows
+// of the table of the page "Scaling out": medians, in parentheses the fastest and the slowest round.
 #include <tensorpull/consumers/any_schema/digest.hpp>
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/transports/host/owner.hpp>
@@ -71,7 +72,8 @@ void tell(int to, const T& value) {
 template <class T>
 T hear(int from) {
   T value{};
-  if (::read(from, &value, sizeof value) != static_cast<ssize_t>(sizeof value)) std::fprintf(stderr, "a process has ended\n"), std::exit(1);
+  if (::read(from, &value, sizeof value) != static_cast<ssize_t>(sizeof value))
+    std::fprintf(stderr, "a process has ended\n"), std::exit(1);
   return value;
 }
 std::string local(std::uint16_t port) { return "127.0.0.1:" + std::to_string(port); }
@@ -85,7 +87,9 @@ double round_of(std::size_t owners, std::size_t recipients, std::size_t processe
   const child coordinator = start([&](int out) {
     const auto m = made();
     auto owner = net::downloader::open();
-    const auto ref = owner ? owner->add_tensors(*m, {.recipients = static_cast<std::uint32_t>(recipients), .id = shared}) : result<reference>(failure(errc::io));
+    const auto ref = owner
+                         ? owner->add_tensors(*m, {.recipients = static_cast<std::uint32_t>(recipients), .id = shared})
+                         : result<reference>(failure(errc::io));
     if (!ref) ::_exit(1);
     tell(out, owner->port());
     tell(out, *ref);
@@ -131,7 +135,8 @@ double round_of(std::size_t owners, std::size_t recipients, std::size_t processe
   std::uint64_t failed = 0;
   for (const child& c : pullers) failed += hear<std::uint64_t>(c.from);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-  if (failed != 0) std::fprintf(stderr, "%llu recipients have failed\n", static_cast<unsigned long long>(failed)), std::exit(1);
+  if (failed != 0)
+    std::fprintf(stderr, "%llu recipients have failed\n", static_cast<unsigned long long>(failed)), std::exit(1);
   said = hear<ended>(coordinator.from);
   pullers.insert(pullers.end(), replicas.begin(), replicas.end());
   pullers.push_back(coordinator);
@@ -142,7 +147,9 @@ double round_of(std::size_t owners, std::size_t recipients, std::size_t processe
 }  // namespace
 
 int main(int count, char** arguments) {
-  const auto number = [&](int i, std::size_t otherwise) { return i < count ? static_cast<std::size_t>(std::strtoull(arguments[i], nullptr, 10)) : otherwise; };
+  const auto number = [&](int i, std::size_t otherwise) {
+    return i < count ? static_cast<std::size_t>(std::strtoull(arguments[i], nullptr, 10)) : otherwise;
+  };
   const std::size_t recipients = number(1, 1000), processes = number(2, 8), rounds = number(3, 3);
   const std::size_t owners[]{1, 2, 4};
   double load[3]{};
@@ -154,9 +161,11 @@ int main(int count, char** arguments) {
     for (std::size_t i = 0; i < 3; ++i) took[i].push_back(round_of(owners[i], recipients, processes, said[i]));
   for (std::size_t i = 0; i < 3; ++i) {
     std::sort(took[i].begin(), took[i].end());
-    const double middle = took[i][took[i].size() / 2], gib = static_cast<double>(recipients * sizeof(model)) / (1 << 30);
+    const double middle = took[i][took[i].size() / 2],
+                 gib = static_cast<double>(recipients * sizeof(model)) / (1 << 30);
     const std::string who = owners[i] == 1 ? "one owner" : std::to_string(owners[i]) + " replicas and a coordinator";
-    std::printf("| %s | %.1f (%.1f to %.1f) | %.1f | %.1f MiB | %llu |\n", who.c_str(), middle, took[i].front(), took[i].back(), gib / middle, static_cast<double>(said[i].sent) / (1 << 20),
+    std::printf("| %s | %.1f (%.1f to %.1f) | %.1f | %.1f MiB | %llu |\n", who.c_str(), middle, took[i].front(),
+                took[i].back(), gib / middle, static_cast<double>(said[i].sent) / (1 << 20),
                 static_cast<unsigned long long>(said[i].completed));
   }
 }

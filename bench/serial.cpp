@@ -1,7 +1,7 @@
-// A model over a serial line, beside a loop that only moves bytes over the same line: two pseudo-terminals and a thread that is the wire. Paced, it is 115,200 baud
-// ten times as fast: 115,200 bytes a second. Unpaced, it
-// carries what the processor makes, so that the share is that of the bytes which it carried. Prints a line of JSON for each case. Arguments: rounds, and whether to
-// leave the 16 MiB out (1).
+// A model over a serial line, beside a loop that only moves bytes over the same line: two pseudo-terminals and a thread
+// that is the wire. Paced, it is 115,200 baud ten times as fast: 115,200 bytes a second. Unpaced, it carries what the
+// processor makes, so that the share is that of the bytes which it carried. Prints a line of JSON for each case.
+// Arguments: rounds, and whether to leave the 16 MiB out (1).
 #include "measure.hpp"
 #include "noisy_line.hpp"
 
@@ -87,8 +87,8 @@ struct row {
   const char* name;
   std::size_t bytes;
   std::function<measured(std::uint64_t)> run;  ///< with a seed
-  double least_goodput = 0, most_idle = 1;     ///< to be reached
-  std::vector<double> rates{}, carried{};      ///< bytes a second: of the model, of the line
+  double least_goodput = 0, most_idle = 1;  ///< to be reached
+  std::vector<double> rates{}, carried{};  ///< bytes a second: of the model, of the line
 };
 
 int main(int count, char** arguments) {
@@ -105,15 +105,20 @@ int main(int count, char** arguments) {
     for (const row& r : rows) {
       const auto s = bench::summarise(r.rates);
       const double carried = bench::summarise(r.carried).median, of = r.most_idle < 1 ? rate : carried;
-      std::printf("{\"case\": \"%s\", \"bytes\": %zu, \"rate\": %.0f, \"least\": %.0f, \"most\": %.0f, \"goodput\": %.3f, \"idle\": %.3f, \"least_goodput\": %.2f, \"most_idle\": %.2f}\n", r.name, r.bytes, s.median, s.minimum,
-                  s.maximum, s.median / of, 1 - carried / rate, r.least_goodput, r.most_idle);
+      std::printf(
+          "{\"case\": \"%s\", \"bytes\": %zu, \"rate\": %.0f, \"least\": %.0f, \"most\": %.0f, \"goodput\": %.3f, \"idle\": %.3f, \"least_goodput\": %.2f, \"most_idle\": %.2f}\n",
+          r.name, r.bytes, s.median, s.minimum, s.maximum, s.median / of, 1 - carried / rate, r.least_goodput,
+          r.most_idle);
     }
     std::fflush(stdout);
   };
   run({{"paced, bytes alone", sizeof(small), [](std::uint64_t) { return bare(sizeof(small), paced); }},
-       {"paced, chunks of 512 bytes", sizeof(small), [](std::uint64_t s) { return pull<small, 512>(paced, {}, s); }, 0.8, 0.05},
-       {"paced, chunks of 2 KiB", sizeof(small), [](std::uint64_t s) { return pull<small, 2048>(paced, {}, s); }, 0.9, 0.05},
-       {"paced, one byte in 10,000 flipped, chunks of 512 bytes", sizeof(small), [](std::uint64_t s) { return pull<small, 512>(paced, one_in_10000, s); }, 0.6, 0.5}});
+       {"paced, chunks of 512 bytes", sizeof(small), [](std::uint64_t s) { return pull<small, 512>(paced, {}, s); },
+        0.8, 0.05},
+       {"paced, chunks of 2 KiB", sizeof(small), [](std::uint64_t s) { return pull<small, 2048>(paced, {}, s); }, 0.9,
+        0.05},
+       {"paced, one byte in 10,000 flipped, chunks of 512 bytes", sizeof(small),
+        [](std::uint64_t s) { return pull<small, 512>(paced, one_in_10000, s); }, 0.6, 0.5}});
   if (quick) return 0;
   run({{"unpaced, bytes alone", sizeof(large), [](std::uint64_t) { return bare(sizeof(large), 0); }},
        {"unpaced, chunks of 512 bytes", sizeof(large), [](std::uint64_t s) { return pull<large, 512>(0, {}, s); }, 0.8},

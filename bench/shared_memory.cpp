@@ -1,5 +1,5 @@
-// Shared memory between two processes: landing beside memcpy, how long a view takes to open, and what recipients cost that only look. Prints a line of JSON
-// for each figure.
+// Shared memory between two processes: landing beside memcpy, how long a view takes to open, and what recipients cost
+// that only look. Prints a line of JSON for each figure.
 #include "measure.hpp"
 
 #include <tensorpull/tensorpull.hpp>
@@ -41,14 +41,15 @@ auto must(T result) {
 /// An owner in a process of its own, with one model that was allocated in shared memory.
 template <class Model>
 struct owner_process {
-  owner_process() : process([this](int fd) {
-                      const auto m = must(make_shared_model<Model>());
-                      std::memset(static_cast<void*>(m.get()), 1, sizeof(Model));
-                      auto owner = must(net<Model>::downloader::open({.listen = address}));
-                      const reference ref = must(owner.add_tensors(m));
-                      bench::write_value(fd, ref);
-                      owner.run(stop_token{});
-                    }) {
+  owner_process()
+      : process([this](int fd) {
+          const auto m = must(make_shared_model<Model>());
+          std::memset(static_cast<void*>(m.get()), 1, sizeof(Model));
+          auto owner = must(net<Model>::downloader::open({.listen = address}));
+          const reference ref = must(owner.add_tensors(m));
+          bench::write_value(fd, ref);
+          owner.run(stop_token{});
+        }) {
     ref = process.read<reference>();
   }
   std::string address = "@tensorpull-bench-" + std::to_string(::getpid()) + "-" + std::to_string(sizeof(Model));
@@ -82,28 +83,34 @@ void landing(int rounds) {
   const auto shown = must(net<large>::view(owner.address, owner.ref, {.unverified = true}));
   const large& there = *must(shown.model());
   std::memset(static_cast<void*>(mine.get()), 2, sizeof(large));
-  const auto results = bench::interleave(rounds, {{"map, memcpy", [&] {
-                                                     const auto view = must(net<large>::view(owner.address, owner.ref, {.unverified = true}));
-                                                     std::memcpy(static_cast<void*>(mine.get()), must(view.model()), sizeof(large));
-                                                     return 0.0;
-                                                   }},
-                                                  {"memcpy from memory that is mapped already", [&] { return std::memcpy(static_cast<void*>(mine.get()), &there, sizeof(large)), 0.0; }},
-                                                  {"no digest", [&] { return must(net<large, unverified>::download_tensors(owner.address, owner.ref, *mine)), 0.0; }},
-                                                  {"digest", [&] { return must(net<large>::download_tensors(owner.address, owner.ref, *mine)), 0.0; }},
-                                                  {"view, digest", [&] { return must(net<large>::view(owner.address, owner.ref)), 0.0; }}});
+  const auto results = bench::interleave(
+      rounds, {{"map, memcpy",
+                [&] {
+                  const auto view = must(net<large>::view(owner.address, owner.ref, {.unverified = true}));
+                  std::memcpy(static_cast<void*>(mine.get()), must(view.model()), sizeof(large));
+                  return 0.0;
+                }},
+               {"memcpy from memory that is mapped already",
+                [&] { return std::memcpy(static_cast<void*>(mine.get()), &there, sizeof(large)), 0.0; }},
+               {"no digest",
+                [&] { return must(net<large, unverified>::download_tensors(owner.address, owner.ref, *mine)), 0.0; }},
+               {"digest", [&] { return must(net<large>::download_tensors(owner.address, owner.ref, *mine)), 0.0; }},
+               {"view, digest", [&] { return must(net<large>::view(owner.address, owner.ref)), 0.0; }}});
   const double bare = bench::summarise(results[0].seconds).median, bare_cpu = bench::summarise(results[0].cpu).median;
   for (const auto& r : results) {
     const auto s = bench::summarise(r.seconds);
     const double cpu = bench::summarise(r.cpu).median;
-    std::printf("{\"what\": \"landing 1 GiB: %s\", \"GiB/s\": %.2f, \"least\": %.2f, \"most\": %.2f, \"of map, memcpy\": %.3f, \"CPU s\": %.3f, \"of its CPU\": %.3f}\n", r.name.c_str(), 1 / s.median, 1 / s.maximum,
-                1 / s.minimum, bare / s.median, cpu, bare_cpu / cpu);
+    std::printf(
+        "{\"what\": \"landing 1 GiB: %s\", \"GiB/s\": %.2f, \"least\": %.2f, \"most\": %.2f, \"of map, memcpy\": %.3f, \"CPU s\": %.3f, \"of its CPU\": %.3f}\n",
+        r.name.c_str(), 1 / s.median, 1 / s.maximum, 1 / s.minimum, bare / s.median, cpu, bare_cpu / cpu);
   }
 }
 
 template <class Model>
 void opening(const char* size, int rounds) {
   const owner_process<Model> owner;
-  const double us = microseconds([&] { (void)must(net<Model>::view(owner.address, owner.ref, {.unverified = true})); }, rounds);
+  const double us = microseconds([&] { (void)must(net<Model>::view(owner.address, owner.ref, {.unverified = true})); },
+                                 rounds);
   std::printf("{\"what\": \"a view of %s opens, unverified\", \"us\": %.0f}\n", size, us);
 }
 
@@ -133,7 +140,9 @@ void recipients(int count) {
   }
   for (const pid_t p : all) ::kill(p, SIGKILL), ::waitpid(p, nullptr, 0);
   const auto s = bench::summarise(used);
-  std::printf("{\"what\": \"%d views of 256 MiB, verified: memory of each besides the model\", \"KiB\": %.0f, \"most\": %.0f}\n", count, s.median, s.maximum);
+  std::printf(
+      "{\"what\": \"%d views of 256 MiB, verified: memory of each besides the model\", \"KiB\": %.0f, \"most\": %.0f}\n",
+      count, s.median, s.maximum);
 }
 
 int main(int count, char** arguments) {

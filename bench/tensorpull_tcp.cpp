@@ -1,5 +1,5 @@
-// The library itself at the job of job/job.hpp: one owner, recipients that land in place. Variants: plain (no digest), digest (of the whole), chunks (of the whole and of
-// each chunk).
+// The library itself at the job of job/job.hpp: one owner, recipients that land in place. Variants: plain (no digest),
+// digest (of the whole), chunks (of the whole and of each chunk).
 #include "job/job.hpp"
 
 #include <tensorpull/tensorpull.hpp>
@@ -51,14 +51,16 @@ class owning {
   using downloader = typename net<image_digest, Transport>::downloader;
 
   owning(const bench::job& j, const bench::model& m)
-      : image_(views::image<tensor_view>(m)), owner_(*downloader::open({.host = {.reserved_connections = j.recipients}})) {
+      : image_(views::image<tensor_view>(m)),
+        owner_(*downloader::open({.host = {.reserved_connections = j.recipients}})) {
     ref_ = *owner_.add_tensors(image_);
     for (std::size_t i = 0; i < j.threads; ++i) threads_.emplace_back([this] { owner_.run(std::stop_token{}); });
   }
   std::string address() const {
     char text[128];
     const auto half = [](std::uint64_t n) { return static_cast<unsigned long long>(n); };
-    std::snprintf(text, sizeof text, "%016llx%016llx/%s", half(ref_.id.high), half(ref_.id.low), bench::loopback_address(owner_.port()).c_str());
+    std::snprintf(text, sizeof text, "%016llx%016llx/%s", half(ref_.id.high), half(ref_.id.low),
+                  bench::loopback_address(owner_.port()).c_str());
     return text;
   }
 
@@ -94,10 +96,12 @@ class receiver {
     else digest_.emplace(*net<image_digest, tcp>::session::connect(where));
   }
   bench::clock::time_point pull(bench::model& m) {
-    if (m.block().data() != made_for_) image_.emplace(views::image<mutable_tensor_view>(m)), made_for_ = m.block().data();
+    if (m.block().data() != made_for_)
+      image_.emplace(views::image<mutable_tensor_view>(m)), made_for_ = m.block().data();
     timed_land to(image_->destination(), m.first_tensor_ends_at());
-    const auto done = plain_ ? plain_->pull(ref_, to, options_, chunk_) : chunks_ ? chunks_->pull(ref_, to, options_, chunk_)
-                                                                                  : digest_->pull(ref_, to, options_, chunk_);
+    const auto done = plain_    ? plain_->pull(ref_, to, options_, chunk_)
+                      : chunks_ ? chunks_->pull(ref_, to, options_, chunk_)
+                                : digest_->pull(ref_, to, options_, chunk_);
     if (!done) bench::give_up(describe(done.error()).c_str());
     return to.at;
   }

@@ -1,5 +1,5 @@
-// TLS beside a bare loop over OpenSSL with the same cipher, in both directions: an owner that is pulled from, and a device that dials out and is pulled from.
-// Arguments: MiB, rounds.
+// TLS beside a bare loop over OpenSSL with the same cipher, in both directions: an owner that is pulled from, and a
+// device that dials out and is pulled from. Arguments: MiB, rounds.
 #include "alternatives/sockets.hpp"
 #include "measure.hpp"
 
@@ -34,23 +34,27 @@ std::pair<std::string, std::string> own_certificate() {
   X509_gmtime_adj(X509_getm_notBefore(x.get()), -3600);
   X509_gmtime_adj(X509_getm_notAfter(x.get()), 86400);
   X509_set_pubkey(x.get(), key.get());
-  X509_NAME_add_entry_by_txt(X509_get_subject_name(x.get()), "CN", MBSTRING_ASC, reinterpret_cast<const unsigned char*>("bench"), -1, -1, 0);
+  X509_NAME_add_entry_by_txt(X509_get_subject_name(x.get()), "CN", MBSTRING_ASC,
+                             reinterpret_cast<const unsigned char*>("bench"), -1, -1, 0);
   X509_set_issuer_name(x.get(), X509_get_subject_name(x.get()));
   X509_EXTENSION* const name = X509V3_EXT_conf_nid(nullptr, nullptr, NID_subject_alt_name, "IP:127.0.0.1");
   X509_add_ext(x.get(), name, -1);
   X509_EXTENSION_free(name);
   X509_sign(x.get(), key.get(), EVP_sha256());
-  return {text_of([&](BIO* b) { return PEM_write_bio_X509(b, x.get()); }),
-          text_of([&](BIO* b) { return PEM_write_bio_PrivateKey(b, key.get(), nullptr, nullptr, 0, nullptr, nullptr); })};
+  return {text_of([&](BIO* b) { return PEM_write_bio_X509(b, x.get()); }), text_of([&](BIO* b) {
+            return PEM_write_bio_PrivateKey(b, key.get(), nullptr, nullptr, 0, nullptr, nullptr);
+          })};
 }
 
-/// What a programmer writes who has OpenSSL and no library: blocking sockets, a call for each chunk. Nothing is checked beyond TLS.
+/// What a programmer writes who has OpenSSL and no library: blocking sockets, a call for each chunk. Nothing is checked
+/// beyond TLS.
 struct bare {
   SSL* ssl;
   bare(int fd, const std::pair<std::string, std::string>& id, bool server) {
     bench::no_delay(fd);
     SSL_CTX* const c = SSL_CTX_new(server ? TLS_server_method() : TLS_client_method());
-    const detail::bio_ptr certificate(BIO_new_mem_buf(id.first.data(), static_cast<int>(id.first.size()))), key(BIO_new_mem_buf(id.second.data(), static_cast<int>(id.second.size())));
+    const detail::bio_ptr certificate(BIO_new_mem_buf(id.first.data(), static_cast<int>(id.first.size()))),
+        key(BIO_new_mem_buf(id.second.data(), static_cast<int>(id.second.size())));
     const detail::certificate_ptr x(PEM_read_bio_X509(certificate.get(), nullptr, nullptr, nullptr));
     const detail::key_ptr k(PEM_read_bio_PrivateKey(key.get(), nullptr, nullptr, nullptr));
     if (server) SSL_CTX_use_certificate(c, x.get()), SSL_CTX_use_PrivateKey(c, k.get());
@@ -83,13 +87,15 @@ struct bare {
   }
   void serve(std::span<const std::byte> from, std::size_t most = ~std::size_t{0}) const {
     bench::bare_request r;
-    for (std::size_t sent = 0; sent < most && read(&r, sizeof r); sent += r.length) write(from.data() + r.offset, r.length);
+    for (std::size_t sent = 0; sent < most && read(&r, sizeof r); sent += r.length)
+      write(from.data() + r.offset, r.length);
   }
 };
 
 struct image {
   explicit image(std::size_t bytes)
-      : memory(bytes), shape{bytes}, views{mutable_tensor_view{.name = "w", .type = dtype::u8, .shape = shape, .data = memory.data()}},
+      : memory(bytes), shape{bytes},
+        views{mutable_tensor_view{.name = "w", .type = dtype::u8, .shape = shape, .data = memory.data()}},
         table(std::move(*dynamic_image::make(std::span<const mutable_tensor_view>(views)))) {}
   image(image&&) = delete;
   std::vector<std::byte> memory;
@@ -120,7 +126,8 @@ struct ours {
       : process([&](int pipe) {
           const tls_options o{.certificate = {.text = id.first}, .key = {.text = id.second}};
           const tls_address any{"127.0.0.1:0", *tls_context::make(o)};
-          const host_options patient{.budgets = {.accept = std::chrono::hours(1), .idle = std::chrono::hours(1)}};  // the cases take turns
+          const host_options patient{
+              .budgets = {.accept = std::chrono::hours(1), .idle = std::chrono::hours(1)}};  // the cases take turns
           auto owner = net::downloader::open(any, patient);
           bench::write_value(pipe, owner->port());
           bench::write_value(pipe, *owner->add_image(from.table.source()));
@@ -161,7 +168,8 @@ void table(const char* title, std::size_t bytes, const std::vector<bench::series
   const double first = bench::summarise(results[0].seconds).median, mib = static_cast<double>(bytes) / (1 << 20);
   for (const auto& r : results) {
     const auto s = bench::summarise(r.seconds);
-    std::printf("%-34s %9.0f %9.0f %9.0f %8.3f\n", r.name.c_str(), mib / s.median, mib / s.maximum, mib / s.minimum, first / s.median);
+    std::printf("%-34s %9.0f %9.0f %9.0f %8.3f\n", r.name.c_str(), mib / s.median, mib / s.maximum, mib / s.minimum,
+                first / s.median);
   }
   std::printf("\n");
 }
@@ -178,7 +186,8 @@ int main(int count, char** arguments) {
   const int listener = bench::listen_on_loopback(port);
   // one connection to be pulled from; over the other, who has dialled out is pulled from
   const bench::child other([&](int) {
-    const bare serving(::accept(listener, nullptr, nullptr), id, true), pulling(::accept(listener, nullptr, nullptr), id, true);
+    const bare serving(::accept(listener, nullptr, nullptr), id, true),
+        pulling(::accept(listener, nullptr, nullptr), id, true);
     std::thread collecting([&] {
       char go = 0;
       while (pulling.read(&go, 1)) pulling.pull(to.memory), pulling.write(&go, 1);
@@ -188,10 +197,13 @@ int main(int count, char** arguments) {
   ours<unverified> plain(from, to, id);
   ours<image_digest> checked(from, to, id);
   const bare down(bench::connect_to_loopback(port), id, false), up(bench::connect_to_loopback(port), id, false);
-  std::printf("bare: %s %s, ours: %s %s, %zu MiB, chunks of 2 MiB\n\n", SSL_get_version(down.ssl), SSL_get_cipher_name(down.ssl), std::string(checked.down->stream().version()).c_str(),
+  std::printf("bare: %s %s, ours: %s %s, %zu MiB, chunks of 2 MiB\n\n", SSL_get_version(down.ssl),
+              SSL_get_cipher_name(down.ssl), std::string(checked.down->stream().version()).c_str(),
               std::string(checked.down->stream().cipher()).c_str(), bytes >> 20);
   table("an owner is pulled from", bytes,
-        bench::interleave(rounds, {{"bare loop", [&] { return down.pull(to.memory), 0.0; }}, {"tls, no digest", [&] { return plain.pull(to); }}, {"tls, digest", [&] { return checked.pull(to); }}}));
+        bench::interleave(rounds, {{"bare loop", [&] { return down.pull(to.memory), 0.0; }},
+                                   {"tls, no digest", [&] { return plain.pull(to); }},
+                                   {"tls, digest", [&] { return checked.pull(to); }}}));
   if (to.memory != from.memory) std::abort();
   const auto bare_up = [&] {
     char go = 1;
@@ -200,5 +212,7 @@ int main(int count, char** arguments) {
     return up.read(&go, 1) ? 0.0 : 1.0;
   };
   table("a device that has dialled out is pulled from", bytes,
-        bench::interleave(rounds, {{"bare loop", bare_up}, {"tls, no digest", [&] { return plain.give(from); }}, {"tls, digest", [&] { return checked.give(from); }}}));
+        bench::interleave(rounds, {{"bare loop", bare_up},
+                                   {"tls, no digest", [&] { return plain.give(from); }},
+                                   {"tls, digest", [&] { return checked.give(from); }}}));
 }

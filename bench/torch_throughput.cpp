@@ -1,4 +1,5 @@
-// A torch state dict of 1 GiB in 16 tensors on TCP over loopback, two processes: beside a struct of the same bytes in the same rounds.
+// A torch state dict of 1 GiB in 16 tensors on TCP over loopback, two processes: beside a struct of the same bytes in
+// the same rounds.
 #include "measure.hpp"
 
 #include <tensorpull/tensorpull.hpp>
@@ -75,20 +76,24 @@ int main(int count, char** arguments) {
       return sender.cpu() - cpu;
     };
   };
-  const auto results = bench::interleave(rounds, {
-                                                     {"struct into struct", other([&] { must(raw_session.download_tensors(h.raw_ref, **to_struct)); })},
-                                                     {"state dict into state dict", other([&] { must(torch_session.download_tensors(h.torch_ref, to_dict)); })},
-                                                     {"state dict into a new state dict", other([&] {
-                                                        new_state_dict made({.max_bytes = 1_GiB});
-                                                        must(torch_session.pull(h.torch_ref, made));
-                                                      })},
-                                                     {"transposed, into state dict", other([&] { must(torch_session.download_tensors(h.transposed_ref, to_dict)); })},
-                                                 });
+  const auto results = bench::interleave(
+      rounds,
+      {
+          {"struct into struct", other([&] { must(raw_session.download_tensors(h.raw_ref, **to_struct)); })},
+          {"state dict into state dict", other([&] { must(torch_session.download_tensors(h.torch_ref, to_dict)); })},
+          {"state dict into a new state dict", other([&] {
+             new_state_dict made({.max_bytes = 1_GiB});
+             must(torch_session.pull(h.torch_ref, made));
+           })},
+          {"transposed, into state dict",
+           other([&] { must(torch_session.download_tensors(h.transposed_ref, to_dict)); })},
+      });
   const double base = bench::summarise(results[0].seconds).median;
   std::printf("1 GiB in 16 tensors, TCP over loopback, chunks of 2 MiB, digest of the whole, %d rounds\n", rounds);
   std::printf("%-34s %8s %8s %8s %8s %10s\n", "", "GiB/s", "min", "max", "ratio", "CPU s/GiB");
   for (const auto& r : results) {
     const auto s = bench::summarise(r.seconds), c = bench::summarise(r.cpu);
-    std::printf("%-34s %8.2f %8.2f %8.2f %8.3f %10.3f\n", r.name.c_str(), gib / s.median, gib / s.maximum, gib / s.minimum, base / s.median, c.median / gib);
+    std::printf("%-34s %8.2f %8.2f %8.2f %8.3f %10.3f\n", r.name.c_str(), gib / s.median, gib / s.maximum,
+                gib / s.minimum, base / s.median, c.median / gib);
   }
 }

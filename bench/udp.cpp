@@ -1,4 +1,5 @@
-// UDP beside a bare loop with the same datagrams, and what loss and delay cost. Arguments: MiB without faults, MiB with faults, rounds.
+// UDP beside a bare loop with the same datagrams, and what loss and delay cost. Arguments: MiB without faults, MiB with
+// faults, rounds.
 #include "measure.hpp"
 
 #include <tensorpull/tensorpull.hpp>
@@ -27,8 +28,9 @@ struct bare_request {
   std::uint64_t word = 0, offset = 0, count = 0, rest[9]{};
 };
 
-/// What a programmer writes who has no library and knows that nothing is lost: the sender sends what it is asked for, `batch` datagrams a request, one call
-/// each, from the model's memory; the receiver keeps some requests in flight and lets the kernel write into the model's memory.
+/// What a programmer writes who has no library and knows that nothing is lost: the sender sends what it is asked for,
+/// `batch` datagrams a request, one call each, from the model's memory; the receiver keeps some requests in flight and
+/// lets the kernel write into the model's memory.
 struct bare {
   static constexpr std::uint64_t batch = 16, in_flight = 8;
 
@@ -38,7 +40,9 @@ struct bare {
     a.sin_family = AF_INET;
     a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     socklen_t size = sizeof a;
-    if (::bind(fd, reinterpret_cast<sockaddr*>(&a), sizeof a) != 0 || ::getsockname(fd, reinterpret_cast<sockaddr*>(&a), &size) != 0) std::abort();
+    if (::bind(fd, reinterpret_cast<sockaddr*>(&a), sizeof a) != 0 ||
+        ::getsockname(fd, reinterpret_cast<sockaddr*>(&a), &size) != 0)
+      std::abort();
     bench::write_value(pipe, ntohs(a.sin_port));
     for (;;) {
       bare_request r;
@@ -48,7 +52,9 @@ struct bare {
       for (std::uint64_t i = 0; i < r.count && r.offset < from.size(); ++i, r.offset += bare_payload) {
         bare_head h;
         h.offset = r.offset;
-        iovec parts[] = {{&h, sizeof h}, {const_cast<std::byte*>(from.data()) + r.offset, std::min<std::size_t>(bare_payload, from.size() - r.offset)}};
+        iovec parts[] = {{&h, sizeof h},
+                         {const_cast<std::byte*>(from.data()) + r.offset,
+                          std::min<std::size_t>(bare_payload, from.size() - r.offset)}};
         msghdr m{};
         m.msg_name = &to, m.msg_namelen = length, m.msg_iov = parts, m.msg_iovlen = 2;
         while (::sendmsg(fd, &m, 0) < 0) {
@@ -92,7 +98,9 @@ testing::datagram_fault_counts* counts = nullptr;
 
 struct troubled_udp : datagram_transport<troubled_udp, testing::faulty_datagrams<udp_link>> {
   static constexpr std::string_view any_address = "127.0.0.1:0";
-  static result<link> connect(std::string_view address, std::chrono::milliseconds, const stop_token&) noexcept { return around(udp_link::connect(address), nullptr); }
+  static result<link> connect(std::string_view address, std::chrono::milliseconds, const stop_token&) noexcept {
+    return around(udp_link::connect(address), nullptr);
+  }
   static result<link> open(std::string_view address) noexcept { return around(udp_link::open(address), counts); }
   static result<link> around(result<udp_link> inner, testing::datagram_fault_counts* count) noexcept {
     if (!inner) return failure(inner.error());
@@ -103,7 +111,10 @@ struct troubled_udp : datagram_transport<troubled_udp, testing::faulty_datagrams
 };
 
 struct image {
-  explicit image(std::size_t bytes) : memory(bytes), shape{bytes}, views{mutable_tensor_view{.name = "w", .type = dtype::u8, .shape = shape, .data = memory.data()}}, table(std::move(*dynamic_image::make(std::span<const mutable_tensor_view>(views)))) {}
+  explicit image(std::size_t bytes)
+      : memory(bytes), shape{bytes},
+        views{mutable_tensor_view{.name = "w", .type = dtype::u8, .shape = shape, .data = memory.data()}},
+        table(std::move(*dynamic_image::make(std::span<const mutable_tensor_view>(views)))) {}
   image(image&&) = delete;
   std::vector<std::byte> memory;
   std::array<std::uint64_t, 1> shape;
@@ -138,19 +149,24 @@ struct ours {
 };
 
 /// A line of JSON for each case. `sent`: bytes of payload that the owner sent, of the image.
-void tell(const char* group, std::size_t bytes, const std::vector<bench::series>& results, const std::vector<double>& sent) {
+void tell(const char* group, std::size_t bytes, const std::vector<bench::series>& results,
+          const std::vector<double>& sent) {
   const double mib = double(bytes) / double(1_MiB);
   for (std::size_t i = 0; i < results.size(); ++i) {
     const auto s = bench::summarise(results[i].seconds);
-    std::printf("{\"group\": \"%s\", \"case\": \"%s\", \"mib\": %g, \"rate\": %.2f, \"least\": %.2f, \"most\": %.2f, \"sent\": %.3f}\n", group, results[i].name.c_str(), mib, mib / s.median, mib / s.maximum,
-                mib / s.minimum, i < sent.size() ? sent[i] : 0.0);
+    std::printf(
+        "{\"group\": \"%s\", \"case\": \"%s\", \"mib\": %g, \"rate\": %.2f, \"least\": %.2f, \"most\": %.2f, \"sent\": %.3f}\n",
+        group, results[i].name.c_str(), mib, mib / s.median, mib / s.maximum, mib / s.minimum,
+        i < sent.size() ? sent[i] : 0.0);
   }
 }
 
 }  // namespace
 
 int main(int count, char** arguments) {
-  const auto argument = [&](int i, std::size_t otherwise) { return count > i ? static_cast<std::size_t>(std::atoi(arguments[i])) : otherwise; };
+  const auto argument = [&](int i, std::size_t otherwise) {
+    return count > i ? static_cast<std::size_t>(std::atoi(arguments[i])) : otherwise;
+  };
   const std::size_t whole = argument(1, 256) << 20, part = argument(2, 64) << 20;
   const int rounds = static_cast<int>(argument(3, 5));
   {
@@ -159,13 +175,15 @@ int main(int count, char** arguments) {
     const bench::child loop([&](int pipe) { bare::serve(pipe, from.memory); });
     const auto port = const_cast<bench::child&>(loop).read<std::uint16_t>();
     ours<udp> checked(from);
-    const auto results = bench::interleave(rounds, {{"bare loop, sendmsg and recvmsg", [&] { return bare::pull(port, to.memory), 0.0; }},
-                                                    {"udp, digest", [&] { return checked.pull(to); }}});
+    const auto results = bench::interleave(
+        rounds, {{"bare loop, sendmsg and recvmsg", [&] { return bare::pull(port, to.memory), 0.0; }},
+                 {"udp, digest", [&] { return checked.pull(to); }}});
     if (to.memory != from.memory) std::abort();
     tell("without loss", whole, results, {});
   }
   {
-    counts = static_cast<testing::datagram_fault_counts*>(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    counts = static_cast<testing::datagram_fault_counts*>(
+        ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
     image from(part), to(part);
     for (std::size_t i = 0; i < part; ++i) from.memory[i] = std::byte(i * 29 >> 7);
     struct weather {
@@ -173,11 +191,11 @@ int main(int count, char** arguments) {
       testing::datagram_faults faults;
     };
     using namespace std::chrono_literals;
-    const std::array weathers{weather{"no faults", {}},
-                              weather{"5 % loss each way", {.lost = 50}},
-                              weather{"5 % loss, 2 % doubled, 5 % overtaken", {.lost = 50, .doubled = 20, .overtaken = 50}},
-                              weather{"20 ms of delay", {.delay = 10ms}},
-                              weather{"20 ms of delay, 5 % loss each way", {.lost = 50, .delay = 10ms}}};
+    const std::array weathers{
+        weather{"no faults", {}}, weather{"5 % loss each way", {.lost = 50}},
+        weather{"5 % loss, 2 % doubled, 5 % overtaken", {.lost = 50, .doubled = 20, .overtaken = 50}},
+        weather{"20 ms of delay", {.delay = 10ms}},
+        weather{"20 ms of delay, 5 % loss each way", {.lost = 50, .delay = 10ms}}};
     std::vector<std::unique_ptr<ours<troubled_udp>>> owners;
     std::vector<std::pair<std::string, std::function<double()>>> cases;
     std::vector<double> sent(weathers.size());

@@ -27,12 +27,14 @@ struct bare {
   explicit bare(std::span<const std::byte> from)
       : owner([&, a = bare_address()](int pipe) {
           const int listener = ::socket(AF_UNIX, SOCK_STREAM, 0);
-          if (::bind(listener, reinterpret_cast<const sockaddr*>(&a), sizeof a) != 0 || ::listen(listener, 8) != 0) std::abort();
+          if (::bind(listener, reinterpret_cast<const sockaddr*>(&a), sizeof a) != 0 || ::listen(listener, 8) != 0)
+            std::abort();
           bench::write_value(pipe, a);
           for (;;) {
             const int fd = ::accept(listener, nullptr, nullptr);
             bench::bare_request r;
-            while (bench::receive_all(fd, reinterpret_cast<std::byte*>(&r), sizeof r) && bench::send_all(fd, from.data() + r.offset, r.length)) {
+            while (bench::receive_all(fd, reinterpret_cast<std::byte*>(&r), sizeof r) &&
+                   bench::send_all(fd, from.data() + r.offset, r.length)) {
             }
             ::close(fd);
           }
@@ -112,6 +114,7 @@ int main(int count, char** arguments) {
   const double gib = static_cast<double>(bytes) / static_cast<double>(1_GiB);
   for (const auto& r : results) {
     const auto s = bench::summarise(r.seconds);
-    std::printf("{\"case\": \"%s\", \"rate\": %.4f, \"least\": %.4f, \"most\": %.4f}\n", r.name.c_str(), gib / s.median, gib / s.maximum, gib / s.minimum);
+    std::printf("{\"case\": \"%s\", \"rate\": %.4f, \"least\": %.4f, \"most\": %.4f}\n", r.name.c_str(), gib / s.median,
+                gib / s.maximum, gib / s.minimum);
   }
 }

@@ -1,6 +1,7 @@
-// Cross-site evaluation: every site's model is tried on every other site's digits. Sites submit their models to the coordinator, which never pulls
-// one: it passes each submission on, and the other sites pull from the site itself. The last site is behind NAT and does not listen: the coordinator
-// relays its model over the connection that the site has opened, through one chunk buffer.
+// Cross-site evaluation: every site's model is tried on every other site's digits. Sites submit their models to the
+// coordinator, which never pulls one: it passes each submission on, and the other sites pull from the site itself. The
+// last site is behind NAT and does not listen: the coordinator relays its model over the connection that the site has
+// opened, through one chunk buffer.
 #include "sites/network.hpp"
 
 #include <tensorpull/transports/stream/relay.hpp>
@@ -49,18 +50,23 @@ int run_site(const options& chosen, std::uint32_t site, std::uint16_t coordinato
   federated::training_scratch scratch(own.size());
   auto model = std::make_unique<perceptron>(), theirs = std::make_unique<perceptron>();
   federated::initialise(*model, federated::derived_seed(chosen.seed, 21, site));
-  federated::train(*model, own, scratch, {.epochs = chosen.rounds, .learning_rate = 0.1f, .seed = federated::derived_seed(chosen.seed, 22, site)});
+  federated::train(
+      *model, own, scratch,
+      {.epochs = chosen.rounds, .learning_rate = 0.1f, .seed = federated::derived_seed(chosen.seed, 22, site)});
 
   auto session = net::session::connect(at_port(coordinator), {.timeout = patience});
   if (!session) return complain("cannot connect", session.error()), 1;
   if (!say(*session, hello_kind, hello{site})) return 1;
-  // The model is borrowed until the end. The number of its recipients is unknown, and it may be pulled late, so it stays published until the end.
+  // The model is borrowed until the end. The number of its recipients is unknown, and it may be pulled late, so it
+  // stays published until the end.
   const tensorpull::publish_options until_the_end{.budgets = {.transaction_idle = {}}};
   submission mine{static_cast<std::uint32_t>(own.size()), {}, model_set(*model)};
   std::optional<net::downloader> owner;
   std::jthread serving;
   if (behind_nat) {
-    const auto sent = letters::send(*session, submission_kind, mine, until_the_end, patience);  // the session serves it while it waits for messages
+    const auto sent = letters::send(*session, submission_kind, mine, until_the_end, patience);  // the session serves it
+                                                                                                // while it waits for
+                                                                                                // messages
     if (!sent) return complain("cannot submit", sent.error()), 1;
   } else {
     auto opened = net::downloader::open();
@@ -70,7 +76,8 @@ int run_site(const options& chosen, std::uint32_t site, std::uint16_t coordinato
     const auto apart = letters::decompose(*owner, mine, until_the_end);
     if (!apart) return complain("cannot submit", apart.error()), 1;
     serving = std::jthread([&](std::stop_token stop) { owner->run(stop); });
-    if (const auto sent = session->send(submission_kind, apart->references(), apart->body(), patience); !sent) return complain("cannot submit", sent.error()), 1;
+    if (const auto sent = session->send(submission_kind, apart->references(), apart->body(), patience); !sent)
+      return complain("cannot submit", sent.error()), 1;
   }
 
   for (;;) {
@@ -78,7 +85,8 @@ int run_site(const options& chosen, std::uint32_t site, std::uint16_t coordinato
     if (!got) return complain("cannot receive an assignment", got.error()), 1;
     if (got->kind == goodbye_kind) return 0;
     assignment next{};
-    if (const auto ok = letters::recompose(got->references, got->body, next); !ok) return complain("not an assignment", ok.error()), 1;
+    if (const auto ok = letters::recompose(got->references, got->body, next); !ok)
+      return complain("not an assignment", ok.error()), 1;
     const auto pulled = next.model.download_tensors<net>(*theirs, {.per_request_timeout = patience});
     if (!pulled) return complain("cannot pull the model to evaluate", pulled.error()), 1;
     if (pulled->outcome != tensorpull::outcome::completed) return 1;
@@ -87,7 +95,8 @@ int run_site(const options& chosen, std::uint32_t site, std::uint16_t coordinato
 }
 
 /// One pull of site `owner`'s model by one other site, through this process.
-bool relay_once(net::session& owner, tensorpull::tcp_listener& outside, const tensorpull::reference& ref, std::span<std::byte> chunk, std::uint64_t& bytes) {
+bool relay_once(net::session& owner, tensorpull::tcp_listener& outside, const tensorpull::reference& ref,
+                std::span<std::byte> chunk, std::uint64_t& bytes) {
   auto recipient = outside.accept(patience);
   if (!recipient) return complain("nobody came to the relay", recipient.error());
   const auto passed = tensorpull::relay<net::parts>(owner, *recipient, ref, chunk, {.idle_timeout = patience});
@@ -119,7 +128,8 @@ bool coordinate(const options& chosen, tensorpull::tcp_listener& listener, proce
     for (std::uint32_t at = 0; at < n; ++at) {
       if (at == owner && behind_nat) continue;  // it would pull from itself, through the relay
       if (!say(*all[at], assignment_kind, task)) return false;
-      if (behind_nat && !relay_once(*all[owner], *outside, task.model.remote()->reference, chunk, relayed_bytes)) return false;
+      if (behind_nat && !relay_once(*all[owner], *outside, task.model.remote()->reference, chunk, relayed_bytes))
+        return false;
       score result{};
       if (!hear(*all[at], score_kind, result) || result.owner != owner) return false;
       scores[owner][at] = result.accuracy;
@@ -143,19 +153,23 @@ bool coordinate(const options& chosen, tensorpull::tcp_listener& listener, proce
       well = well && (owner == at ? scores[at][at] > 0.8 : scores[owner][at] < 0.85);
     }
   }
-  std::printf("\n\n%s: %zu models tried; %.1f MB of site %zu's model relayed through %zu KiB; the others' weights never passed through the coordinator\n", well ? "passed" : "FAILED", n,
-              static_cast<double>(relayed_bytes) / 1e6, n - 1, chunk.size() / 1024);
+  std::printf(
+      "\n\n%s: %zu models tried; %.1f MB of site %zu's model relayed through %zu KiB; the others' weights never passed through the coordinator\n",
+      well ? "passed" : "FAILED", n, static_cast<double>(relayed_bytes) / 1e6, n - 1, chunk.size() / 1024);
   return well;
 }
 
 }  // namespace sites
 
 int main(int count, char** arguments) {
-  const auto chosen = sites::parse_options_or_exit(count, arguments, "Cross-site evaluation between processes on this machine, over TCP: every model is tried on every site's digits.");
+  const auto chosen = sites::parse_options_or_exit(
+      count, arguments,
+      "Cross-site evaluation between processes on this machine, over TCP: every model is tried on every site's digits.");
   auto listener = tensorpull::tcp_listener::open("127.0.0.1:0");
   if (!listener) return sites::complain("cannot listen", listener.error()), 1;
   sites::processes children;
-  for (std::uint32_t site = 0; site < chosen.sites; ++site) children.start([&, site] { return sites::run_site(chosen, site, listener->port()); });
+  for (std::uint32_t site = 0; site < chosen.sites; ++site)
+    children.start([&, site] { return sites::run_site(chosen, site, listener->port()); });
   if (!sites::coordinate(chosen, *listener, children)) return 1;
   return children.wait() ? 0 : 1;
 }

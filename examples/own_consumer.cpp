@@ -1,4 +1,5 @@
-// A consumer of your own: it looks for NaNs in an update and computes its norm while the bytes arrive, without holding the update.
+// A consumer of your own: it looks for NaNs in an update and computes its norm while the bytes arrive, without holding
+// the update.
 #include <tensorpull/consumers/concept.hpp>
 #include <tensorpull/tensorpull.hpp>
 
@@ -36,7 +37,8 @@ class inspection {
     out[0] = {room_, static_cast<std::size_t>(std::min<std::uint64_t>(length, sizeof room_))};
     return {1, out[0].size()};
   }
-  /// Takes a piece of any length. It may begin in the header, and it may end within a number, which is kept until its last byte comes.
+  /// Takes a piece of any length. It may begin in the header, and it may end within a number, which is kept until its
+  /// last byte comes.
   result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
     for (const std::byte b : bytes) {
       if (offset++ < data_start_) continue;
@@ -47,7 +49,9 @@ class inspection {
   }
   result<void> chunk(std::uint64_t, std::uint64_t) noexcept { return {}; }
   /// Fails the transfer if the update has a NaN, so that the owner is told that it was refused.
-  result<void> finish(const receipt&) noexcept { return nans_ == 0 ? result<void>{} : failure(errc::value_out_of_range); }
+  result<void> finish(const receipt&) noexcept {
+    return nans_ == 0 ? result<void>{} : failure(errc::value_out_of_range);
+  }
   void abandon(const error&) noexcept {}
 
  private:
@@ -75,5 +79,6 @@ int main() {
   inspection seen(raw_tensors<Update>::schema());
   const auto done = net::pull(owner, *ref, seen);
   if (!done) return 1;
-  std::printf("%s: norm %.3f, %lu zeros, %lu NaNs\n", to_string(done->outcome).data(), seen.norm(), seen.zeros(), seen.nans());
+  std::printf("%s: norm %.3f, %lu zeros, %lu NaNs\n", to_string(done->outcome).data(), seen.norm(), seen.zeros(),
+              seen.nans());
 }

@@ -1,5 +1,6 @@
-// A datagram link of your own: a class that sends and receives whole datagrams, and a policy that opens it. These are enough for pulls, sessions and an
-// owner. Here: a radio between two devices with datagrams of 256 bytes, of which it loses every tenth. A pair of sockets stands in for the air.
+// A datagram link of your own: a class that sends and receives whole datagrams, and a policy that opens it. These are
+// enough for pulls, sessions and an owner. Here: a radio between two devices with datagrams of 256 bytes, of which it
+// loses every tenth. A pair of sockets stands in for the air.
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/transports/datagrams/datagram_transport.hpp>
 #include <tensorpull/transports/datagrams/owner.hpp>
@@ -20,7 +21,9 @@ class radio {
   explicit radio(int modem) noexcept : modem_(modem) {}
   std::size_t datagram_bytes() const noexcept { return max_datagram_bytes; }
   io_result receive(std::span<std::byte> memory, address&) noexcept {
-    const ssize_t n = ::recv(modem_.native_handle(), memory.data(), memory.size(), MSG_DONTWAIT | MSG_TRUNC);  // n: its whole length
+    const ssize_t n = ::recv(modem_.native_handle(), memory.data(), memory.size(), MSG_DONTWAIT | MSG_TRUNC);  // n: its
+                                                                                                               // whole
+                                                                                                               // length
     if (n > 0 && static_cast<std::size_t>(n) <= memory.size()) return {io_status::ok, 0, static_cast<std::size_t>(n)};
     return {io_status::would_block, 0, 0};
   }
@@ -28,7 +31,9 @@ class radio {
     if (++sent_ % 10 == 0) return {};  // lost
     return modem_.write_some(datagram);
   }
-  io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept { return modem_.wait(read, write, timeout); }
+  io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
+    return modem_.wait(read, write, timeout);
+  }
 
  private:
   posix_stream modem_;
@@ -40,7 +45,9 @@ int air[2];
 
 /// The policy for the transport slot: one end connects, the other one waits for whoever sends.
 struct by_radio : datagram_transport<by_radio, radio> {
-  static result<radio> connect(std::string_view, std::chrono::milliseconds, const stop_token&) noexcept { return radio(::dup(air[1])); }
+  static result<radio> connect(std::string_view, std::chrono::milliseconds, const stop_token&) noexcept {
+    return radio(::dup(air[1]));
+  }
   static result<radio> open(std::string_view) noexcept { return radio(::dup(air[0])); }
 };
 
@@ -62,6 +69,8 @@ int main() {
 
   const auto done = net::download_tensors("the owner", *ref, copy);
   const bool equal = done && copy.bias[3] == 7;
-  std::printf("%s, %s, over a radio that loses every tenth datagram\n", done ? to_string(done->outcome).data() : to_string(done.error().code).data(), equal ? "equal" : "not equal");
+  std::printf("%s, %s, over a radio that loses every tenth datagram\n",
+              done ? to_string(done->outcome).data() : to_string(done.error().code).data(),
+              equal ? "equal" : "not equal");
   return equal ? 0 : 1;
 }

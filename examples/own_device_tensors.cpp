@@ -1,4 +1,5 @@
-// A tensor policy of your own for tensors on a device: the CPU cannot address them, so they are copied through memory in both directions, 4 KiB at a time.
+// A tensor policy of your own for tensors on a device: the CPU cannot address them, so they are copied through memory
+// in both directions, 4 KiB at a time.
 #include <tensorpull/image/dynamic.hpp>
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/tensors/concept.hpp>
@@ -10,7 +11,8 @@
 
 using namespace tensorpull;
 
-/// Takes the place of a device: numbered buffers that are reached by copies. A copy can fail (here: if there is no such buffer).
+/// Takes the place of a device: numbered buffers that are reached by copies. A copy can fail (here: if there is no such
+/// buffer).
 struct device {
   std::vector<std::vector<float>> buffers;
   int copies = 0;
@@ -25,17 +27,20 @@ struct device {
   }
 };
 
-/// The policy. Its model is a table of names, shapes and tokens (here: numbers of buffers), with the two functions that copy.
+/// The policy. Its model is a table of names, shapes and tokens (here: numbers of buffers), with the two functions that
+/// copy.
 struct device_tensors {
   using is_tensor_policy = void;
   using model_type = dynamic_image;
   static constexpr bool is_static = false;
 
-  static result<void> read(const void* from, std::uintptr_t token, std::uint64_t offset, std::span<std::byte> out) noexcept {
+  static result<void> read(const void* from, std::uintptr_t token, std::uint64_t offset,
+                           std::span<std::byte> out) noexcept {
     if (static_cast<const device*>(from)->copy_from(token, offset, out.data(), out.size())) return {};
     return failure(errc::io, offset);
   }
-  static result<void> write(void* to, std::uintptr_t token, std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
+  static result<void> write(void* to, std::uintptr_t token, std::uint64_t offset,
+                            std::span<const std::byte> bytes) noexcept {
     if (static_cast<device*>(to)->copy_to(token, offset, bytes.data(), bytes.size())) return {};
     return failure(errc::io, offset);
   }
@@ -58,7 +63,8 @@ static_assert(tensor_policy<device_tensors>);
 
 int main() {
   using net = pipeline<device_tensors, fixed_bytes<64_KiB>, loopback>;
-  device there{{std::vector<float>(50'000, 1.5f), std::vector<float>(10, 2.5f)}}, here{{std::vector<float>(50'000), std::vector<float>(10)}};
+  device there{{std::vector<float>(50'000, 1.5f), std::vector<float>(10, 2.5f)}},
+      here{{std::vector<float>(50'000), std::vector<float>(10)}};
   std::array<std::byte, 4096> staging;
   const auto trained = device_tensors::make(there, staging);
   auto mine = device_tensors::make(here, staging);
@@ -67,7 +73,8 @@ int main() {
   const auto ref = owner.add_tensors(*trained);
   if (!ref) return 1;
   const auto done = net::download_tensors(owner, *ref, *mine);
-  std::printf("%s, %s, staged in %d copies\n", done ? to_string(done->outcome).data() : to_string(done.error().code).data(),
+  std::printf("%s, %s, staged in %d copies\n",
+              done ? to_string(done->outcome).data() : to_string(done.error().code).data(),
               here.buffers == there.buffers ? "equal" : "not equal", here.copies);
   return done && here.buffers == there.buffers ? 0 : 1;
 }

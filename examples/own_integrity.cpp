@@ -1,5 +1,5 @@
-// An integrity policy of your own, for a device without xxHash and ISA-L: a CRC32C of each chunk in 20 lines of portable code, and the library's
-// portable XXH3-64 for the whole image.
+// An integrity policy of your own, for a device without xxHash and ISA-L: a CRC32C of each chunk in 20 lines of
+// portable code, and the library's portable XXH3-64 for the whole image.
 #include <tensorpull/integrity/concept.hpp>
 #include <tensorpull/tensorpull.hpp>
 
@@ -13,7 +13,8 @@ struct Model {
 };
 BOOST_HANA_ADAPT_STRUCT(Model, weight);
 
-/// A hash of chunks: CRC32C with a table of 1 KiB. `kind` is its number in frames; the other end may use another implementation.
+/// A hash of chunks: CRC32C with a table of 1 KiB. `kind` is its number in frames; the other end may use another
+/// implementation.
 class portable_crc32c {
  public:
   static constexpr digest_kind kind = digest_kind::crc32c;
@@ -36,7 +37,8 @@ class portable_crc32c {
   std::uint32_t state_ = 0xffff'ffffu;
 };
 
-/// The policy: each chunk is checked before the consumer's chunk() is called, and the whole image against the published version, which is its XXH3-64.
+/// The policy: each chunk is checked before the consumer's chunk() is called, and the whole image against the published
+/// version, which is its XXH3-64.
 struct portable_checks {
   using is_integrity_policy = void;
   using hash_type = xxh3_64;
@@ -57,7 +59,7 @@ int main() {
   if (!ref) return 1;
   const auto done = net::download_tensors(owner, *ref, mine);
   if (!done) return 1;
-  std::printf("%s: CRC32C of 123456789 is %08llx, %llu damaged chunks\n", to_string(done->outcome).data(), static_cast<unsigned long long>(known.digest()),
-              static_cast<unsigned long long>(done->damaged));
+  std::printf("%s: CRC32C of 123456789 is %08llx, %llu damaged chunks\n", to_string(done->outcome).data(),
+              static_cast<unsigned long long>(known.digest()), static_cast<unsigned long long>(done->damaged));
   return mine.weight[999][99] == 1 ? 0 : 1;
 }

@@ -1,5 +1,6 @@
-// A transport of your own: a class for one end of a connection, a listener, and a policy that connects and listens. These are enough for pulls,
-// sessions and an owner of many connections. Here: local sockets, whose addresses are paths.
+// A transport of your own: a class for one end of a connection, a listener, and a policy that connects and listens.
+// These are enough for pulls, sessions and an owner of many connections. Here: local sockets, whose addresses are
+// paths.
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/transports/host/owner.hpp>
 
@@ -12,7 +13,8 @@
 
 using namespace tensorpull;
 
-/// The stream is any class that reads, writes and waits as links/byte_stream.hpp requires. Here it is the library's own stream for sockets.
+/// The stream is any class that reads, writes and waits as links/byte_stream.hpp requires. Here it is the library's own
+/// stream for sockets.
 using local_stream = posix_stream;
 
 /// The listener, which accepts without waiting (stream_listener).
@@ -33,9 +35,12 @@ class local_listener {
 /// The policy for the transport slot: connects and, for owners, listens.
 struct local : stream_transport<local, local_stream> {
   /// A local socket connects at once or not at all, so there is nothing to wait for within the time or until `stop`.
-  static result<local_stream> connect(std::string_view path, std::chrono::milliseconds, const stop_token&) noexcept { return open<local_stream>(path, ::connect); }
+  static result<local_stream> connect(std::string_view path, std::chrono::milliseconds, const stop_token&) noexcept {
+    return open<local_stream>(path, ::connect);
+  }
   static result<local_listener> listen(std::string_view path) noexcept {
-    return open<local_listener>(path, [](int fd, const sockaddr* a, socklen_t n) { return ::bind(fd, a, n) != 0 ? -1 : ::listen(fd, 64); });
+    return open<local_listener>(
+        path, [](int fd, const sockaddr* a, socklen_t n) { return ::bind(fd, a, n) != 0 ? -1 : ::listen(fd, 64); });
   }
 
  private:
@@ -45,7 +50,8 @@ struct local : stream_transport<local, local_stream> {
     if (path.size() >= sizeof a.sun_path) return failure(errc::bad_address, 0, path);
     path.copy(a.sun_path, path.size());
     End end(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));  // no call waits: a full queue is EAGAIN
-    if (end.native_handle() >= 0 && call(end.native_handle(), reinterpret_cast<const sockaddr*>(&a), sizeof a) == 0) return end;
+    if (end.native_handle() >= 0 && call(end.native_handle(), reinterpret_cast<const sockaddr*>(&a), sizeof a) == 0)
+      return end;
     return failure(errc::connection_failed, 0, path, errno);
   }
 };

@@ -32,8 +32,9 @@ int main() {
 
   auto done = net::download_tensors("127.0.0.1:" + std::to_string(owner->port()), *ref, mine);
   if (!done) return complain(done.error());
-  std::printf("%s: %llu bytes in %llu chunks, digest %016llx\n", to_string(done->outcome).data(), static_cast<unsigned long long>(done->bytes),
-              static_cast<unsigned long long>(done->chunks), static_cast<unsigned long long>(done->digest));
+  std::printf("%s: %llu bytes in %llu chunks, digest %016llx\n", to_string(done->outcome).data(),
+              static_cast<unsigned long long>(done->bytes), static_cast<unsigned long long>(done->chunks),
+              static_cast<unsigned long long>(done->digest));
   std::printf("w2[7][7] = %g\n", static_cast<double>(mine.w2[7][7]));
 }
 

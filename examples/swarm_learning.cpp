@@ -1,5 +1,6 @@
-// Swarm learning: sites that each have only some digits train together without a server that holds a model. The coordinator only passes locators on;
-// each site pulls the models of its two neighbours in a ring from these sites, and averages them with its own.
+// Swarm learning: sites that each have only some digits train together without a server that holds a model. The
+// coordinator only passes locators on; each site pulls the models of its two neighbours in a ring from these sites, and
+// averages them with its own.
 #include "sites/network.hpp"
 
 #include <algorithm>
@@ -63,7 +64,8 @@ int run_site(const options& chosen, std::uint32_t site, std::uint16_t coordinato
 
   for (std::uint32_t round = 1; round <= chosen.rounds; ++round) {
     const double shared = federated::accuracy(*model, digits.test());
-    federated::train(*model, own, scratch, {.epochs = 2, .learning_rate = 0.1f, .seed = federated::derived_seed(chosen.seed, round, site)});
+    federated::train(*model, own, scratch,
+                     {.epochs = 2, .learning_rate = 0.1f, .seed = federated::derived_seed(chosen.seed, round, site)});
     // handed over, so it does not change; it is released when both neighbours have confirmed it
     const auto ref = owner->add_tensors(std::make_unique<perceptron>(*model), {.recipients = 2});
     if (!ref) return complain("cannot publish", ref.error()), 1;
@@ -109,7 +111,8 @@ bool coordinate(const options& chosen, tensorpull::tcp_listener& listener, proce
     }
     if (round > 1) print_row(round - 1, offers);
     for (std::size_t i = 0; i < n; ++i)
-      if (!say(*all[i], neighbours_kind, neighbours{round, offers[(i + n - 1) % n].model, offers[(i + 1) % n].model})) return false;
+      if (!say(*all[i], neighbours_kind, neighbours{round, offers[(i + n - 1) % n].model, offers[(i + 1) % n].model}))
+        return false;
   }
   finished last{};
   for (std::size_t i = 0; i < n; ++i) {
@@ -120,22 +123,26 @@ bool coordinate(const options& chosen, tensorpull::tcp_listener& listener, proce
   print_row(chosen.rounds, offers);
   const auto text = to_text(offers[0].model);
   std::printf("\nthe last locator of site 0: %.*s\n", static_cast<int>(text.bytes), text.characters.data());
-  for (auto& session : all)  // a site hangs up as soon as it has the message, so only its exit status says whether it succeeded
+  for (auto& session : all)  // a site hangs up as soon as it has the message, so only its exit status says whether it
+                             // succeeded
     (void)letters::send(*session, finished_kind, last, {}, patience);
   const bool better = worst > alone;
-  std::printf("%s: the worst site ends at %.3f; the best one was at %.3f after training alone; no model passed through the coordinator\n", better ? "passed" : "FAILED", worst,
-              alone);
+  std::printf(
+      "%s: the worst site ends at %.3f; the best one was at %.3f after training alone; no model passed through the coordinator\n",
+      better ? "passed" : "FAILED", worst, alone);
   return better;
 }
 
 }  // namespace sites
 
 int main(int count, char** arguments) {
-  const auto chosen = sites::parse_options_or_exit(count, arguments, "Swarm learning between processes on this machine, over TCP: models go from site to site.");
+  const auto chosen = sites::parse_options_or_exit(
+      count, arguments, "Swarm learning between processes on this machine, over TCP: models go from site to site.");
   auto listener = tensorpull::tcp_listener::open("127.0.0.1:0");
   if (!listener) return sites::complain("cannot listen", listener.error()), 1;
   sites::processes children;
-  for (std::uint32_t site = 0; site < chosen.sites; ++site) children.start([&, site] { return sites::run_site(chosen, site, listener->port()); });
+  for (std::uint32_t site = 0; site < chosen.sites; ++site)
+    children.start([&, site] { return sites::run_site(chosen, site, listener->port()); });
   if (!sites::coordinate(chosen, *listener, children)) return 1;
   return children.wait() ? 0 : 1;
 }

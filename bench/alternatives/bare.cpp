@@ -1,6 +1,7 @@
-// The bare socket loop that everything is compared with: what a careful programmer writes without a library, and without any check.
-// Variants: pull (requests of one chunk, a window of them in flight), push (one request, then all bytes), copy (memcpy, no socket).
-// The sender has one thread that waits with epoll, or with `--threads 0` a thread for each connection.
+// The bare socket loop that everything is compared with: what a careful programmer writes without a library, and
+// without any check. Variants: pull (requests of one chunk, a window of them in flight), push (one request, then all
+// bytes), copy (memcpy, no socket). The sender has one thread that waits with epoll, or with `--threads 0` a thread for
+// each connection.
 #include "../job/job.hpp"
 #include "sockets.hpp"
 
@@ -101,7 +102,8 @@ class receiver {
       }
     } else if (job_.variant == "push") {
       const bench::bare_request all{0, to.size()};
-      if (!bench::send_all(fd_, reinterpret_cast<const std::byte*>(&all), sizeof all)) bench::give_up("the sender has gone");
+      if (!bench::send_all(fd_, reinterpret_cast<const std::byte*>(&all), sizeof all))
+        bench::give_up("the sender has gone");
       for (std::size_t at = 0; at < to.size();) {
         const std::size_t n = std::min(job_.chunk, to.size() - at);
         if (!bench::receive_all(fd_, to.data() + at, n)) bench::give_up("the sender has gone");

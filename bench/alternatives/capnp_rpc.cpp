@@ -1,5 +1,5 @@
-// Cap'n Proto RPC without tricks: a call that returns a range as Data, a window of calls in flight. The server copies the bytes into the
-// answer's message, the client out of it.
+// Cap'n Proto RPC without tricks: a call that returns a range as Data, a window of calls in flight. The server copies
+// the bytes into the answer's message, the client out of it.
 #include "../job/job.hpp"
 
 #include "tensors.capnp.h"
@@ -14,7 +14,8 @@ class model_server final : public Model::Server {
   kj::Promise<void> read(ReadContext context) override {
     const auto wanted = context.getParams();
     const auto range = from_.subspan(wanted.getOffset(), wanted.getLength());
-    context.getResults(capnp::MessageSize{range.size() / 8 + 16, 0}).setData({reinterpret_cast<const kj::byte*>(range.data()), range.size()});
+    context.getResults(capnp::MessageSize{range.size() / 8 + 16, 0})
+        .setData({reinterpret_cast<const kj::byte*>(range.data()), range.size()});
     return kj::READY_NOW;
   }
 
@@ -45,7 +46,8 @@ class receiver {
  public:
   receiver(const bench::job& j) : job_(j) {}
   bench::clock::time_point pull(bench::model& m) {
-    if (!client_) client_ = std::make_unique<capnp::EzRpcClient>(job_.address, 0, no_limit);  // belongs to the thread that uses it
+    if (!client_)
+      client_ = std::make_unique<capnp::EzRpcClient>(job_.address, 0, no_limit);  // belongs to the thread that uses it
     auto model = client_->getMain<Model>();
     bench::clock::time_point first{};
     const auto to = m.block();

@@ -18,7 +18,8 @@ class sender final : bench::Model::Service {
   std::string address() const { return address_; }
 
  private:
-  grpc::Status Pull(grpc::ServerContext*, const bench::PullRequest* request, grpc::ServerWriter<bench::Chunk>* out) override {
+  grpc::Status Pull(grpc::ServerContext*, const bench::PullRequest* request,
+                    grpc::ServerWriter<bench::Chunk>* out) override {
     bench::Chunk chunk;
     for (std::size_t i = 0; i < from_.count(); ++i) {
       const auto tensor = from_.tensor(i);

@@ -1,5 +1,6 @@
-// ZeroMQ, as its guide sends files: a DEALER asks for chunks with credit for a window of them, a ROUTER answers. The sender's messages
-// borrow the model's memory (zero copy); what is received is a message of the library's own, copied to its place.
+// ZeroMQ, as its guide sends files: a DEALER asks for chunks with credit for a window of them, a ROUTER answers. The
+// sender's messages borrow the model's memory (zero copy); what is received is a message of the library's own, copied
+// to its place.
 #include "../job/job.hpp"
 
 #include <zmq.hpp>
@@ -26,7 +27,8 @@ class sender {
       if (!socket_.recv(who) || !socket_.recv(request)) return;
       const auto f = *request.data<fetch>();
       socket_.send(who, zmq::send_flags::sndmore);
-      socket_.send(zmq::message_t(const_cast<std::byte*>(from_.data()) + f.offset, f.length, [](void*, void*) {}), zmq::send_flags::none);
+      socket_.send(zmq::message_t(const_cast<std::byte*>(from_.data()) + f.offset, f.length, [](void*, void*) {}),
+                   zmq::send_flags::none);
     }
   }
 

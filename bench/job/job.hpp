@@ -1,5 +1,6 @@
-// The job that every program does: a sender that holds the model, a receiver that ends with all tensors in its own memory. The driver
-// (bench/driver) starts both and speaks to them line by line on standard input and output; what it may say is in bench/README.md.
+// The job that every program does: a sender that holds the model, a receiver that ends with all tensors in its own
+// memory. The driver (bench/driver) starts both and speaks to them line by line on standard input and output; what it
+// may say is in bench/README.md.
 #pragma once
 
 #include "model.hpp"
@@ -21,7 +22,9 @@
 namespace bench {
 
 using clock = std::chrono::steady_clock;
-inline double seconds_since(clock::time_point start) { return std::chrono::duration<double>(clock::now() - start).count(); }
+inline double seconds_since(clock::time_point start) {
+  return std::chrono::duration<double>(clock::now() - start).count();
+}
 
 struct job {
   std::string role, address, shape = "uniform", variant, fresh;
@@ -75,9 +78,11 @@ template <class Receiver>
 class recipients {
  public:
   explicit recipients(const job& j)
-      : job_(j), sizes_(j.sizes()), times_(std::max<std::size_t>(1, j.pulls)), start_(static_cast<std::ptrdiff_t>(j.recipients + 1)), end_(static_cast<std::ptrdiff_t>(j.recipients + 1)) {
+      : job_(j), sizes_(j.sizes()), times_(std::max<std::size_t>(1, j.pulls)),
+        start_(static_cast<std::ptrdiff_t>(j.recipients + 1)), end_(static_cast<std::ptrdiff_t>(j.recipients + 1)) {
     if (j.fresh.empty())
-      for (std::size_t i = 0; i < std::min(j.recipients, j.destinations); ++i) models_.emplace_back(std::make_unique<model>(sizes_))->clear();
+      for (std::size_t i = 0; i < std::min(j.recipients, j.destinations); ++i)
+        models_.emplace_back(std::make_unique<model>(sizes_))->clear();
     for (std::size_t i = 0; i < j.recipients; ++i) receivers_.push_back(std::make_unique<Receiver>(j));
     if (j.recipients > 1)
       for (std::size_t i = 0; i < j.recipients; ++i) threads_.emplace_back([this, i] { work(i); });
@@ -88,8 +93,8 @@ class recipients {
     for (auto& t : threads_) t.join();
   }
 
-  /// `pulls` times one after the other, of which the median is told: all recipients at the same time, the first tensor being that of the
-  /// recipient that had it last.
+  /// `pulls` times one after the other, of which the median is told: all recipients at the same time, the first tensor
+  /// being that of the recipient that had it last.
   void go() {
     for (auto& t : times_) once(), t = {took_, first_.load()};
     std::sort(times_.begin(), times_.end());
@@ -111,7 +116,8 @@ class recipients {
     if (!job_.fresh.empty()) models_.clear();
     first_ = 0;
     began_ = clock::now();
-    if (!job_.fresh.empty()) models_.push_back(std::make_unique<model>(sizes_, job_.fresh == "huge" ? pages::huge : pages::plain));
+    if (!job_.fresh.empty())
+      models_.push_back(std::make_unique<model>(sizes_, job_.fresh == "huge" ? pages::huge : pages::plain));
     if (threads_.empty()) {
       pull(0);
     } else {
@@ -121,7 +127,8 @@ class recipients {
     took_ = seconds_since(began_);
   }
   void pull(std::size_t i) {
-    const double took = std::chrono::duration<double>(receivers_[i]->pull(*models_[i % models_.size()]) - began_).count();
+    const double took = std::chrono::duration<double>(receivers_[i]->pull(*models_[i % models_.size()]) - began_)
+                            .count();
     double seen = first_;
     while (seen < took && !first_.compare_exchange_weak(seen, took)) {
     }
@@ -137,7 +144,8 @@ class recipients {
 
   const job& job_;
   std::vector<std::size_t> sizes_;
-  std::vector<std::pair<double, double>> times_;  // of the pulls of one go, kept so that the harness allocates nothing meanwhile
+  std::vector<std::pair<double, double>> times_;  // of the pulls of one go, kept so that the harness allocates nothing
+                                                  // meanwhile
   std::barrier<> start_, end_;
   std::vector<std::unique_ptr<model>> models_;
   std::vector<std::unique_ptr<Receiver>> receivers_;
@@ -150,7 +158,8 @@ class recipients {
 }  // namespace detail
 
 /// `Sender(job, model)`: serves on threads of its own once it is made; `address()`: what receivers are given.
-/// `Receiver(job)`: connects; `pull(model&)` ends when all tensors are there and gives the time at which the first one was.
+/// `Receiver(job)`: connects; `pull(model&)` ends when all tensors are there and gives the time at which the first one
+/// was.
 template <class Sender, class Receiver>
 int run_job(int count, char** arguments) {
   const job j = read_job(count, arguments);
@@ -178,10 +187,11 @@ int run_job(int count, char** arguments) {
     }
     std::_Exit(0);
   }
-  std::fprintf(stderr,
-               "usage: %s send|receive [--address A] [--model uniform|mixed|perceptron] [--bytes N] [--tensors N] [--chunk N] [--window N]\n"
-               "  [--recipients N] [--destinations N] [--threads N] [--pulls N] [--variant NAME] [--fresh plain|huge]\n",
-               arguments[0]);
+  std::fprintf(
+      stderr,
+      "usage: %s send|receive [--address A] [--model uniform|mixed|perceptron] [--bytes N] [--tensors N] [--chunk N] [--window N]\n"
+      "  [--recipients N] [--destinations N] [--threads N] [--pulls N] [--variant NAME] [--fresh plain|huge]\n",
+      arguments[0]);
   return 2;
 }
 

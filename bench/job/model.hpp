@@ -1,4 +1,5 @@
-// The models that every program moves: named tensors in one block of memory, filled with a pattern that the other process can check.
+// The models that every program moves: named tensors in one block of memory, filled with a pattern that the other
+// process can check.
 #pragma once
 
 #include <sys/mman.h>
@@ -23,7 +24,8 @@ inline std::vector<std::size_t> tensor_sizes(std::string_view shape, std::size_t
     double all = 0;
     for (std::size_t i = 0; i < tensors; ++i) all += std::pow(0.25, static_cast<double>(i % 8));
     for (std::size_t i = 0; i < tensors; ++i)
-      sizes[i] = 4 * (1 + static_cast<std::size_t>(static_cast<double>(bytes) * std::pow(0.25, static_cast<double>(i % 8)) / all / 4));
+      sizes[i] = 4 * (1 + static_cast<std::size_t>(static_cast<double>(bytes) *
+                                                   std::pow(0.25, static_cast<double>(i % 8)) / all / 4));
   }
   return sizes;
 }
@@ -33,7 +35,8 @@ enum class pages {
   huge,
 };
 
-/// Tensors lie one after the other at multiples of 64 bytes, so that a loop that knows nothing of tensors may send the block as it is.
+/// Tensors lie one after the other at multiples of 64 bytes, so that a loop that knows nothing of tensors may send the
+/// block as it is.
 class model {
  public:
   model() = default;

@@ -1,5 +1,6 @@
-// The participants of the federated example, all in one process on one thread. Each has its own model and its own connection: it pulls the global
-// model, trains it on its own images, publishes the result, and lets the server pull it.
+// The participants of the federated example, all in one process on one thread. Each has its own model and its own
+// connection: it pulls the global model, trains it on its own images, publishes the result, and lets the server pull
+// it.
 #include "cohort.hpp"
 #include "digits.hpp"
 #include "network.hpp"
@@ -16,8 +17,9 @@ class clients {
   using connection = host_type::connection;
 
   clients(const options& chosen, std::size_t most_participants)
-      : chosen_(chosen), digits_(load_digits(chosen.data), chosen.clients, chosen.seed), cohort_(chosen.clients, chosen.seed), scratch_(most_images()),
-        server_(to_text(chosen.connect)), io_(1), host_(io_, *this, host_options_for(most_participants)) {
+      : chosen_(chosen), digits_(load_digits(chosen.data), chosen.clients, chosen.seed),
+        cohort_(chosen.clients, chosen.seed), scratch_(most_images()), server_(to_text(chosen.connect)), io_(1),
+        host_(io_, *this, host_options_for(most_participants)) {
     participants_.reserve(most_participants);
     settings_.learning_rate = static_cast<float>(chosen.learning_rate);
   }
@@ -37,7 +39,8 @@ class clients {
   }
   void message(connection& c, const tensorpull::message& m) {
     if (c.tag == control_tag) {
-      if (const auto said = body_of<round_message>(m); said && m.kind == round_begins && round_ == 0) begin_round(*said);
+      if (const auto said = body_of<round_message>(m); said && m.kind == round_begins && round_ == 0)
+        begin_round(*said);
     } else if (m.kind == task && m.references.size() == 1) {
       (void)c.pull(m.references[0], {.per_request_timeout = std::chrono::seconds(60)}, *participants_[c.tag].model);
     }
@@ -55,7 +58,8 @@ class clients {
     const auto published = host_.published().add_tensors(std::as_const(*p.model), {.recipients = 1});
     if (!published) return c.close();
     p.published = *published;
-    (void)c.send(update, {&p.published, 1}, as_body(update_message{round_, p.client, static_cast<std::uint32_t>(images.size())}));
+    (void)c.send(update, {&p.published, 1},
+                 as_body(update_message{round_, p.client, static_cast<std::uint32_t>(images.size())}));
   }
   void closed(connection& c, const error& why) {
     if (c.tag == control_tag) {
@@ -136,11 +140,14 @@ class clients {
 
 int main(int count, char** arguments) {
   using namespace federated;
-  const options chosen = parse_options_or_exit(count, arguments, "The clients: train the global model on their own images.");
+  const options chosen = parse_options_or_exit(count, arguments,
+                                               "The clients: train the global model on their own images.");
   stop_on_signals();
   try {
-    if (chosen.fixed == 0 && chosen.participants.empty()) throw std::runtime_error("say how many take part: --participants FILE or --fixed N");
-    const auto schedule = chosen.fixed != 0 ? std::vector<std::size_t>{chosen.fixed} : load_participants(chosen.participants);
+    if (chosen.fixed == 0 && chosen.participants.empty())
+      throw std::runtime_error("say how many take part: --participants FILE or --fixed N");
+    const auto schedule = chosen.fixed != 0 ? std::vector<std::size_t>{chosen.fixed}
+                                            : load_participants(chosen.participants);
     std::size_t most = 0;
     for (const std::size_t n : schedule) most = std::max(most, std::min<std::size_t>(n, chosen.clients));
     return clients(chosen, most).run();

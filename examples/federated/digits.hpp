@@ -49,10 +49,8 @@ inline digit parse_digit(std::string_view text, const std::string& line) {
   for (std::size_t begin = 0; begin <= text.size(); ++fields) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
     const std::string_view field = text.substr(begin, end - begin);
-    if (fields < digit_pixels)
-      parsed.pixels[fields] = detail::parse_field(field, 255, line);
-    else if (fields == digit_pixels)
-      parsed.label = detail::parse_field(field, digit_classes - 1, line);
+    if (fields < digit_pixels) parsed.pixels[fields] = detail::parse_field(field, 255, line);
+    else if (fields == digit_pixels) parsed.label = detail::parse_field(field, digit_classes - 1, line);
     begin = end + 1;
   }
   if (fields != digit_pixels + 1)
@@ -81,7 +79,8 @@ inline std::vector<digit> load_digits(const std::string& path) {
 /// Digits split into those that measure the accuracy and the clients' shares; both processes deal with the same seed.
 class dealt_digits {
  public:
-  /// Shuffles, because the file is sorted by label; holds out 1,000 images; deals the rest in shares that differ by one image at most.
+  /// Shuffles, because the file is sorted by label; holds out 1,000 images; deals the rest in shares that differ by one
+  /// image at most.
   dealt_digits(std::vector<digit> digits, std::size_t clients, std::uint64_t seed)
       : digits_{std::move(digits)}, clients_{clients} {
     if (clients_ == 0 || digits_.size() < held_out_digits + clients_)

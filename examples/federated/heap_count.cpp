@@ -1,5 +1,5 @@
-// A program's definitions of malloc and its family replace glibc's, for libraries too. These count, and then call glibc's own. They run before any
-// constructor, so the counters are constant-initialised.
+// A program's definitions of malloc and its family replace glibc's, for libraries too. These count, and then call
+// glibc's own. They run before any constructor, so the counters are constant-initialised.
 #include "heap_count.hpp"
 
 #include <atomic>

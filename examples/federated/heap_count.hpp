@@ -1,5 +1,6 @@
-// Counts this process's heap allocations by replacing malloc and its family: link heap_count.cpp to count. The tests have their own counter
-// (tests/support/allocation_counter.hpp): an example must build without the tests, and it reports live bytes, which they do not need.
+// Counts this process's heap allocations by replacing malloc and its family: link heap_count.cpp to count. The tests
+// have their own counter (tests/support/allocation_counter.hpp): an example must build without the tests, and it
+// reports live bytes, which they do not need.
 #pragma once
 
 #include <cstdint>

@@ -21,12 +21,9 @@ namespace detail {
 inline std::string json_string(std::string_view text) {
   std::string quoted = "\"";
   for (const char c : text) {
-    if (c == '"' || c == '\\')
-      quoted += {'\\', c};
-    else if (static_cast<unsigned char>(c) < 0x20)
-      quoted += formatted("\\u%04x", static_cast<unsigned>(c));
-    else
-      quoted += c;
+    if (c == '"' || c == '\\') quoted += {'\\', c};
+    else if (static_cast<unsigned char>(c) < 0x20) quoted += formatted("\\u%04x", static_cast<unsigned>(c));
+    else quoted += c;
   }
   return quoted + '"';
 }
@@ -44,8 +41,8 @@ inline std::string json_figures(const process_figures& figures) {
   return formatted(
       "{\"resident_bytes\": %llu, \"peak_resident_bytes\": %llu, \"threads\": %llu, "
       "\"descriptors\": %llu, \"live_allocations\": %llu, \"live_bytes\": %llu}",
-      wide(figures.resident_bytes), wide(figures.peak_resident_bytes), wide(figures.threads),
-      wide(figures.descriptors), wide(figures.live_allocations), wide(figures.live_bytes));
+      wide(figures.resident_bytes), wide(figures.peak_resident_bytes), wide(figures.threads), wide(figures.descriptors),
+      wide(figures.live_allocations), wide(figures.live_bytes));
 }
 
 }  // namespace detail
@@ -55,10 +52,8 @@ inline std::string json_report(const run_report& report, const verdict& judged) 
   std::ostringstream out;
   out << "{\n  \"settings\": {\"rounds\": " << settings.rounds << ", \"clients\": " << settings.clients
       << ", \"fixed_participants\": ";
-  if (settings.fixed_participants == 0)
-    out << "null";
-  else
-    out << settings.fixed_participants;
+  if (settings.fixed_participants == 0) out << "null";
+  else out << settings.fixed_participants;
   out << ", \"seed\": " << settings.seed << ", \"learning_rate\": " << detail::json_number(settings.learning_rate)
       << ", \"local_epochs\": " << settings.local_epochs << ", \"batch_images\": " << settings.batch_images
       << ", \"model_bytes\": " << settings.model_bytes << "},\n  \"rounds\": [";

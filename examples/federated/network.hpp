@@ -24,18 +24,20 @@ using tensorpull::receipt;
 using tensorpull::reference;
 using tensorpull::result;
 
-/// The clients of a round publish their updates at the same time. Here they are one process, which needs one reference for each.
+/// The clients of a round publish their updates at the same time. Here they are one process, which needs one reference
+/// for each.
 struct room_for_participants : tensorpull::default_limits {
   static constexpr std::size_t references = 512;
 };
 
-/// Chunks of 64 KiB: the model of 0.4 MB is seven. An average cannot undo an addition, so each chunk has its own digest.
+/// Chunks of 64 KiB: the model of 0.4 MB is seven. An average cannot undo an addition, so each chunk has its own
+/// digest.
 inline constexpr std::uint64_t chunk_bytes = 64 * 1024;
-using net = tensorpull::pipeline<tensorpull::raw_tensors<perceptron>, tensorpull::fixed_bytes<chunk_bytes>, tensorpull::tcp, tensorpull::chunk_and_image_digest,
-                                 room_for_participants>;
+using net = tensorpull::pipeline<tensorpull::raw_tensors<perceptron>, tensorpull::fixed_bytes<chunk_bytes>,
+                                 tensorpull::tcp, tensorpull::chunk_and_image_digest, room_for_participants>;
 
-/// The kinds of application messages. One connection between the two processes stays open and carries `round` and `figures`;
-/// each participant has a connection of its own for `join`, `task` and `update`.
+/// The kinds of application messages. One connection between the two processes stays open and carries `round` and
+/// `figures`; each participant has a connection of its own for `join`, `task` and `update`.
 enum letter : std::uint32_t {
   round_begins = 1,  ///< server: the number of participants that must join
   join = 2,          ///< participant: its number

@@ -13,7 +13,8 @@
 
 namespace federated {
 
-/// Throws std::runtime_error with the path and the system's reason. A path that is not a regular file is written to directly.
+/// Throws std::runtime_error with the path and the system's reason. A path that is not a regular file is written to
+/// directly.
 inline void write_file(const std::string& path, std::string_view text) {
   struct stat found{};
   const bool special = ::stat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode);

@@ -1,5 +1,6 @@
-// Draws a run as an SVG file of three panels over the rounds: resident memory with the participants as bars, threads, and accuracy on held-out images.
-// The colours are those of Okabe and Ito (2008), which colour-blind readers can tell apart; the lines also differ in their dashes.
+// Draws a run as an SVG file of three panels over the rounds: resident memory with the participants as bars, threads,
+// and accuracy on held-out images. The colours are those of Okabe and Ito (2008), which colour-blind readers can tell
+// apart; the lines also differ in their dashes.
 #pragma once
 
 #include "output_file.hpp"

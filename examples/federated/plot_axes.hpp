@@ -21,9 +21,7 @@ struct scale {
     const double span = std::max(most - least, 1e-9);
     const double power = std::pow(10.0, std::floor(std::log10(span / steps)));
     const double rest = span / steps / power;
-    const double step = std::max(finest, power * (rest <= 1 ? 1 : rest <= 2 ? 2
-                                                              : rest <= 5   ? 5
-                                                                            : 10));
+    const double step = std::max(finest, power * (rest <= 1 ? 1 : rest <= 2 ? 2 : rest <= 5 ? 5 : 10));
     const double bottom = std::floor(least / step + 1e-9) * step;
     return {bottom, std::max(std::ceil(most / step - 1e-9) * step, bottom + step), step};
   }

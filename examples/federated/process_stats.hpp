@@ -63,7 +63,8 @@ inline std::optional<std::uint64_t> count_descriptors(const char* folder, bool o
 
 }  // namespace detail
 
-/// The figures of process `pid`; nothing if it has ended or must not be read (another user's). Frees all that it allocates.
+/// The figures of process `pid`; nothing if it has ended or must not be read (another user's). Frees all that it
+/// allocates.
 inline std::optional<process_stats> stats_of(pid_t pid) {
   char path[64];
   detail::proc_text text;

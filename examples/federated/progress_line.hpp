@@ -11,10 +11,12 @@ namespace federated {
 class progress_line {
  public:
   /// May be called often: it draws ten times a second at most.
-  void show(std::uint32_t round, std::uint32_t rounds, std::uint32_t updates, std::uint32_t participants, std::uint64_t moved_bytes) {
+  void show(std::uint32_t round, std::uint32_t rounds, std::uint32_t updates, std::uint32_t participants,
+            std::uint64_t moved_bytes) {
     if (!line_.due()) return;
     const std::string bar = participants == 0 ? bar_text(30, 0, 1) : bar_text(30, updates, participants);
-    line_.show(formatted("round %u of %u %s %u of %u updates, %.1f MiB", round, rounds, bar.c_str(), updates, participants, mebibytes(moved_bytes)));
+    line_.show(formatted("round %u of %u %s %u of %u updates, %.1f MiB", round, rounds, bar.c_str(), updates,
+                         participants, mebibytes(moved_bytes)));
   }
 
   /// Removes the line. Call it before anything else is printed.

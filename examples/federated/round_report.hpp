@@ -13,7 +13,8 @@
 
 namespace federated {
 
-/// The figures of one process after a round, when its connections are closed. Plain numbers, so that the clients can send them.
+/// The figures of one process after a round, when its connections are closed. Plain numbers, so that the clients can
+/// send them.
 struct process_figures {
   std::uint64_t resident_bytes = 0;
   std::uint64_t peak_resident_bytes = 0;
@@ -29,8 +30,8 @@ inline process_figures figures_of_self() {
   const heap_figures heap = live_heap();  // first: reading /proc allocates for a moment
   const std::optional<process_stats> stats = stats_of_self();
   if (!stats) throw std::runtime_error("cannot read this process's figures from /proc");
-  return {stats->resident_bytes, stats->peak_resident_bytes, stats->threads, stats->descriptors, heap.live_allocations,
-          heap.live_bytes};
+  return {stats->resident_bytes, stats->peak_resident_bytes, stats->threads,
+          stats->descriptors,    heap.live_allocations,      heap.live_bytes};
 }
 
 struct round_figures {

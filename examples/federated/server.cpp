@@ -1,5 +1,5 @@
-// The server of the federated example: publishes the global model, and averages the participants' updates while they arrive.
-// One thread serves any number of participants; no whole update is ever in memory.
+// The server of the federated example: publishes the global model, and averages the participants' updates while they
+// arrive. One thread serves any number of participants; no whole update is ever in memory.
 #include "cohort.hpp"
 #include "digits.hpp"
 #include "json_report.hpp"
@@ -27,7 +27,8 @@ class server {
       : global_(global), average_(*average_type::make(net::parts::tensors::destination(global), buffers)), io_(1),
         host_(io_, *this, host_options_for(most_participants)) {
     const auto port = host_.listen(to_text(chosen.listen));
-    if (!port) throw std::runtime_error("cannot listen on " + to_text(chosen.listen) + ": " + describe(port.error()).c_str());
+    if (!port)
+      throw std::runtime_error("cannot listen on " + to_text(chosen.listen) + ": " + describe(port.error()).c_str());
     port_ = *port;
   }
 
@@ -45,9 +46,12 @@ class server {
     pulled_bytes_ = 0;
     published_ = *host_.published().add_tensors(std::as_const(global_), {.recipients = round.participants});
     round_ = round.round;
-    if (control_ == nullptr || !control_->send(round_begins, {}, as_body(round_message{round.round, round.participants}))) return false;
+    if (control_ == nullptr ||
+        !control_->send(round_begins, {}, as_body(round_message{round.round, round.participants})))
+      return false;
     const bool over = run_until([&] {
-      progress.show(round.round, rounds, updates(), round.participants, pulled_bytes_ + host_.published().status_of(published_)->bytes_sent);
+      progress.show(round.round, rounds, updates(), round.participants,
+                    pulled_bytes_ + host_.published().status_of(published_)->bytes_sent);
       return figures_.has_value() && host_.connections() == 1;
     });
     if (!over) return false;
@@ -57,8 +61,10 @@ class server {
     (void)host_.published().withdraw(published_);
     for (const tensorpull::update_record& u : average_.updates())
       if (u.state != tensorpull::update_state::told)
-        std::fprintf(stderr, "round %u, %s: its update %s\n", round.round, std::string(u.peer.name().view()).c_str(), u.counts() ? "counts, and it was not told" : "does not count");
-    if (const auto done = average_.finish(); !done) std::fprintf(stderr, "round %u: the average was not formed: %s\n", round.round, describe(done.error()).c_str());
+        std::fprintf(stderr, "round %u, %s: its update %s\n", round.round, std::string(u.peer.name().view()).c_str(),
+                     u.counts() ? "counts, and it was not told" : "does not count");
+    if (const auto done = average_.finish(); !done)
+      std::fprintf(stderr, "round %u: the average was not formed: %s\n", round.round, describe(done.error()).c_str());
     average_.reset();  // the next round: its number goes with ours
     round.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     round.clients = *figures_;
@@ -82,7 +88,8 @@ class server {
         std::snprintf(name, sizeof name, "client %u", said->client);
         // whatever is lost after its last byte, and however often the participant comes again: it counts once
         const tensorpull::update_key key{{tensorpull::recipient_id{c.tag}, name}, said->round};
-        (void)c.pull(m.references[0], {.per_request_timeout = std::chrono::seconds(60)}, average_, static_cast<double>(said->images), key);
+        (void)c.pull(m.references[0], {.per_request_timeout = std::chrono::seconds(60)}, average_,
+                     static_cast<double>(said->images), key);
         return;
       }
       case figures: {
@@ -95,7 +102,9 @@ class server {
   }
   void pulled(connection& c, const result<receipt>& outcome) {
     if (outcome) pulled_bytes_ += outcome->bytes;
-    else std::fprintf(stderr, "client %llu: its update did not arrive: %s\n", static_cast<unsigned long long>(c.tag - 1), describe(outcome.error()).c_str());
+    else
+      std::fprintf(stderr, "client %llu: its update did not arrive: %s\n", static_cast<unsigned long long>(c.tag - 1),
+                   describe(outcome.error()).c_str());
     c.close();
   }
   void closed(connection& c, const error&) {
@@ -129,8 +138,10 @@ class server {
 };
 
 int run(const options& chosen) {
-  if (chosen.fixed == 0 && chosen.participants.empty()) throw std::runtime_error("say how many take part: --participants FILE or --fixed N");
-  const auto schedule = chosen.fixed != 0 ? std::vector<std::size_t>{chosen.fixed} : load_participants(chosen.participants);
+  if (chosen.fixed == 0 && chosen.participants.empty())
+    throw std::runtime_error("say how many take part: --participants FILE or --fixed N");
+  const auto schedule = chosen.fixed != 0 ? std::vector<std::size_t>{chosen.fixed}
+                                          : load_participants(chosen.participants);
   std::size_t most = 0;
   for (const std::size_t n : schedule) most = std::max(most, std::min<std::size_t>(n, chosen.clients));
 
@@ -144,13 +155,15 @@ int run(const options& chosen) {
   std::fprintf(stderr, "server: listening on port %u\n", here.port());
   if (!here.await_clients()) return 1;
 
-  run_report report({chosen.rounds, chosen.clients, chosen.fixed, chosen.seed, chosen.learning_rate, training_settings{}.epochs, batch_images, sizeof(perceptron)});
+  run_report report({chosen.rounds, chosen.clients, chosen.fixed, chosen.seed, chosen.learning_rate,
+                     training_settings{}.epochs, batch_images, sizeof(perceptron)});
   progress_line progress;
   print_table_header(stdout);
   for (std::uint32_t r = 1; r <= chosen.rounds; ++r) {
     round_figures round;
     round.round = r;
-    round.participants = static_cast<std::uint32_t>(std::min<std::size_t>(schedule[(r - 1) % schedule.size()], chosen.clients));
+    round.participants = static_cast<std::uint32_t>(
+        std::min<std::size_t>(schedule[(r - 1) % schedule.size()], chosen.clients));
     if (!here.run_round(round, chosen.rounds, progress)) break;
     round.accuracy = accuracy(**global, digits.held_out());
     round.server = figures_of_self();
@@ -170,7 +183,8 @@ int run(const options& chosen) {
 
 int main(int count, char** arguments) {
   using namespace federated;
-  const options chosen = parse_options_or_exit(count, arguments, "The server: publishes the global model and averages the updates.");
+  const options chosen = parse_options_or_exit(count, arguments,
+                                               "The server: publishes the global model and averages the updates.");
   stop_on_signals();
   try {
     return run(chosen);

@@ -22,7 +22,9 @@ class status_line {
 
   bool on_terminal() const { return on_terminal_; }
   /// Whether it is time to draw it again: ten times a second at most.
-  bool due() const { return on_terminal_ && (!shown_ || std::chrono::steady_clock::now() - drawn_ >= std::chrono::milliseconds{100}); }
+  bool due() const {
+    return on_terminal_ && (!shown_ || std::chrono::steady_clock::now() - drawn_ >= std::chrono::milliseconds{100});
+  }
 
   /// `text` without control characters.
   void show(const std::string& text) {

@@ -45,7 +45,8 @@ inline void softmax_error(class_vector& scores, std::size_t label) {
   scores[label] -= 1.0f;
 }
 
-/// One step with the images that `order` names. All errors are computed before a weight changes, so no gradient is stored.
+/// One step with the images that `order` names. All errors are computed before a weight changes, so no gradient is
+/// stored.
 inline void train_batch(perceptron& model, std::span<const digit> images, std::span<const std::uint32_t> order,
                         training_scratch& scratch, float learning_rate) {
   const std::size_t count = order.size();

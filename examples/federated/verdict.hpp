@@ -57,19 +57,19 @@ inline void judge_flat(const std::vector<round_figures>& rounds, const judged_pr
   const auto differs = [&](const round_figures& round) { return value(round) != expected; };
   const auto first = std::find_if(later, rounds.end(), differs);
   if (first == rounds.end()) return;
-  judged.violations.push_back(formatted(
-      "%s: %s were %llu after round %zu but %llu after round %u "
-      "(%zu of the %zu rounds since differ; %llu after the last).",
-      process.name, figure.name, wide(expected), reference_round, wide(value(*first)), first->round,
-      static_cast<std::size_t>(std::count_if(later, rounds.end(), differs)), rounds.size() - reference_round,
-      wide(value(rounds.back()))));
+  judged.violations.push_back(
+      formatted("%s: %s were %llu after round %zu but %llu after round %u "
+                "(%zu of the %zu rounds since differ; %llu after the last).",
+                process.name, figure.name, wide(expected), reference_round, wide(value(*first)), first->round,
+                static_cast<std::size_t>(std::count_if(later, rounds.end(), differs)), rounds.size() - reference_round,
+                wide(value(rounds.back()))));
 }
 
 inline void judge_resident(const std::vector<round_figures>& rounds, const judged_process& process, verdict& judged) {
   const std::uint64_t before = (rounds[reference_round - 1].*process.figures).resident_bytes;
   const std::uint64_t after = (rounds.back().*process.figures).resident_bytes;
-  const std::uint64_t slack =
-      std::max(resident_slack_bytes, static_cast<std::uint64_t>(resident_slack_share * static_cast<double>(before)));
+  const std::uint64_t slack = std::max(resident_slack_bytes,
+                                       static_cast<std::uint64_t>(resident_slack_share * static_cast<double>(before)));
   if (after <= before || after - before <= slack) return;
   judged.violations.push_back(
       formatted("%s: resident memory grew by %.2f MiB, from %.2f MiB after round %zu to %.2f MiB after round %u; "
@@ -84,8 +84,7 @@ inline verdict judge(const run_report& report) {
   const std::vector<round_figures>& rounds = report.rounds;
   verdict judged;
   if (rounds.size() != report.settings.rounds)
-    judged.violations.push_back(
-        formatted("only %zu of %u rounds were run.", rounds.size(), report.settings.rounds));
+    judged.violations.push_back(formatted("only %zu of %u rounds were run.", rounds.size(), report.settings.rounds));
   const auto incomplete = [](const round_figures& round) { return round.updates != round.participants; };
   if (const auto first = std::find_if(rounds.begin(), rounds.end(), incomplete); first != rounds.end())
     judged.violations.push_back(formatted("%zu of %zu rounds lost updates; in round %u, %u of %u arrived.",

@@ -1,4 +1,5 @@
-// The ordinary clients, one thread each, over TCP. With --line it does over a serial line what the firmware does, and gets the same bytes.
+// The ordinary clients, one thread each, over TCP. With --line it does over a serial line what the firmware does, and
+// gets the same bytes.
 #include "network.hpp"
 #include "options.hpp"
 
@@ -9,11 +10,14 @@
 namespace microcontroller {
 
 template <class Session>
-bool take_part(Session& server, std::uint32_t site, const options& chosen, const pooled_digits& digits, const tensorpull::pull_options& pull) {
+bool take_part(Session& server, std::uint32_t site, const options& chosen, const pooled_digits& digits,
+               const tensorpull::pull_options& pull) {
   const auto model = std::make_unique<mlp>();
   const auto with = std::make_unique<perceptron>();
   const auto nothing = [] {};
-  const auto right = [&] { return count_right(*with, *model, digits.held_out().data(), digits.held_out().size(), nothing); };
+  const auto right = [&] {
+    return count_right(*with, *model, digits.held_out().data(), digits.held_out().size(), nothing);
+  };
   for (std::uint32_t round = 1;; ++round) {
     tensorpull::pull_options own = pull;
     own.recipient = recipient_of(site);
@@ -26,14 +30,16 @@ bool take_part(Session& server, std::uint32_t site, const options& chosen, const
     const auto update = server.add_tensors(std::as_const(*model), {.recipients = 1, .id = update_of(site, round)});
     if (!update) return complain("cannot publish the update", update.error());
     if (site == device_site) print_right("device", round, "update", update->version, right(), digits.held_out().size());
-    if (const auto served = server.serve(tensorpull::until_settled(*update), patience); !served) return complain("the update was not taken", served.error());
+    if (const auto served = server.serve(tensorpull::until_settled(*update), patience); !served)
+      return complain("the update was not taken", served.error());
   }
 }
 
 bool run_client(std::uint32_t site, const options& chosen, const pooled_digits& digits) {
   auto server = over_tcp::session::connect(chosen.connect);
   if (!server) return complain("cannot connect", server.error());
-  if (const auto said = server->send(1, {}, std::as_bytes(std::span(&site, 1))); !said) return complain("cannot say who it is", said.error());
+  if (const auto said = server->send(1, {}, std::as_bytes(std::span(&site, 1))); !said)
+    return complain("cannot say who it is", said.error());
   return take_part(*server, site, chosen, digits, {});
 }
 
@@ -58,7 +64,9 @@ int run(const options& chosen) {
 }  // namespace microcontroller
 
 int main(int count, char** arguments) {
-  const auto chosen = microcontroller::parse_options_or_exit(count, arguments, "The clients of the example with a microcontroller: they train the server's model on their own digits.");
+  const auto chosen = microcontroller::parse_options_or_exit(
+      count, arguments,
+      "The clients of the example with a microcontroller: they train the server's model on their own digits.");
   try {
     return microcontroller::run(chosen);
   } catch (const std::exception& wrong) {

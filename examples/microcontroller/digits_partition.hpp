@@ -1,4 +1,5 @@
-// The digits as they lie in the device's flash, behind its program: those that everybody measures the accuracy with, then the device's own share.
+// The digits as they lie in the device's flash, behind its program: those that everybody measures the accuracy with,
+// then the device's own share.
 #pragma once
 
 #include "mlp.hpp"

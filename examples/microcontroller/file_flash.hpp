@@ -1,5 +1,6 @@
-// The flash of a device in a file of the machine that emulates it, over ARM's semihosting (the debugger's calls). The file outlives an emulator that is killed, so it
-// stands for flash in tests of power cuts. A kill in the middle of a call leaves a page erased by half, or a part of the bytes programmed, as a power cut does.
+// The flash of a device in a file of the machine that emulates it, over ARM's semihosting (the debugger's calls). The
+// file outlives an emulator that is killed, so it stands for flash in tests of power cuts. A kill in the middle of a
+// call leaves a page erased by half, or a part of the bytes programmed, as a power cut does.
 #pragma once
 
 #include <tensorpull/embedded/flash.hpp>
@@ -18,7 +19,8 @@ class file_flash {
   bool open(const char* path, std::uint32_t pages) noexcept {
     constexpr std::uint32_t for_update = 3, new_for_update = 7;  // "r+b" and "w+b"
     file_ = call(sys_open, reinterpret_cast<std::uintptr_t>(path), for_update, std::strlen(path));
-    if (file_ == failed) file_ = call(sys_open, reinterpret_cast<std::uintptr_t>(path), new_for_update, std::strlen(path));
+    if (file_ == failed)
+      file_ = call(sys_open, reinterpret_cast<std::uintptr_t>(path), new_for_update, std::strlen(path));
     if (file_ == failed) return false;
     const std::uint32_t length = call(sys_flen, file_, 0, 0);
     if (length == failed) return false;
@@ -60,11 +62,13 @@ class file_flash {
   bool read(std::uint32_t at, std::span<std::byte> out) noexcept {
     const std::uint32_t all = pages_ * page_bytes;
     if (at > all || out.size() > all - at || !seek(at)) return false;
-    return call(sys_read, file_, reinterpret_cast<std::uintptr_t>(out.data()), out.size()) == 0;  // how many bytes it has not read
+    return call(sys_read, file_, reinterpret_cast<std::uintptr_t>(out.data()), out.size()) == 0;  // how many bytes it
+                                                                                                  // has not read
   }
 
  private:
-  static constexpr std::uint32_t sys_open = 0x01, sys_write = 0x05, sys_read = 0x06, sys_seek = 0x0a, sys_flen = 0x0c, failed = ~0u;
+  static constexpr std::uint32_t sys_open = 0x01, sys_write = 0x05, sys_read = 0x06, sys_seek = 0x0a, sys_flen = 0x0c,
+                                 failed = ~0u;
   static constexpr std::size_t piece_bytes = 64;
 
   /// A call of the debugger with a block of arguments.
@@ -77,7 +81,8 @@ class file_flash {
   }
   bool seek(std::uint32_t at) const noexcept { return call(sys_seek, file_, at, 0) == 0; }
   bool write(const std::byte* bytes, std::size_t n) const noexcept {
-    return call(sys_write, file_, reinterpret_cast<std::uintptr_t>(bytes), n) == 0;  // how many bytes it has not written
+    return call(sys_write, file_, reinterpret_cast<std::uintptr_t>(bytes), n) == 0;  // how many bytes it has not
+                                                                                     // written
   }
 
   std::uint32_t file_ = failed, pages_ = 0;

@@ -1,5 +1,6 @@
-// The model that the microcontroller, the clients and the server share: a perceptron 196-39-10 with ReLU, on digits of 14 x 14 pixels. Every float is computed in the
-// same order everywhere and no function of a mathematics library is called, so all of them find the same digits right, and the same training gives the same bytes.
+// The model that the microcontroller, the clients and the server share: a perceptron 196-39-10 with ReLU, on digits of
+// 14 x 14 pixels. Every float is computed in the same order everywhere and no function of a mathematics library is
+// called, so all of them find the same digits right, and the same training gives the same bytes.
 #pragma once
 
 #include <array>
@@ -34,7 +35,8 @@ namespace detail {
 constexpr float exp_of_negative(float x) noexcept {
   if (!(x > -87.0f)) return 0;
   const int n = static_cast<int>(x * 1.44269504f - 0.5f);
-  const float r = (x - static_cast<float>(n) * 0.693359375f) + static_cast<float>(n) * 2.12194440e-4f;  // n ln 2 in two parts
+  const float r = (x - static_cast<float>(n) * 0.693359375f) + static_cast<float>(n) * 2.12194440e-4f;  // n ln 2 in two
+                                                                                                        // parts
   float p = 1.0f / 720;
   for (const float c : {1.0f / 120, 1.0f / 24, 1.0f / 6, 0.5f, 1.0f, 1.0f}) p = p * r + c;
   return p * std::bit_cast<float>(static_cast<std::uint32_t>(n + 127) << 23);
@@ -82,7 +84,8 @@ class perceptron {
   void scores_of(const mlp& model, const pooled_digit& digit) noexcept {
     lit_ = 0;
     for (std::size_t i = 0; i < pooled_pixels; ++i)
-      if (digit.pixels[i] != 0) at_[lit_] = static_cast<std::uint8_t>(i), value_[lit_++] = static_cast<float>(digit.pixels[i]) * (1.0f / 255);
+      if (digit.pixels[i] != 0)
+        at_[lit_] = static_cast<std::uint8_t>(i), value_[lit_++] = static_cast<float>(digit.pixels[i]) * (1.0f / 255);
     for (std::size_t j = 0; j < hidden_units; ++j) {
       float sum = model.hidden_bias[j];
       for (std::size_t i = 0; i < lit_; ++i) sum += model.hidden_weight[j][at_[i]] * value_[i];
@@ -106,7 +109,8 @@ inline constexpr float learning_rate = 0.05f;
 
 /// How many of `count` digits the model finds right. `between()` is called after each.
 template <class Between>
-std::size_t count_right(perceptron& with, const mlp& model, const pooled_digit* digits, std::size_t count, Between between) noexcept {
+std::size_t count_right(perceptron& with, const mlp& model, const pooled_digit* digits, std::size_t count,
+                        Between between) noexcept {
   std::size_t right = 0;
   for (std::size_t i = 0; i < count; ++i) {
     right += with.classify(model, digits[i]) == digits[i].label ? 1 : 0;

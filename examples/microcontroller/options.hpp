@@ -41,7 +41,8 @@ inline options parse_options_or_exit(int count, char** arguments, const char* pu
       const std::string_view value = i + 1 < count ? arguments[++i] : "";
       if (name == "--rounds") chosen.rounds = federated::parse_number<std::uint32_t>(name, value, 1, 100);
       else if (name == "--clients") chosen.clients = federated::parse_number<std::uint32_t>(name, value, 1, shares - 1);
-      else if (name == "--seed") chosen.seed = federated::parse_number<std::uint64_t>(name, value, 0, ~std::uint64_t{0});
+      else if (name == "--seed")
+        chosen.seed = federated::parse_number<std::uint64_t>(name, value, 0, ~std::uint64_t{0});
       else if (name == "--data") chosen.data = federated::parse_path(name, value);
       else if (name == "--line") chosen.line = federated::parse_path(name, value);
       else if (name == "--connect") chosen.connect = federated::parse_path(name, value);

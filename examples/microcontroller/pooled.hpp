@@ -1,4 +1,5 @@
-// The digits of the main job, pooled and dealt to sites: the device is site 0, the clients are the others. Everybody deals them in the same way.
+// The digits of the main job, pooled and dealt to sites: the device is site 0, the clients are the others. Everybody
+// deals them in the same way.
 #pragma once
 
 #include "digits_partition.hpp"

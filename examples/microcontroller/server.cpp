@@ -1,4 +1,5 @@
-// The server of the example with a microcontroller: one model, one average, one thread; clients over TCP, and a device over a serial line.
+// The server of the example with a microcontroller: one model, one average, one thread; clients over TCP, and a device
+// over a serial line.
 #include "network.hpp"
 #include "options.hpp"
 
@@ -18,7 +19,11 @@ using average_type = tensorpull::weighted_average<tensorpull::partial_updates::s
 
 class server {
  public:
-  explicit server(const options& chosen) : chosen_(chosen), digits_(chosen.data, chosen.seed), average_(*average_type::make(over_line::parts::tensors::destination(*model_))) { initialise(); }
+  explicit server(const options& chosen)
+      : chosen_(chosen), digits_(chosen.data, chosen.seed),
+        average_(*average_type::make(over_line::parts::tensors::destination(*model_))) {
+    initialise();
+  }
 
   int run() {
     if (!open_line() || !accept_clients()) return 1;
@@ -65,9 +70,11 @@ class server {
       if (!session) return complain("cannot accept", session.error());
       const auto said = session->receive(patience);
       std::uint32_t site = 0;
-      if (!said || said->body.size() != sizeof site) return std::fprintf(stderr, "a client did not say who it is\n"), false;
+      if (!said || said->body.size() != sizeof site)
+        return std::fprintf(stderr, "a client did not say who it is\n"), false;
       std::memcpy(&site, said->body.data(), sizeof site);
-      if (site == device_site || site > chosen_.clients || clients_[site]) return std::fprintf(stderr, "a client says that it is site %u\n", site), false;
+      if (site == device_site || site > chosen_.clients || clients_[site])
+        return std::fprintf(stderr, "a client says that it is site %u\n", site), false;
       clients_[site].emplace(std::move(*session));
     }
     return true;
@@ -77,7 +84,8 @@ class server {
     // the device trains while the others have their turn
     if (!hand_out(round)) return false;
     bool well = true;
-    for (std::uint32_t site = 1; site <= chosen_.clients; ++site) well = take_update(*clients_[site], site, round, {}) && well;
+    for (std::uint32_t site = 1; site <= chosen_.clients; ++site)
+      well = take_update(*clients_[site], site, round, {}) && well;
     well = take_update(*line_, device_site, round, over_the_line()) && well;
     if (!well) return false;
 
@@ -86,10 +94,12 @@ class server {
     (void)line_->withdraw({model_of(round)});
     std::size_t counted = 0;
     for (const auto& u : average_.updates()) counted += u.counts() ? 1 : 0;
-    const bool device_counts = average_.find(site_name(device_site)) != nullptr && average_.find(site_name(device_site))->counts();
+    const bool device_counts = average_.find(site_name(device_site)) != nullptr &&
+                               average_.find(site_name(device_site))->counts();
     if (const auto formed = average_.finish(); !formed) return complain("the average was not formed", formed.error());
     average_.reset();
-    std::printf("server: round %u: the average of %zu updates; the device's %s\n", round, counted, device_counts ? "counts" : "DOES NOT COUNT");
+    std::printf("server: round %u: the average of %zu updates; the device's %s\n", round, counted,
+                device_counts ? "counts" : "DOES NOT COUNT");
     return device_counts;
   }
 
@@ -99,11 +109,13 @@ class server {
       // it is not said how many recipients there will be: a device that was started again is served again
       const auto published = site.add_tensors(std::as_const(*model_), {.id = model_of(round)});
       if (!published) return complain("cannot publish", published.error());
-      if (number == device_site) print_right("server", round, "model", published->version, right(*model_), digits_.held_out().size());
+      if (number == device_site)
+        print_right("server", round, "model", published->version, right(*model_), digits_.held_out().size());
       const auto served = site.serve([&](const auto& s) { return s.status_of(*published)->completed > 0; }, patience);
       if (!served) return complain("a site did not take the model", served.error());
       if (number != device_site) return true;
-      std::printf("server: round %u: the device has the model; %llu bytes were sent\n", round, static_cast<unsigned long long>(site.status_of(*published)->bytes_sent));
+      std::printf("server: round %u: the device has the model; %llu bytes were sent\n", round,
+                  static_cast<unsigned long long>(site.status_of(*published)->bytes_sent));
       std::fflush(stdout);
       return true;
     };
@@ -126,11 +138,14 @@ class server {
       return site.pull({update_of(number, round)}, both, options);
     });
     if (!done) return complain(site_name(number).c_str(), done.error());
-    if (number == device_site) print_right("server", round, "update", done->digest, right(*update_), digits_.held_out().size());
+    if (number == device_site)
+      print_right("server", round, "update", done->digest, right(*update_), digits_.held_out().size());
     return done->outcome == tensorpull::outcome::completed;
   }
 
-  static std::string site_name(std::uint32_t number) { return number == device_site ? "the device" : "client " + std::to_string(number); }
+  static std::string site_name(std::uint32_t number) {
+    return number == device_site ? "the device" : "client " + std::to_string(number);
+  }
   std::size_t right(const mlp& model) {
     return count_right(*with_, model, digits_.held_out().data(), digits_.held_out().size(), [] {});
   }
@@ -147,7 +162,9 @@ class server {
 }  // namespace microcontroller
 
 int main(int count, char** arguments) {
-  const auto chosen = microcontroller::parse_options_or_exit(count, arguments, "The server of the example with a microcontroller: publishes the model, and averages the updates.");
+  const auto chosen = microcontroller::parse_options_or_exit(
+      count, arguments,
+      "The server of the example with a microcontroller: publishes the model, and averages the updates.");
   try {
     return microcontroller::server(chosen).run();
   } catch (const std::exception& wrong) {

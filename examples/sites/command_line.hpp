@@ -31,7 +31,8 @@ inline constexpr const char* options_help =
 inline options parse_options_or_exit(int count, char** arguments, const char* purpose) {
   options chosen;
   const auto refuse = [&](std::string_view what) {
-    std::fprintf(stderr, "%s: not valid: %.*s; --help lists the options\n", arguments[0], static_cast<int>(what.size()), what.data());
+    std::fprintf(stderr, "%s: not valid: %.*s; --help lists the options\n", arguments[0], static_cast<int>(what.size()),
+                 what.data());
     std::exit(2);
   };
   const auto number = [&](std::string_view text, std::uint64_t least, std::uint64_t most) {

@@ -23,7 +23,8 @@ using federated::perceptron;
 using namespace std::chrono_literals;
 
 /// A site trains on one thread and serves other sites on a second one.
-using net = tensorpull::pipeline<tensorpull::raw_tensors<perceptron>, tensorpull::fixed_bytes<64 * 1024>, tensorpull::tcp_on_threads>;
+using net = tensorpull::pipeline<tensorpull::raw_tensors<perceptron>, tensorpull::fixed_bytes<64 * 1024>,
+                                 tensorpull::tcp_on_threads>;
 using letters = tensorpull::tensor_decomposer<net>;
 
 /// The longest wait for another process.
@@ -59,7 +60,8 @@ struct hello {
 inline constexpr std::uint32_t hello_kind = 1;
 
 /// The sites' connections, by their numbers.
-inline bool accept_sites(tensorpull::tcp_listener& listener, processes& children, std::vector<std::optional<net::session>>& all) {
+inline bool accept_sites(tensorpull::tcp_listener& listener, processes& children,
+                         std::vector<std::optional<net::session>>& all) {
   for (std::size_t i = 0; i < all.size(); ++i) {
     auto stream = listener.accept(200ms);
     for (int waits = 0; !stream && !children.one_ended() && waits < 5 * 300; ++waits) stream = listener.accept(200ms);

@@ -44,7 +44,8 @@ class processes {
   bool one_ended() {
     siginfo_t ended{};
     for (const pid_t child : children_)
-      if (::waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid == child) return true;
+      if (::waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid == child)
+        return true;
     return false;
   }
   /// Waits for all of them. Whether all ended with 0.

@@ -1,5 +1,5 @@
-// Digits for sites that have different classes of them. The classes are dealt into as many groups as there are sites; site k has group k and, if wanted,
-// the next ones.
+// Digits for sites that have different classes of them. The classes are dealt into as many groups as there are sites;
+// site k has group k and, if wanted, the next ones.
 #pragma once
 
 #include "command_line.hpp"
@@ -33,7 +33,9 @@ class digits_of_sites {
  public:
   /// Throws std::runtime_error if the file is not as expected. `groups`: how many groups each site has.
   explicit digits_of_sites(const options& chosen, std::size_t groups = 1)
-      : dealt_(chosen.data.empty() ? made_up_digits(chosen.images, chosen.seed) : federated::load_digits(chosen.data), 1, chosen.seed), sites_(chosen.sites), groups_(groups) {}
+      : dealt_(chosen.data.empty() ? made_up_digits(chosen.images, chosen.seed) : federated::load_digits(chosen.data),
+               1, chosen.seed),
+        sites_(chosen.sites), groups_(groups) {}
 
   bool knows(std::size_t site, unsigned label) const { return (label + sites_ - site) % sites_ < groups_; }
   std::vector<digit> training(std::size_t site) const { return those_of(site, dealt_.training()); }

@@ -1,4 +1,5 @@
-// The command lines of the tools: getopt_long reads the options, option_values.hpp their values; each tool says what they mean.
+// The command lines of the tools: getopt_long reads the options, option_values.hpp their values; each tool says what
+// they mean.
 #pragma once
 
 #include "federated/option_values.hpp"
@@ -26,11 +27,12 @@ struct option_form {
   char letter = 0;
 };
 
-/// Calls `set` with each option's name and value, in order, and returns the words that are not options. For --help, prints the help and exits with 0. For
-/// an error, prints it and exits with 2. `set` and `check(words)`, which is called at the end, may throw option_error.
+/// Calls `set` with each option's name and value, in order, and returns the words that are not options. For --help,
+/// prints the help and exits with 0. For an error, prints it and exits with 2. `set` and `check(words)`, which is
+/// called at the end, may throw option_error.
 template <class Set, class Check>
-std::vector<std::string> read_command_line(int count, char** arguments, const char* tool, const char* help, std::span<const option_form> forms, Set set,
-                                           Check check) {
+std::vector<std::string> read_command_line(int count, char** arguments, const char* tool, const char* help,
+                                           std::span<const option_form> forms, Set set, Check check) {
   std::vector<option> rows{{"help", no_argument, nullptr, 0}};
   std::string letters = "h";
   for (const option_form& form : forms) {
@@ -44,7 +46,8 @@ std::vector<std::string> read_command_line(int count, char** arguments, const ch
       for (std::size_t i = 0; letter != 0 && letter != 'h' && i < forms.size(); ++i)
         if (forms[i].letter == letter) row = static_cast<int>(i) + 1;
       if (letter == 'h' || row == 0) std::exit(std::fputs(help, stdout) < 0 || std::fflush(stdout) != 0 ? 1 : 0);
-      set(std::string_view(rows[static_cast<std::size_t>(row)].name), std::string_view(optarg == nullptr ? "" : optarg));
+      set(std::string_view(rows[static_cast<std::size_t>(row)].name),
+          std::string_view(optarg == nullptr ? "" : optarg));
       row = 0;
     }
     std::vector<std::string> words(arguments + optind, arguments + count);
@@ -62,7 +65,8 @@ inline std::uint64_t parse_seconds(std::string_view name, std::string_view text)
   double seconds = 0;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), seconds);
   if (code != std::errc{} || end != text.data() + text.size() || !(seconds >= 0.001 && seconds <= 31'536'000))
-    throw option_error(std::string(name) + " wants a number of seconds above 0, as in 30 or 0.5, not '" + std::string(text) + "'");
+    throw option_error(std::string(name) + " wants a number of seconds above 0, as in 30 or 0.5, not '" +
+                       std::string(text) + "'");
   return static_cast<std::uint64_t>(seconds * 1000);
 }
 
@@ -71,13 +75,14 @@ inline std::uint64_t parse_size(std::string_view name, std::string_view text, st
   std::uint64_t value = 0;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
   const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
-  const int shift = unit.empty() ? 0 : unit == "K" || unit == "KiB" ? 10
-                                   : unit == "M" || unit == "MiB"   ? 20
-                                   : unit == "G" || unit == "GiB"   ? 30
-                                                                    : -1;
+  const int shift = unit.empty()                   ? 0
+                    : unit == "K" || unit == "KiB" ? 10
+                    : unit == "M" || unit == "MiB" ? 20
+                    : unit == "G" || unit == "GiB" ? 30
+                                                   : -1;
   if (code != std::errc{} || shift < 0 || value < least || value > most >> shift)
-    throw option_error(std::string(name) + " wants a size from " + std::to_string(least) + " to " + std::to_string(most >> 20) + "M, as in 65536, 64K or 2M, not '" +
-                       std::string(text) + "'");
+    throw option_error(std::string(name) + " wants a size from " + std::to_string(least) + " to " +
+                       std::to_string(most >> 20) + "M, as in 65536, 64K or 2M, not '" + std::string(text) + "'");
   return value << shift;
 }
 

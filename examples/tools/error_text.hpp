@@ -25,21 +25,29 @@ inline std::string reason_text(const error& e) {
 }
 
 /// Whether a file could not be read, or was read and is not valid.
-inline bool is_unreadable(const error& e) { return e.code == errc::io || e.code == errc::out_of_memory || e.code == errc::invalid_argument; }
+inline bool is_unreadable(const error& e) {
+  return e.code == errc::io || e.code == errc::out_of_memory || e.code == errc::invalid_argument;
+}
 /// Why a file could not be read.
-inline std::string unreadable_text(const error& e) { return e.system == EINVAL ? "it is no regular file" : reason_text(e); }
+inline std::string unreadable_text(const error& e) {
+  return e.system == EINVAL ? "it is no regular file" : reason_text(e);
+}
 inline std::string file_error_text(std::string_view path, const error& e) {
   if (is_unreadable(e)) return printable(path) + " cannot be read: " + unreadable_text(e);
   std::string text = printable(path) + " is rejected (" + std::string(code_name(e.code));
   if (e.code == errc::bad_file) text += " at byte " + std::to_string(e.at);
   const std::string_view file = path.substr(path.find_last_of('/') + 1);
-  if (!e.name.empty() && e.name.view() != tensorpull::error_name(file).view()) text += ", tensor '" + printable(e.name.view()) + "'";
+  if (!e.name.empty() && e.name.view() != tensorpull::error_name(file).view())
+    text += ", tensor '" + printable(e.name.view()) + "'";
   text += "): ";
-  if (e.code == errc::does_not_fit) return text + "its header is longer than any of safetensors, or it is no safetensors, npy or npz file";
+  if (e.code == errc::does_not_fit)
+    return text + "its header is longer than any of safetensors, or it is no safetensors, npy or npz file";
   return text + std::string(to_string(e.code));
 }
 
 /// JSON in ASCII for any value. Invalid UTF-8 becomes U+FFFD.
-inline std::string json_text(const nlohmann::ordered_json& value) { return value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace); }
+inline std::string json_text(const nlohmann::ordered_json& value) {
+  return value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+}
 
 }  // namespace tools

@@ -41,7 +41,8 @@ constexpr int accepted = 0, rejected = 1, unreadable = 3;
 std::vector<std::size_t> in_file_order(const tensor_file& file) {
   std::vector<std::size_t> order(file.schema().tensor_count);
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return file.data_offset(a) < file.data_offset(b); });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return file.data_offset(a) < file.data_offset(b); });
   return order;
 }
 
@@ -49,7 +50,8 @@ std::uint64_t elements_of(const tp::tensor_entry& entry) { return entry.size_byt
 
 /// The width of a text on a terminal if each character takes one column; counts the first octets of UTF-8.
 std::size_t width_of(const std::string& text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+  return static_cast<std::size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
 }
 std::string padded(std::string text, std::size_t width) {
   const std::size_t has = width_of(text);
@@ -58,9 +60,10 @@ std::string padded(std::string text, std::size_t width) {
 
 void print_table(const std::string& path, const tensor_file& file) {
   const tp::image_schema& schema = file.schema();
-  std::printf("%s: %s, %s, %s\n", printable(path).c_str(), std::string(file.format()).c_str(), count_text(schema.tensor_count, "tensor").c_str(),
-              bytes_text(file.file_bytes()).c_str());
-  for (const tp::metadata_entry& pair : schema.pairs()) std::printf("  %s = %s\n", printable(pair.key).c_str(), printable(pair.value).c_str());
+  std::printf("%s: %s, %s, %s\n", printable(path).c_str(), std::string(file.format()).c_str(),
+              count_text(schema.tensor_count, "tensor").c_str(), bytes_text(file.file_bytes()).c_str());
+  for (const tp::metadata_entry& pair : schema.pairs())
+    std::printf("  %s = %s\n", printable(pair.key).c_str(), printable(pair.value).c_str());
   if (schema.tensor_count == 0) return;
 
   constexpr std::size_t widest = 60;  // a longer name shifts the rest of its line
@@ -74,17 +77,19 @@ void print_table(const std::string& path, const tensor_file& file) {
   std::printf("\n  %s  dtype        %s       size\n", padded("name", names).c_str(), padded("shape", shapes).c_str());
   for (const std::size_t i : in_file_order(file)) {
     const tp::tensor_entry& entry = schema.tensors[i];
-    std::printf("  %s  %-11s  %s  %9s\n", padded(printable(entry.name), names).c_str(), std::string(to_string(entry.type)).c_str(),
-                padded(shape_text(entry.extents()), shapes).c_str(), bytes_text(entry.size_bytes()).c_str());
+    std::printf("  %s  %-11s  %s  %9s\n", padded(printable(entry.name), names).c_str(),
+                std::string(to_string(entry.type)).c_str(), padded(shape_text(entry.extents()), shapes).c_str(),
+                bytes_text(entry.size_bytes()).c_str());
   }
-  std::printf("  %s  %s  %9s\n", padded("total", names).c_str(), padded(count_text(elements, "element"), shapes + 13).c_str(),
-              bytes_text(schema.data_bytes()).c_str());
+  std::printf("  %s  %s  %9s\n", padded("total", names).c_str(),
+              padded(count_text(elements, "element"), shapes + 13).c_str(), bytes_text(schema.data_bytes()).c_str());
 }
 
 int report(const std::string& path, const error& why, bool json) {
   const bool read = !is_unreadable(why);
   if (json) {
-    nlohmann::ordered_json line{{"file", path}, {"verdict", read ? "reject" : "unreadable"}, {"code", code_name(why.code)}, {"at", why.at}};
+    nlohmann::ordered_json line{
+        {"file", path}, {"verdict", read ? "reject" : "unreadable"}, {"code", code_name(why.code)}, {"at", why.at}};
     if (!why.name.empty() && read) line["tensor"] = why.name.view();
     line["message"] = read ? std::string(to_string(why.code)) : unreadable_text(why);
     std::printf("%s\n", json_text(line).c_str());
@@ -97,7 +102,8 @@ int report(const std::string& path, const error& why, bool json) {
 int print_json(const std::string& path, const tensor_file& file) {
   const tp::source_view source = file.source();
   const tp::image_schema& schema = *source.schema;
-  std::vector<tensor_hasher::digest> digests;  // all are computed before anything is printed, so that a file's object is complete or missing
+  std::vector<tensor_hasher::digest> digests;  // all are computed before anything is printed, so that a file's object
+                                               // is complete or missing
   tensor_hasher hash;
   for (std::size_t i = 0; i < schema.tensor_count; ++i) {
     const auto digest = hash(source, i);
@@ -106,15 +112,22 @@ int print_json(const std::string& path, const tensor_file& file) {
   }
   nlohmann::ordered_json metadata = nlohmann::ordered_json::object();
   for (const tp::metadata_entry& pair : schema.pairs()) metadata[std::string(pair.key)] = pair.value;
-  const nlohmann::ordered_json about{
-      {"file", path}, {"verdict", "accept"}, {"format", file.format()}, {"bytes", file.file_bytes()}, {"metadata", metadata}};
+  const nlohmann::ordered_json about{{"file", path},
+                                     {"verdict", "accept"},
+                                     {"format", file.format()},
+                                     {"bytes", file.file_bytes()},
+                                     {"metadata", metadata}};
   const std::string head = json_text(about);
   std::printf("%.*s,\"tensors\":[", static_cast<int>(head.size() - 1), head.c_str());
   const char* separator = "";
   for (const std::size_t i : in_file_order(file)) {
     const tp::tensor_entry& entry = schema.tensors[i];
     const std::uint64_t begin = file.data_offset(i);
-    const nlohmann::ordered_json tensor{{"name", entry.name}, {"dtype", to_string(entry.type)}, {"shape", entry.extents()}, {"offsets", {begin, begin + entry.size_bytes()}}, {"sha256", hex_text(digests[i])}};
+    const nlohmann::ordered_json tensor{{"name", entry.name},
+                                        {"dtype", to_string(entry.type)},
+                                        {"shape", entry.extents()},
+                                        {"offsets", {begin, begin + entry.size_bytes()}},
+                                        {"sha256", hex_text(digests[i])}};
     std::printf("%s%s", separator, json_text(tensor).c_str());
     separator = ",";
   }

@@ -26,7 +26,8 @@ inline std::string without_secrets(std::string_view url) {
   for (std::size_t at = 0; at <= url.size();) {
     const std::string_view one = url.substr(at, url.find(',', at) - at);
     const std::size_t scheme = one.find("://"), begin = scheme == one.npos ? 0 : scheme + 3, user = one.rfind('@');
-    // appended piece by piece: g++ 12 warns of copies that overlap where a literal and a string are added (-O3 -Wrestrict)
+    // appended piece by piece: g++ 12 warns of copies that overlap where a literal and a string are added (-O3
+    // -Wrestrict)
     if (at != 0) out += ',';
     out.append(one.substr(0, begin)).append(one.substr(user == one.npos ? begin : user + 1));
     at += one.size() + 1;
@@ -47,7 +48,9 @@ struct http_choice {
   std::string digest{}, bearer{}, recipient{};
 };
 /// A URL without its query, which may be a signature or have a key.
-inline std::string without_query(std::string_view url) { return std::string(url.substr(0, url.find('?'))) + (url.find('?') == url.npos ? "" : "?..."); }
+inline std::string without_query(std::string_view url) {
+  return std::string(url.substr(0, url.find('?'))) + (url.find('?') == url.npos ? "" : "?...");
+}
 
 /// A link, an address on it, and what some links need besides.
 struct link_choice {
@@ -61,20 +64,32 @@ struct link_choice {
   std::string coordinator{};  ///< of a replica: the address of the owner that coordinates
 
   bool has_port() const { return tensorpull::link_url{scheme, {}}.has_port(); }
-  bool is_stream() const { return scheme != link_scheme::udp_url && scheme != link_scheme::serial_url && scheme != link_scheme::nats_url; }
-  bool is_path() const { return (scheme == link_scheme::unix_url || scheme == link_scheme::shm_url) && address.front() != '@'; }
+  bool is_stream() const {
+    return scheme != link_scheme::udp_url && scheme != link_scheme::serial_url && scheme != link_scheme::nats_url;
+  }
+  bool is_path() const {
+    return (scheme == link_scheme::unix_url || scheme == link_scheme::shm_url) && address.front() != '@';
+  }
   /// The same link with another address. TCP is written without its name.
-  std::string with(std::string_view other) const { return (scheme == link_scheme::tcp_url ? "" : std::string(to_string(scheme)) + (has_port() ? "://" : ":")) + std::string(other); }
+  std::string with(std::string_view other) const {
+    return (scheme == link_scheme::tcp_url ? "" : std::string(to_string(scheme)) + (has_port() ? "://" : ":")) +
+           std::string(other);
+  }
 };
 
 /// Whether this program has the link; some need a library that may not have been there when it was built.
-constexpr bool built_with(link_scheme s) { return (s != link_scheme::tls_url || TENSORPULL_TOOLS_TLS) && (s != link_scheme::nats_url || TENSORPULL_TOOLS_NATS); }
+constexpr bool built_with(link_scheme s) {
+  return (s != link_scheme::tls_url || TENSORPULL_TOOLS_TLS) && (s != link_scheme::nats_url || TENSORPULL_TOOLS_NATS);
+}
 
 /// Reads an address. `wants`: what is wanted, for one that is none.
 inline void parse_link(std::string_view text, const std::string& wants, link_choice& to) {
   const auto url = tensorpull::parse_link_url(text);
   if (!url) throw option_error("'" + printable(text) + "' is no address: " + wants);
-  if (!built_with(url->scheme)) throw option_error("this program was built without " + std::string(url->scheme == link_scheme::tls_url ? "OpenSSL" : "libnats") + ", which '" + printable(text) + "' needs");
+  if (!built_with(url->scheme))
+    throw option_error("this program was built without " +
+                       std::string(url->scheme == link_scheme::tls_url ? "OpenSSL" : "libnats") + ", which '" +
+                       printable(text) + "' needs");
   to.text = url->scheme == link_scheme::nats_url ? without_secrets(text) : std::string(text);
   to.scheme = url->scheme, to.address = url->address;
 }
@@ -83,10 +98,11 @@ inline void parse_link(std::string_view text, const std::string& wants, link_cho
 inline constexpr option_form link_forms[]{{"tls-ca", true}, {"tls-cert", true}, {"tls-key", true}, {"tls-crl", true}};
 /// Takes one of them. False: it is another.
 inline bool set_link_option(std::string_view name, std::string_view value, link_choice& to) {
-  std::string* const file = name == "tls-ca" ? &to.tls.authorities : name == "tls-cert" ? &to.tls.certificate
-                                                                 : name == "tls-key"    ? &to.tls.key
-                                                                 : name == "tls-crl"    ? &to.tls.revocations
-                                                                                        : nullptr;
+  std::string* const file = name == "tls-ca"     ? &to.tls.authorities
+                            : name == "tls-cert" ? &to.tls.certificate
+                            : name == "tls-key"  ? &to.tls.key
+                            : name == "tls-crl"  ? &to.tls.revocations
+                                                 : nullptr;
   if (file == nullptr) return false;
   *file = parse_path("--" + std::string(name), value);
   return true;
@@ -97,16 +113,21 @@ inline std::string link_options(const link_choice& link) {
   const auto add = [&](std::string_view name, const std::string& value) {
     if (!value.empty()) out += " --" + std::string(name) + " " + shell_word(value);
   };
-  add("tls-ca", link.tls.authorities), add("tls-cert", link.tls.certificate), add("tls-key", link.tls.key), add("tls-crl", link.tls.revocations);
+  add("tls-ca", link.tls.authorities), add("tls-cert", link.tls.certificate), add("tls-key", link.tls.key),
+      add("tls-crl", link.tls.revocations);
   add("tls-name", link.tls.name), add("proxy", link.proxy);
   return out + (link.tls.clients ? " --tls-clients" : "");
 }
 /// Refuses options of a link that is not used, which might be taken for a protection that is not there.
 inline void check_link_options(const link_choice& link) {
   const tls_choice& t = link.tls;
-  const bool given = !t.authorities.empty() || !t.certificate.empty() || !t.key.empty() || !t.revocations.empty() || !t.name.empty() || t.clients;
-  if (given && link.scheme != link_scheme::tls_url && !link.http.used) throw option_error("the options --tls-... are for tls://HOST:PORT, and '" + printable(link.text) + "' is not encrypted");
-  if (!link.proxy.empty() && link.scheme != link_scheme::tcp_url && link.scheme != link_scheme::tls_url) throw option_error("--proxy is for TCP, tls://HOST:PORT and URLs");
+  const bool given = !t.authorities.empty() || !t.certificate.empty() || !t.key.empty() || !t.revocations.empty() ||
+                     !t.name.empty() || t.clients;
+  if (given && link.scheme != link_scheme::tls_url && !link.http.used)
+    throw option_error("the options --tls-... are for tls://HOST:PORT, and '" + printable(link.text) +
+                       "' is not encrypted");
+  if (!link.proxy.empty() && link.scheme != link_scheme::tcp_url && link.scheme != link_scheme::tls_url)
+    throw option_error("--proxy is for TCP, tls://HOST:PORT and URLs");
 }
 
 }  // namespace tools

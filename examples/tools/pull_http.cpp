@@ -16,7 +16,11 @@ tp::ref_id http_reference(const std::string& url) {
 
 tp::result<tp::receipt> pull_over_http(const pull_call& call, pull_target to) {
   const link_choice& link = call.link;
-  tp::http_address at{.url = link.address, .digest = link.http.digest, .bearer = link.http.bearer, .recipient = link.http.recipient, .proxy = {link.proxy, link.proxy_user, link.proxy_password}};
+  tp::http_address at{.url = link.address,
+                      .digest = link.http.digest,
+                      .bearer = link.http.bearer,
+                      .recipient = link.http.recipient,
+                      .proxy = {link.proxy, link.proxy_user, link.proxy_password}};
 #if TENSORPULL_TOOLS_TLS
   const auto context = tls_context_of(link.tls);  // a redirect may lead from http to https, too
   if (!context) return tp::failure(context.error());

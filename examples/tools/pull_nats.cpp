@@ -4,6 +4,8 @@
 
 namespace tools {
 
-tp::result<tp::receipt> pull_over_nats(const pull_call& call, pull_target to) { return pull_in_datagrams<tp::nats>(call, to); }
+tp::result<tp::receipt> pull_over_nats(const pull_call& call, pull_target to) {
+  return pull_in_datagrams<tp::nats>(call, to);
+}
 
 }  // namespace tools

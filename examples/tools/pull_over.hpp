@@ -8,7 +8,8 @@
 namespace tools {
 
 template <class Net, class Where, class Cut>
-tp::result<tp::receipt> pull_by(const Where& where, const pull_call& call, pull_target to, const tp::pull_options& options, const Cut& cut) {
+tp::result<tp::receipt> pull_by(const Where& where, const pull_call& call, pull_target to,
+                                const tp::pull_options& options, const Cut& cut) {
   return std::visit([&](auto* target) { return Net::pull(where, call.ref, *target, options, cut); }, to);
 }
 
@@ -20,7 +21,8 @@ tp::result<tp::receipt> pull_over(const Where& where, const pull_call& call, pul
   if (call.digest) return pull_by<tp::pipeline<tp::tensor_list, cut, Transport>>(where, call, to, call.options, chunks);
   return pull_by<tp::pipeline<tp::tensor_list, cut, Transport, tp::unverified>>(where, call, to, call.options, chunks);
 }
-/// Over datagrams: in chunks that fit one, of which there are many on their way, as many as the link carries. The digest is always checked.
+/// Over datagrams: in chunks that fit one, of which there are many on their way, as many as the link carries. The
+/// digest is always checked.
 template <class Transport>
 tp::result<tp::receipt> pull_in_datagrams(const pull_call& call, pull_target to) {
   using net = tp::pipeline<tp::tensor_list, tp::fit_datagram, Transport>;

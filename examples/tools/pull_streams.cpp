@@ -13,8 +13,12 @@ tp::result<tp::receipt> pull_over_streams(const pull_call& call, pull_target to)
   switch (link.scheme) {
     case link_scheme::unix_url: return pull_over<tp::unix_socket>(where, call, to);
     case link_scheme::shm_url: return pull_over<tp::shared_memory>(where, call, to);
-    case link_scheme::pipe_url: return where == "-" ? pull_over<tp::standard_streams>(where, call, to) : pull_over<tp::child_process>(where, call, to);
-    default: return pull_over<tp::tcp>(tp::proxied_address{where, {link.proxy, link.proxy_user, link.proxy_password}}, call, to);
+    case link_scheme::pipe_url:
+      return where == "-" ? pull_over<tp::standard_streams>(where, call, to)
+                          : pull_over<tp::child_process>(where, call, to);
+    default:
+      return pull_over<tp::tcp>(tp::proxied_address{where, {link.proxy, link.proxy_user, link.proxy_password}}, call,
+                                to);
   }
 }
 

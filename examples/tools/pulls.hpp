@@ -1,4 +1,5 @@
-// A pull over whatever link the command line names. Each family of links is a file of its own (pull_*.cpp), so that they compile side by side.
+// A pull over whatever link the command line names. Each family of links is a file of its own (pull_*.cpp), so that
+// they compile side by side.
 #pragma once
 
 #include "link_choice.hpp"
@@ -17,16 +18,17 @@ struct pull_call {
   const link_choice& link;
   tp::reference ref;
   const tp::pull_options& options;
-  std::uint64_t chunk = tp::default_chunk_bytes;  ///< bytes that are asked for at a time; 0: all at once. Datagrams have a length of their own
-  bool digest = true;                             ///< whether the digest of the whole is checked; over datagrams it always is
+  std::uint64_t chunk = tp::default_chunk_bytes;  ///< bytes that are asked for at a time; 0: all at once. Datagrams
+                                                  ///< have a length of their own
+  bool digest = true;  ///< whether the digest of the whole is checked; over datagrams it always is
 };
 using pull_target = std::variant<observed_file*, finished_file*>;
 
-tp::result<tp::receipt> pull_over_streams(const pull_call& call, pull_target to);    ///< tcp, unix, pipe, shm
+tp::result<tp::receipt> pull_over_streams(const pull_call& call, pull_target to);  ///< tcp, unix, pipe, shm
 tp::result<tp::receipt> pull_over_datagrams(const pull_call& call, pull_target to);  ///< udp, serial
-tp::result<tp::receipt> pull_over_tls(const pull_call& call, pull_target to);        ///< tls
-tp::result<tp::receipt> pull_over_nats(const pull_call& call, pull_target to);       ///< nats
-tp::result<tp::receipt> pull_over_http(const pull_call& call, pull_target to);       ///< http, https
+tp::result<tp::receipt> pull_over_tls(const pull_call& call, pull_target to);  ///< tls
+tp::result<tp::receipt> pull_over_nats(const pull_call& call, pull_target to);  ///< nats
+tp::result<tp::receipt> pull_over_http(const pull_call& call, pull_target to);  ///< http, https
 /// The reference by which a cursor knows what a URL names; none: it is no URL.
 tp::ref_id http_reference(const std::string& url);
 

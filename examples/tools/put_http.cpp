@@ -9,7 +9,8 @@
 
 namespace tools {
 
-tp::result<void> put_over_http(const link_choice& link, const tp::source_view& image, std::chrono::milliseconds timeout, const tp::stop_token& stop) {
+tp::result<void> put_over_http(const link_choice& link, const tp::source_view& image, std::chrono::milliseconds timeout,
+                               const tp::stop_token& stop) {
   const tp::http_address at{.url = link.address};
   const tp::http_put_options options{.timeout = timeout, .stop = stop};
 #if TENSORPULL_TOOLS_TLS

@@ -14,6 +14,7 @@ namespace tools {
 namespace tp = tensorpull;
 
 /// Sends the image to the URL of the choice. Errors: as tensorpull::http_put.
-tp::result<void> put_over_http(const link_choice& link, const tp::source_view& image, std::chrono::milliseconds timeout, const tp::stop_token& stop);
+tp::result<void> put_over_http(const link_choice& link, const tp::source_view& image, std::chrono::milliseconds timeout,
+                               const tp::stop_token& stop);
 
 }  // namespace tools

@@ -25,7 +25,8 @@ inline constexpr std::uint64_t longest_chunk = tp::max_payload_bytes;
 /// The file, and a look at what goes into it.
 class observed_file : public tp::safetensors_file {
  public:
-  observed_file(tp::safetensors_file file, transfer_line& line, bool at_once) noexcept : safetensors_file(std::move(file)), line_(&line), at_once_(at_once) {}
+  observed_file(tp::safetensors_file file, transfer_line& line, bool at_once) noexcept
+      : safetensors_file(std::move(file)), line_(&line), at_once_(at_once) {}
 
   tp::result<void> begin(const tp::description& d) noexcept {
     line_->expect(d.image_bytes);

@@ -90,10 +90,14 @@ struct choices {
 /// [USER:PASSWORD@]HOST:PORT
 void set_proxy(std::string_view value, link_choice& to) {
   const std::size_t at = value.rfind('@');
-  const std::string_view who = value.substr(0, at == value.npos ? 0 : at), where = value.substr(at == value.npos ? 0 : at + 1);
+  const std::string_view who = value.substr(0, at == value.npos ? 0 : at),
+                         where = value.substr(at == value.npos ? 0 : at + 1);
   const std::size_t colon = std::min(who.find(':'), who.size());
-  to.proxy = where, to.proxy_user = who.substr(0, colon), to.proxy_password = who.substr(std::min(colon + 1, who.size()));
-  if (!tp::parse_address(where)) throw option_error("--proxy wants HOST:PORT, or USER:PASSWORD@HOST:PORT");  // it may have a password, so it is not printed
+  to.proxy = where, to.proxy_user = who.substr(0, colon),
+  to.proxy_password = who.substr(std::min(colon + 1, who.size()));
+  if (!tp::parse_address(where))
+    throw option_error("--proxy wants HOST:PORT, or USER:PASSWORD@HOST:PORT");  // it may have a password, so it is not
+                                                                                // printed
 }
 
 bool is_url(std::string_view text) { return text.starts_with("http://") || text.starts_with("https://"); }
@@ -101,33 +105,46 @@ bool is_url(std::string_view text) { return text.starts_with("http://") || text.
 std::string first_line_of(const std::string& path) {
   std::ifstream in(path);
   std::string line;
-  if (!std::getline(in, line) || line.empty() || line.size() > 4096) throw option_error("--bearer-file: " + printable(path) + " has no line of 1 to 4,096 characters");
+  if (!std::getline(in, line) || line.empty() || line.size() > 4096)
+    throw option_error("--bearer-file: " + printable(path) + " has no line of 1 to 4,096 characters");
   return line;
 }
 /// The one word of a pull from a URL, and the options that have a meaning there.
 void check_url(const std::vector<std::string>& words, choices& c) {
-  if (words.size() > 1) throw option_error("'" + printable(words[1]) + "' is one word too many: a URL names the file, and has no reference");
+  if (words.size() > 1)
+    throw option_error("'" + printable(words[1]) +
+                       "' is one word too many: a URL names the file, and has no reference");
   c.link.http.used = true;
   c.link.http.secure = words[0].starts_with("https");
   c.link.address = words[0];
   c.link.text = without_query(words[0]);
   c.ref = http_reference(words[0]);
-  if (!c.ref) throw option_error("that is no URL: http[s]://HOST[:PORT]/PATH is wanted, without a user before the host and with %20 for a space");
-  if (c.link.http.secure && !TENSORPULL_TOOLS_TLS) throw option_error("this program was built without OpenSSL, which https needs");
+  if (!c.ref)
+    throw option_error(
+        "that is no URL: http[s]://HOST[:PORT]/PATH is wanted, without a user before the host and with %20 for a space");
+  if (c.link.http.secure && !TENSORPULL_TOOLS_TLS)
+    throw option_error("this program was built without OpenSSL, which https needs");
   check_link_options(c.link);
-  if (c.name.size() > 128) throw option_error("--name: over HTTP it has at most 128 characters, and this has " + std::to_string(c.name.size()));
+  if (c.name.size() > 128)
+    throw option_error("--name: over HTTP it has at most 128 characters, and this has " +
+                       std::to_string(c.name.size()));
   for (const char letter : c.name)
     if (letter <= 0x20 || letter >= 0x7f) throw option_error("--name: over HTTP it has visible ASCII characters alone");
   c.link.http.recipient = c.name;
   if (c.output.empty()) throw option_error("where to? -o FILE says it");
   if (c.no_digest && !c.link.http.digest.empty()) throw option_error("--digest and --no-digest exclude each other");
   if (c.resume && c.restart) throw option_error("--resume and --restart exclude each other");
-  if (c.resume && c.no_digest) throw option_error("--resume needs the digest: without it nobody knows whether the first part is right");
+  if (c.resume && c.no_digest)
+    throw option_error("--resume needs the digest: without it nobody knows whether the first part is right");
 }
 
 choices read_choices(int count, char** arguments) {
   choices c;
-  const option_form forms[]{{"output", true, 'o'}, {"resume", false}, {"restart", false}, {"force", false}, {"max-bytes", true}, {"chunk", true}, {"timeout", true}, {"retries", true}, {"name", true}, {"unverified", false}, {"no-digest", false}, {"json", false}, {"tls-name", true}, {"proxy", true}, {"digest", true}, {"bearer-file", true}, link_forms[0], link_forms[1], link_forms[2], link_forms[3]};
+  const option_form forms[]{{"output", true, 'o'}, {"resume", false},     {"restart", false},   {"force", false},
+                            {"max-bytes", true},   {"chunk", true},       {"timeout", true},    {"retries", true},
+                            {"name", true},        {"unverified", false}, {"no-digest", false}, {"json", false},
+                            {"tls-name", true},    {"proxy", true},       {"digest", true},     {"bearer-file", true},
+                            link_forms[0],         link_forms[1],         link_forms[2],        link_forms[3]};
   const auto set = [&](std::string_view name, std::string_view value) {
     if (name == "output") c.output = parse_path("--output", value);
     else if (name == "resume") c.resume = true;
@@ -149,21 +166,30 @@ choices read_choices(int count, char** arguments) {
   };
   const auto check = [&](const std::vector<std::string>& words) {
     if (!words.empty() && is_url(words[0])) return check_url(words, c);
-    if (!c.link.http.digest.empty() || !c.link.http.bearer.empty()) throw option_error("--digest and --bearer-file are for a URL, http:// or https://");
+    if (!c.link.http.digest.empty() || !c.link.http.bearer.empty())
+      throw option_error("--digest and --bearer-file are for a URL, http:// or https://");
     if (words.size() < 2) throw option_error("an address and a reference are wanted, as send prints them");
-    if (words.size() > 2) throw option_error("'" + printable(words[2]) + "' is one word too many: after the address and the reference comes -o FILE");
+    if (words.size() > 2)
+      throw option_error("'" + printable(words[2]) +
+                         "' is one word too many: after the address and the reference comes -o FILE");
     parse_link(words[0], "HOST:PORT is wanted, as in 127.0.0.1:8002, or a link such as unix:/run/model", c.link);
     check_link_options(c.link);
-    if (const auto parsed = tp::parse_address(c.link.address); c.link.has_port() && (parsed->host[0] == '\0' || parsed->number == 0))
-      throw option_error("'" + printable(words[0]) + "' is no address of an owner: HOST:PORT is wanted, as in 127.0.0.1:8002");
+    if (const auto parsed = tp::parse_address(c.link.address);
+        c.link.has_port() && (parsed->host[0] == '\0' || parsed->number == 0))
+      throw option_error("'" + printable(words[0]) +
+                         "' is no address of an owner: HOST:PORT is wanted, as in 127.0.0.1:8002");
     c.ref_text = words[1];
     const auto ref = tp::parse_ref_id(c.ref_text);
-    if (!ref || !*ref) throw option_error("'" + printable(c.ref_text) + "' is no reference: 32 hexadecimal digits are wanted, as send prints them");
+    if (!ref || !*ref)
+      throw option_error("'" + printable(c.ref_text) +
+                         "' is no reference: 32 hexadecimal digits are wanted, as send prints them");
     c.ref = *ref;
     if (c.output.empty()) throw option_error("where to? -o FILE says it");
-    if (c.no_digest && !c.link.is_stream()) throw option_error("--no-digest is for links that lose nothing, and '" + printable(c.link.text) + "' may");
+    if (c.no_digest && !c.link.is_stream())
+      throw option_error("--no-digest is for links that lose nothing, and '" + printable(c.link.text) + "' may");
     if (c.resume && c.restart) throw option_error("--resume and --restart exclude each other");
-    if (c.resume && c.no_digest) throw option_error("--resume needs the digest: without it nobody knows whether the first part is right");
+    if (c.resume && c.no_digest)
+      throw option_error("--resume needs the digest: without it nobody knows whether the first part is right");
   };
   read_command_line(count, arguments, "recv", help, forms, set, check);
   return c;
@@ -187,12 +213,14 @@ std::uint64_t length_of(const std::string& path) {
 /// Whether what has that name is not a partial file of ours: a link, a folder, another user's file.
 bool is_foreign(const std::string& part) {
   struct stat about{};
-  return ::lstat(part.c_str(), &about) == 0 && (!S_ISREG(about.st_mode) || about.st_nlink > 1 || about.st_uid != ::geteuid());
+  return ::lstat(part.c_str(), &about) == 0 &&
+         (!S_ISREG(about.st_mode) || about.st_nlink > 1 || about.st_uid != ::geteuid());
 }
 
 /// The command that resumes, quoted for a shell.
 std::string again(const choices& c, const char* how) {
-  if (c.link.http.used) return "the same command with" + std::string(how);  // its query and its files of keys are not repeated
+  if (c.link.http.used)
+    return "the same command with" + std::string(how);  // its query and its files of keys are not repeated
   std::string text = "recv " + shell_word(c.link.text) + " " + c.ref_text + " -o " + shell_word(c.output);
   if (c.force) text += " --force";
   if (c.unverified) text += " --unverified";
@@ -204,26 +232,32 @@ std::string again(const choices& c, const char* how) {
   return text + link_options(c.link) + how;
 }
 
-bool is_about_output(const error& e) { return e.code == errc::disk_full || ((e.code == errc::io || e.code == errc::invalid_argument) && !e.name.empty()); }
+bool is_about_output(const error& e) {
+  return e.code == errc::disk_full || ((e.code == errc::io || e.code == errc::invalid_argument) && !e.name.empty());
+}
 
 std::string output_error(const choices& c, const error& e, std::uint64_t needed) {
   const std::string name = printable(c.output);
   if (e.code == errc::invalid_argument) return name + " is not the name of a file";
-  if ((e.system == EACCES || e.system == ELOOP || e.system == EISDIR) && is_foreign(part_of(c.output)) && !is_there(c.output))
+  if ((e.system == EACCES || e.system == ELOOP || e.system == EISDIR) && is_foreign(part_of(c.output)) &&
+      !is_there(c.output))
     return printable(part_of(c.output)) + " is in the way: it is not a file that your recv has made";
   switch (e.system) {
     case EEXIST: return name + " exists already: --resume says whether it is what is published, --force replaces it";
-    case ESTALE: return "another process has deleted, replaced or cut " + printable(part_of(c.output)) + ", so nothing was kept";
+    case ESTALE:
+      return "another process has deleted, replaced or cut " + printable(part_of(c.output)) + ", so nothing was kept";
     case EISDIR: return name + " is a directory: name a file in it";
     case ELOOP: return name + " is a symbolic link, which is neither followed nor replaced";
     case EINVAL: return name + " is no regular file";
     case EAGAIN: return "another recv is writing " + printable(part_of(c.output));
     case ENOENT: return "the folder of " + name + " does not exist";
     case ENOTDIR: return "the folder of " + name + " is none";
-    case EFBIG: return name + " would become larger than files may be here (" + bytes_text(needed) + "): File too large";
+    case EFBIG:
+      return name + " would become larger than files may be here (" + bytes_text(needed) + "): File too large";
     default: break;
   }
-  if (e.code == errc::disk_full) return "the disk is full: " + name + " needs " + bytes_text(needed) + " (" + reason_text(e) + ")";
+  if (e.code == errc::disk_full)
+    return "the disk is full: " + name + " needs " + bytes_text(needed) + " (" + reason_text(e) + ")";
   return name + " cannot be written: " + reason_text(e);
 }
 
@@ -234,8 +268,12 @@ std::string http_error(const choices& c, const error& e, std::uint64_t total) {
     case errc::connection_failed: return "nobody can be reached at " + at + why + ": " + reason_text(e);
     case errc::not_authenticated: return at + " and this end do not accept each other's certificates" + why;
     case errc::timed_out: return at + " has not answered for " + seconds_text(static_cast<double>(c.timeout_ms) / 1000);
-    case errc::not_verifiable: return at + " states no digest, so nobody could say whether the bytes are right: --digest says which one they have, --unverified takes them nevertheless";
-    case errc::digest_mismatch: return "what came from " + at + " has another digest than " + (c.link.http.digest.empty() ? "the server states" : "--digest says") + "; nothing of it was kept";
+    case errc::not_verifiable:
+      return at +
+             " states no digest, so nobody could say whether the bytes are right: --digest says which one they have, --unverified takes them nevertheless";
+    case errc::digest_mismatch:
+      return "what came from " + at + " has another digest than " +
+             (c.link.http.digest.empty() ? "the server states" : "--digest says") + "; nothing of it was kept";
     case errc::stale_version: return at + " has another file now" + why;
     case errc::unknown_reference:
     case errc::withdrawn: return "there is nothing at " + at + why;
@@ -257,19 +295,26 @@ std::string transfer_error(const choices& c, const error& e, std::uint64_t total
     case errc::bad_address:
       if (c.link.scheme == link_scheme::pipe_url) return at + " cannot be run: " + std::string(describe(e).view());
       return c.link.has_port() ? "the host of " + at + " is not known" : std::string(describe(e).view());
-    case errc::not_authenticated: return at + " and this end do not accept each other's certificates" + (e.name.empty() ? "" : ": " + printable(e.name.view()));
+    case errc::not_authenticated:
+      return at + " and this end do not accept each other's certificates" +
+             (e.name.empty() ? "" : ": " + printable(e.name.view()));
     case errc::timed_out: return at + " has not answered for " + seconds_text(static_cast<double>(c.timeout_ms) / 1000);
-    case errc::not_verifiable: return at + " has no digest of " + c.ref_text + ", so nobody could say whether the bytes are right: --unverified takes them nevertheless";
+    case errc::not_verifiable:
+      return at + " has no digest of " + c.ref_text +
+             ", so nobody could say whether the bytes are right: --unverified takes them nevertheless";
     case errc::does_not_fit: return "the model is too long for one chunk: without --chunk 0 it comes in several";
     case errc::connection_lost: {
       const std::string status = e.system < 0 ? "; the command ended with status " + std::to_string(-e.system) : "";
-      return "the connection to " + at + " was lost, and could not be made again (tried " + count_text(c.retries, "time") + ")" + status;
+      return "the connection to " + at + " was lost, and could not be made again (tried " +
+             count_text(c.retries, "time") + ")" + status;
     }
-    case errc::unknown_reference: return at + " has nothing under " + c.ref_text + " (mistyped, or published anew under another reference)";
+    case errc::unknown_reference:
+      return at + " has nothing under " + c.ref_text + " (mistyped, or published anew under another reference)";
     case errc::withdrawn: return at + " has withdrawn " + c.ref_text;
     case errc::unreadable: return at + " cannot read " + c.ref_text + " any more: its file changed or is gone";
     case errc::stale_version: return at + " now has another version under " + c.ref_text;
-    case errc::digest_mismatch: return "what came from " + at + " is not what was published (its digest differs); nothing of it was kept";
+    case errc::digest_mismatch:
+      return "what came from " + at + " is not what was published (its digest differs); nothing of it was kept";
     case errc::too_large:
       if (!e.name.empty()) return "the model has " + bytes_text(total) + ", which is more than --max-bytes allows";
       [[fallthrough]];
@@ -281,9 +326,9 @@ std::string transfer_error(const choices& c, const error& e, std::uint64_t total
 
 struct outcome {
   tp::result<tp::receipt> how = tp::failure(errc::cancelled);
-  std::uint64_t kept = 0;     ///< bytes from which a resumed pull can continue
+  std::uint64_t kept = 0;  ///< bytes from which a resumed pull can continue
   bool foreign_part = false;  ///< the partial file is of another version, and was not changed
-  bool was_there = false;     ///< FILE was there already, and was compared with what is published
+  bool was_there = false;  ///< FILE was there already, and was compared with what is published
 };
 
 /// Draws the line, and asks whether a signal came.
@@ -293,7 +338,12 @@ struct watch {
 };
 tp::pull_options options_of(const choices& c, transfer_line& line, tp::resume_cursor* cursor) {
   const tp::recipient_id who = c.name.empty() ? tp::recipient_id{} : tp::recipient_named(c.name);
-  return {.per_request_timeout = std::chrono::milliseconds(c.timeout_ms), .unverified = c.unverified, .stop = watch{&line}, .retry = {.retries = c.retries}, .recipient = who, .cursor = cursor};
+  return {.per_request_timeout = std::chrono::milliseconds(c.timeout_ms),
+          .unverified = c.unverified,
+          .stop = watch{&line},
+          .retry = {.retries = c.retries},
+          .recipient = who,
+          .cursor = cursor};
 }
 
 /// Asks whether FILE, which is there, is what is published. The error is stale_version if it is not.
@@ -318,7 +368,8 @@ outcome pull(const choices& c, transfer_line& line) {
   }
   tp::resume_cursor where;
   {
-    auto made = tp::safetensors_file::create(c.output, {.overwrite = c.force, .max_bytes = c.most_bytes, .resume = c.no_digest ? nullptr : &where});
+    auto made = tp::safetensors_file::create(
+        c.output, {.overwrite = c.force, .max_bytes = c.most_bytes, .resume = c.no_digest ? nullptr : &where});
     if (!made) return done.how = tp::failure(made.error()), done;
     observed_file file(std::move(*made), line, c.chunk == 0);
     if (c.restart) where = {};
@@ -327,9 +378,12 @@ outcome pull(const choices& c, transfer_line& line) {
       done.foreign_part = true;
       return done;
     }
-    where.ref = where ? c.ref : tp::ref_id{};  // a sender that was restarted may have another reference, but the version must be the same
+    where.ref = where ? c.ref : tp::ref_id{};  // a sender that was restarted may have another reference, but the
+                                               // version must be the same
     const tp::resume_cursor found = where;
-    if (where && !c.json) say("recv", "going on with " + bytes_text(where.offset) + " of " + printable(part_of(c.output)) + ", once they are checked");
+    if (where && !c.json)
+      say("recv", "going on with " + bytes_text(where.offset) + " of " + printable(part_of(c.output)) +
+                      ", once they are checked");
 
     const tp::pull_options options = options_of(c, line, c.no_digest ? nullptr : &where);
     const tp::reference ref{c.ref, 0, 0};
@@ -338,7 +392,8 @@ outcome pull(const choices& c, transfer_line& line) {
     done.foreign_part = !done.how && done.how.error().code == errc::stale_version && found;
     if (done.foreign_part) where = found;  // not ours to delete
   }
-  if (!done.how && !done.foreign_part && done.how.error().system != ESTALE && is_there(part_of(c.output))) done.kept = where.offset;
+  if (!done.how && !done.foreign_part && done.how.error().system != ESTALE && is_there(part_of(c.output)))
+    done.kept = where.offset;
   return done;
 }
 
@@ -346,23 +401,27 @@ int report(const choices& c, const outcome& done, const transfer_line& line) {
   const bool interrupted = !done.how && done.how.error().code == errc::cancelled && interrupted_by != 0;
   const bool other_file = !done.how && done.was_there && done.how.error().code == errc::stale_version;
   const bool local = !done.how && (other_file || is_about_output(done.how.error()));
-  const int status = done.how ? complete : interrupted ? interrupted_status()
-                                       : local         ? unwritable
-                                                       : failed;
+  const int status = done.how ? complete : interrupted ? interrupted_status() : local ? unwritable : failed;
   std::string message;
   if (interrupted) message = "interrupted";
-  else if (other_file) message = printable(c.output) + " exists already, and is not what is published: --force replaces it";
-  else if (!done.how) message = local ? output_error(c, done.how.error(), line.total()) : transfer_error(c, done.how.error(), line.total());
+  else if (other_file)
+    message = printable(c.output) + " exists already, and is not what is published: --force replaces it";
+  else if (!done.how)
+    message = local ? output_error(c, done.how.error(), line.total())
+                    : transfer_error(c, done.how.error(), line.total());
 
   if (c.json) {
-    nlohmann::ordered_json out{{"file", c.output}, {"outcome", done.how ? to_string(done.how->outcome) : interrupted ? "interrupted"
-                                                                                                                     : "failed"}};
-    if (done.how) out["digest"] = done.how->digest == 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(formatted("%016llx", wide(done.how->digest)));
+    nlohmann::ordered_json out{{"file", c.output},
+                               {"outcome", done.how      ? to_string(done.how->outcome)
+                                           : interrupted ? "interrupted"
+                                                         : "failed"}};
+    if (done.how)
+      out["digest"] = done.how->digest == 0 ? nlohmann::ordered_json()
+                                            : nlohmann::ordered_json(formatted("%016llx", wide(done.how->digest)));
     else out["code"] = code_name(done.how.error().code), out["message"] = message;
     if (done.how) out["confirmed"] = done.how->confirmed;
     if (done.how && !done.how->confirmed) out["unconfirmed_because"] = code_name(done.how->unconfirmed_because);
-    out["bytes"] = done.how ? done.how->bytes : done.kept != 0 ? done.kept
-                                                               : length_of(c.output);
+    out["bytes"] = done.how ? done.how->bytes : done.kept != 0 ? done.kept : length_of(c.output);
     out["total_bytes"] = done.how ? done.how->bytes : line.total();
     out["resumed_bytes"] = done.how && done.was_there ? done.how->bytes : line.first();
     out["received_bytes"] = line.received();
@@ -381,19 +440,27 @@ int report(const choices& c, const outcome& done, const transfer_line& line) {
     if (seconds >= 0.5) std::printf(", %s/s", bytes_text(static_cast<double>(line.received()) / seconds).c_str());
     if (done.how->outcome == tp::outcome::completed) std::printf("; digest %016llx agrees\n", wide(done.how->digest));
     else std::printf("; not checked\n");
-    if (!done.how->confirmed && !(c.link.http.used && done.how->unconfirmed_because == errc::unsupported_request))  // a web server records nothing
-      say("recv", "the file is complete, but " + printable(c.link.text) + " is not known to have recorded that: " + std::string(to_string(done.how->unconfirmed_because)));
+    if (!done.how->confirmed &&
+        !(c.link.http.used && done.how->unconfirmed_because == errc::unsupported_request))  // a web server records
+                                                                                            // nothing
+      say("recv", "the file is complete, but " + printable(c.link.text) +
+                      " is not known to have recorded that: " + std::string(to_string(done.how->unconfirmed_because)));
     return flushed("recv") ? status : unwritable;
   }
   say("recv", message);
   const std::string part = printable(part_of(c.output));
   if (done.foreign_part) {
-    say("recv", part + " is of another version than what is there now" + (c.link.http.used ? ", or of another URL" : "") + ". To fetch that from the start:\n  " + again(c, " --restart"));
+    say("recv", part + " is of another version than what is there now" +
+                    (c.link.http.used ? ", or of another URL" : "") + ". To fetch that from the start:\n  " +
+                    again(c, " --restart"));
   } else if (done.kept != 0) {
     const std::string of = line.total() != 0 ? " of " + bytes_text(line.total()) : "";
-    say("recv", bytes_text(done.kept) + of + " are in " + part + ". To go on:\n  " + again(c, is_there(c.output) && !c.force ? " --force --resume" : " --resume"));
+    say("recv", bytes_text(done.kept) + of + " are in " + part + ". To go on:\n  " +
+                    again(c, is_there(c.output) && !c.force ? " --force --resume" : " --resume"));
   } else if (interrupted && !done.was_there) {
-    say("recv", c.no_digest && line.received() != 0 ? "nothing was kept, since without a digest nothing can be gone on with" : "nothing was kept");
+    say("recv", c.no_digest && line.received() != 0
+                    ? "nothing was kept, since without a digest nothing can be gone on with"
+                    : "nothing was kept");
   }
   return status;
 }
@@ -405,7 +472,8 @@ int main(int count, char** arguments) {
   const std::string part = part_of(c.output);
   if (!c.resume && !c.restart && !c.no_digest && is_there(part) && !(is_there(c.output) && !c.force)) {
     const char* const text = "an earlier recv left a part of it; --resume goes on with that, --restart begins anew";
-    const nlohmann::ordered_json out{{"file", c.output}, {"outcome", "failed"}, {"code", "io"}, {"message", text}, {"resumable", true}};
+    const nlohmann::ordered_json out{
+        {"file", c.output}, {"outcome", "failed"}, {"code", "io"}, {"message", text}, {"resumable", true}};
     if (c.json) std::printf("%s\n", json_text(out).c_str()), (void)flushed("recv");
     else say("recv", text + std::string(" (") + printable(part) + ")");
     return unwritable;

@@ -90,14 +90,22 @@ struct choices {
 
 choices read_choices(int count, char** arguments) {
   choices c;
-  const option_form forms[]{{"listen", true}, {"stdio", false}, {"recipients", true}, {"expect", true}, {"ref", true}, {"replica-of", true}, {"timeout", true}, {"idle", true}, {"json", false}, {"http", true}, {"metrics", false}, {"allow-origin", true}, {"put", true}, {"tls-clients", false}, link_forms[0], link_forms[1], link_forms[2], link_forms[3]};
+  const option_form forms[]{{"listen", true}, {"stdio", false},       {"recipients", true}, {"expect", true},
+                            {"ref", true},    {"replica-of", true},   {"timeout", true},    {"idle", true},
+                            {"json", false},  {"http", true},         {"metrics", false},   {"allow-origin", true},
+                            {"put", true},    {"tls-clients", false}, link_forms[0],        link_forms[1],
+                            link_forms[2],    link_forms[3]};
   const auto set = [&](std::string_view name, std::string_view value) {
-    for (const std::string_view only : {"listen", "stdio", "recipients", "expect", "ref", "idle", "tls-clients", "http", "metrics", "allow-origin", "replica-of"}) c.serves = c.serves || name == only;
+    for (const std::string_view only : {"listen", "stdio", "recipients", "expect", "ref", "idle", "tls-clients", "http",
+                                        "metrics", "allow-origin", "replica-of"})
+      c.serves = c.serves || name == only;
     if (name == "put") {
-      if (!value.starts_with("http://") && !value.starts_with("https://")) throw option_error("--put wants http[s]://HOST[:PORT]/PATH");
+      if (!value.starts_with("http://") && !value.starts_with("https://"))
+        throw option_error("--put wants http[s]://HOST[:PORT]/PATH");
       c.listen.http.used = true;
       c.listen.http.secure = value.starts_with("https");
-      if (c.listen.http.secure && !TENSORPULL_TOOLS_TLS) throw option_error("this program was built without OpenSSL, which https needs");
+      if (c.listen.http.secure && !TENSORPULL_TOOLS_TLS)
+        throw option_error("this program was built without OpenSSL, which https needs");
       c.put = value;
     } else if (name == "listen") {
       parse_link(value, "--listen wants HOST:PORT, as in 0.0.0.0:8002, or a link such as unix:/run/model", c.listen);
@@ -106,11 +114,14 @@ choices read_choices(int count, char** arguments) {
     } else if (name == "http") {
       const bool port_alone = !value.empty() && value.find_first_not_of("0123456789") == value.npos;
       c.listen.door.address = port_alone ? ":" + std::string(value) : std::string(value);
-      if (!tp::parse_address(c.listen.door.address)) throw option_error("--http wants a port, or HOST:PORT, not '" + printable(value) + "'");
+      if (!tp::parse_address(c.listen.door.address))
+        throw option_error("--http wants a port, or HOST:PORT, not '" + printable(value) + "'");
     } else if (name == "metrics") {
       c.listen.door.metrics = true;
     } else if (name == "allow-origin") {
-      if (!tp::http_origin::parse(value)) throw option_error("--allow-origin wants https://HOST[:PORT] in lower case and without a path, or *, not '" + printable(value) + "'");
+      if (!tp::http_origin::parse(value))
+        throw option_error("--allow-origin wants https://HOST[:PORT] in lower case and without a path, or *, not '" +
+                           printable(value) + "'");
       c.listen.door.origin = value;
     } else if (name == "tls-clients") {
       c.listen.tls.clients = true;
@@ -122,7 +133,8 @@ choices read_choices(int count, char** arguments) {
     } else if (name == "ref") {
       const auto ref = tp::parse_ref_id(value);
       if (!ref || !*ref) throw option_error("--ref wants 32 hexadecimal digits, not '" + printable(value) + "'");
-      if (std::find(c.refs.begin(), c.refs.end(), *ref) != c.refs.end()) throw option_error("--ref: two files cannot have the same reference");
+      if (std::find(c.refs.begin(), c.refs.end(), *ref) != c.refs.end())
+        throw option_error("--ref: two files cannot have the same reference");
       c.refs.push_back(*ref);
     } else if (name == "replica-of") {
       parse_link(value, "--replica-of wants HOST:PORT, as in server:8002, or unix:PATH", c.coordinator);
@@ -140,26 +152,42 @@ choices read_choices(int count, char** arguments) {
     if (words.size() > most_files) throw option_error("at most " + std::to_string(most_files) + " files at a time");
     if (c.refs.size() > words.size()) throw option_error("there are more references than files");
     if (!c.put.empty()) {
-      if (c.serves) throw option_error("--put sends the file away, and nobody is served: the options for recipients have no meaning beside it");
+      if (c.serves)
+        throw option_error(
+            "--put sends the file away, and nobody is served: the options for recipients have no meaning beside it");
       if (words.size() > 1) throw option_error("--put takes one file: each has a URL of its own");
       c.listen.address = c.put, c.listen.text = without_query(c.put);
     }
     check_link_options(c.listen);
     if (!c.put.empty()) return;
-    if (!c.listen.door.origin.empty() && c.listen.door.address.empty()) throw option_error("--allow-origin is about the port of --http");
-    if (c.listen.door.metrics && c.listen.door.address.empty()) throw option_error("--metrics is answered on the port of --http");
+    if (!c.listen.door.origin.empty() && c.listen.door.address.empty())
+      throw option_error("--allow-origin is about the port of --http");
+    if (c.listen.door.metrics && c.listen.door.address.empty())
+      throw option_error("--metrics is answered on the port of --http");
     if (!c.listen.door.address.empty()) {
       const tp::link_scheme s = c.listen.scheme;
-      if (s != link_scheme::tcp_url && s != link_scheme::tls_url && s != link_scheme::unix_url) throw option_error("--http is beside TCP, tls://HOST:PORT or unix:PATH");
-      if (c.listen.door.address.front() == ':') c.listen.door.address = (c.listen.has_port() ? c.listen.address.substr(0, c.listen.address.rfind(':')) : "127.0.0.1") + c.listen.door.address;
+      if (s != link_scheme::tcp_url && s != link_scheme::tls_url && s != link_scheme::unix_url)
+        throw option_error("--http is beside TCP, tls://HOST:PORT or unix:PATH");
+      if (c.listen.door.address.front() == ':')
+        c.listen.door.address = (c.listen.has_port() ? c.listen.address.substr(0, c.listen.address.rfind(':'))
+                                                     : "127.0.0.1") +
+                                c.listen.door.address;
     }
-    if (c.listen.scheme == link_scheme::tls_url && c.listen.tls.certificate.empty()) throw option_error("tls://HOST:PORT needs a certificate: --tls-cert FILE, and --tls-key FILE if its key is in another file");
-    if (!c.listen.tls.clients && !(c.listen.tls.authorities + c.listen.tls.revocations).empty()) throw option_error("--tls-ca and --tls-crl are about recipients' certificates, and only --tls-clients asks for them");
+    if (c.listen.scheme == link_scheme::tls_url && c.listen.tls.certificate.empty())
+      throw option_error(
+          "tls://HOST:PORT needs a certificate: --tls-cert FILE, and --tls-key FILE if its key is in another file");
+    if (!c.listen.tls.clients && !(c.listen.tls.authorities + c.listen.tls.revocations).empty())
+      throw option_error(
+          "--tls-ca and --tls-crl are about recipients' certificates, and only --tls-clients asks for them");
     const bool replicates = c.listen.scheme == link_scheme::tcp_url || c.listen.scheme == link_scheme::unix_url;
-    if (c.replica && (!replicates || c.coordinator.scheme != c.listen.scheme)) throw option_error("--replica-of and --listen are both HOST:PORT, or both unix:PATH");
-    if (c.replica && c.refs.size() != words.size()) throw option_error("--replica-of needs the reference of each file, as the other sender has it: --ref");
-    if (c.replica && (c.recipients != 0 || !c.expected.empty())) throw option_error("--recipients and --expect are for the sender that --replica-of names");
-    if (c.replica && !c.listen.door.address.empty()) throw option_error("--http is for the sender that --replica-of names");
+    if (c.replica && (!replicates || c.coordinator.scheme != c.listen.scheme))
+      throw option_error("--replica-of and --listen are both HOST:PORT, or both unix:PATH");
+    if (c.replica && c.refs.size() != words.size())
+      throw option_error("--replica-of needs the reference of each file, as the other sender has it: --ref");
+    if (c.replica && (c.recipients != 0 || !c.expected.empty()))
+      throw option_error("--recipients and --expect are for the sender that --replica-of names");
+    if (c.replica && !c.listen.door.address.empty())
+      throw option_error("--http is for the sender that --replica-of names");
     if (c.replica) c.listen.coordinator = c.coordinator.address;
     if (c.recipients != 0 && !c.expected.empty()) throw option_error("--recipients and --expect exclude each other");
   };
@@ -174,8 +202,11 @@ std::string an_own_address(bool v6) {
   if (::getifaddrs(&list) != 0) return found;
   for (const ifaddrs* a = list; a != nullptr && found.empty(); a = a->ifa_next) {
     char text[NI_MAXHOST];
-    if (a->ifa_addr == nullptr || a->ifa_addr->sa_family != AF_INET || (a->ifa_flags & IFF_LOOPBACK) != 0 || (a->ifa_flags & IFF_UP) == 0) continue;
-    if (::getnameinfo(a->ifa_addr, sizeof(sockaddr_in), text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0) found = text;
+    if (a->ifa_addr == nullptr || a->ifa_addr->sa_family != AF_INET || (a->ifa_flags & IFF_LOOPBACK) != 0 ||
+        (a->ifa_flags & IFF_UP) == 0)
+      continue;
+    if (::getnameinfo(a->ifa_addr, sizeof(sockaddr_in), text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0)
+      found = text;
   }
   ::freeifaddrs(list);
   return found.empty() ? (v6 ? "[::1]" : "127.0.0.1") : found;
@@ -194,7 +225,9 @@ std::string reachable_address(const link_choice& listen, std::uint16_t port) {
 std::string url_name(const std::string& path) {
   std::string name = std::filesystem::path(path).filename().string().substr(0, 64);
   for (char& c : name)
-    if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '-' || c == '_')) c = '-';
+    if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '-' ||
+          c == '_'))
+      c = '-';
   return name.find_first_not_of('.') == name.npos ? "file" : name;
 }
 
@@ -223,8 +256,9 @@ class sender {
     auto opened = serve(choices_.listen);
     if (!opened) {
       const error& why = opened.error();
-      const std::string reason = why.code != errc::bad_address || why.system != 0 ? reason_text(why) : choices_.listen.has_port() ? "the host is not known"
-                                                                                                                                  : std::string(describe(why).view());
+      const std::string reason = why.code != errc::bad_address || why.system != 0 ? reason_text(why)
+                                 : choices_.listen.has_port()                     ? "the host is not known"
+                                                                                  : std::string(describe(why).view());
       return complain("cannot listen on " + printable(choices_.listen.text) + ": " + reason, why.code);
     }
     served& owner = **opened;
@@ -237,7 +271,8 @@ class sender {
 
     for (std::size_t i = 0; i < files_.size(); ++i) {
       if (files_[i].file_bytes() > std::uint64_t{1} << 30 && !choices_.json)
-        say("send", "reading " + printable(choices_.files[i]) + " once for its digest (" + bytes_text(files_[i].file_bytes()) + ")");
+        say("send", "reading " + printable(choices_.files[i]) + " once for its digest (" +
+                        bytes_text(files_[i].file_bytes()) + ")");
       tp::publish_options options;
       if (i < choices_.refs.size()) options.id = choices_.refs[i];
       options.budgets.recipient_idle = std::chrono::milliseconds(choices_.timeout_ms);
@@ -261,7 +296,8 @@ class sender {
       look_for_lost_files(owner);
       if (lost_.size() == files_.size() || (!lost_.empty() && wanted() && all_have_them())) status = failed;
       else if (interrupted_by != 0) status = wanted() ? interrupted_status() : well;
-      else if (choices_.idle_ms != 0 && clock::now() - moved > std::chrono::milliseconds(choices_.idle_ms)) status = idle;
+      else if (choices_.idle_ms != 0 && clock::now() - moved > std::chrono::milliseconds(choices_.idle_ms))
+        status = idle;
       else return all_have_them();
       return true;
     });
@@ -269,7 +305,9 @@ class sender {
     // serves a little longer: the last answers, and the last messages of recipients, are still on their way
     const auto end = clock::now() + (status == failed ? std::chrono::seconds(10) : std::chrono::seconds(1));
     const auto least = clock::now() + std::chrono::milliseconds(250);
-    owner.run([&] { return clock::now() > end || (clock::now() > least && (owner.connections() == 0 || interrupted_by != 0)); });
+    owner.run([&] {
+      return clock::now() > end || (clock::now() > least && (owner.connections() == 0 || interrupted_by != 0));
+    });
     tell(owner);
     finish(owner, status);
     return status;
@@ -298,9 +336,13 @@ class sender {
       if (lost_.contains(i) || !owner.settled(refs_[i])) continue;
       lost_.insert(i);
       if (choices_.replica) {
-        if (choices_.json) print({{"event", "owner_lost"}, {"file", choices_.files[i]}, {"ref", digits_of(refs_[i].id)}});
-        else say("send", "the sender at " + printable(choices_.coordinator.text) + " has ended or is gone, or " + printable(choices_.files[i]) + " cannot be read any more");
-      } else if (choices_.json) print({{"event", "withdrawn"}, {"file", choices_.files[i]}, {"ref", digits_of(refs_[i].id)}});
+        if (choices_.json)
+          print({{"event", "owner_lost"}, {"file", choices_.files[i]}, {"ref", digits_of(refs_[i].id)}});
+        else
+          say("send", "the sender at " + printable(choices_.coordinator.text) + " has ended or is gone, or " +
+                          printable(choices_.files[i]) + " cannot be read any more");
+      } else if (choices_.json)
+        print({{"event", "withdrawn"}, {"file", choices_.files[i]}, {"ref", digits_of(refs_[i].id)}});
       else say("send", printable(choices_.files[i]) + " can no longer be read, or not all of it, so it was withdrawn");
     }
   }
@@ -308,7 +350,8 @@ class sender {
   std::uint64_t activity(served& owner) const {
     std::uint64_t sum = 0;
     for (const tp::reference& ref : refs_)
-      if (const auto status = owner.status_of(ref)) sum += status->bytes_sent + status->acquired + status->lost + status->final();
+      if (const auto status = owner.status_of(ref))
+        sum += status->bytes_sent + status->acquired + status->lost + status->final();
     return sum;
   }
 
@@ -318,7 +361,9 @@ class sender {
     return failed;
   }
   /// The URL of a file, which has no key in it.
-  std::string url_of(std::size_t i) const { return http_ + "/v1/" + url_name(choices_.files[i]) + "/" + formatted("%016llx", wide(refs_[i].version)); }
+  std::string url_of(std::size_t i) const {
+    return http_ + "/v1/" + url_name(choices_.files[i]) + "/" + formatted("%016llx", wide(refs_[i].version));
+  }
   static void print(json line, const json& more = {}) {
     if (!more.is_null()) line.update(more);
     std::printf("%s\n", json_text(line).c_str());
@@ -330,16 +375,26 @@ class sender {
       const tp::image_schema& schema = files_[i].schema();
       const std::string ref = digits_of(refs_[i].id);
       if (choices_.json) {
-        print({{"event", "published"}, {"file", choices_.files[i]}, {"address", address_}, {"ref", ref}, {"bytes", schema.image_bytes}, {"tensors", schema.tensor_count}, {"digest", formatted("%016llx", wide(refs_[i].version))}}, http_.empty() ? json() : json{{"url", url_of(i)}});
+        print({{"event", "published"},
+               {"file", choices_.files[i]},
+               {"address", address_},
+               {"ref", ref},
+               {"bytes", schema.image_bytes},
+               {"tensors", schema.tensor_count},
+               {"digest", formatted("%016llx", wide(refs_[i].version))}},
+              http_.empty() ? json() : json{{"url", url_of(i)}});
         continue;
       }
-      say("send", printable(choices_.files[i]) + " (" + count_text(schema.tensor_count, "tensor") + ", " + bytes_text(schema.image_bytes) +
-                      "); recv takes it with this line and -o FILE:");
+      say("send", printable(choices_.files[i]) + " (" + count_text(schema.tensor_count, "tensor") + ", " +
+                      bytes_text(schema.image_bytes) + "); recv takes it with this line and -o FILE:");
       std::printf("%s %s\n", address_.c_str(), ref.c_str());
       std::fflush(stdout);
       if (!http_.empty()) say("send", "or: curl -H 'Authorization: Bearer " + ref + "' -o FILE " + url_of(i));
     }
-    if (!choices_.json) say("send", choices_.replica ? "serving for the sender at " + printable(choices_.coordinator.text) + ", which says who has what; Ctrl-C ends it" : "serving, Ctrl-C ends it");
+    if (!choices_.json)
+      say("send", choices_.replica ? "serving for the sender at " + printable(choices_.coordinator.text) +
+                                         ", which says who has what; Ctrl-C ends it"
+                                   : "serving, Ctrl-C ends it");
   }
 
   std::string who(tp::recipient_id id) const {
@@ -348,19 +403,22 @@ class sender {
     return found != names_.end() ? printable(found->second) : formatted("recipient %016llx", wide(id.value));
   }
   std::size_t file_of(const tp::ref_id& id) const {
-    return static_cast<std::size_t>(std::find_if(refs_.begin(), refs_.end(), [&](const tp::reference& r) { return r.id == id; }) - refs_.begin());
+    return static_cast<std::size_t>(
+        std::find_if(refs_.begin(), refs_.end(), [&](const tp::reference& r) { return r.id == id; }) - refs_.begin());
   }
 
   /// Prints what recipients have done since the last call.
   void tell(served& owner) {
-    if (choices_.replica) return heard_.clear();  // it sees a part of what a recipient does; the sender that counts says the rest
+    if (choices_.replica)
+      return heard_.clear();  // it sees a part of what a recipient does; the sender that counts says the rest
     for (const tp::progress_event& e : std::exchange(heard_, {})) {
       const std::size_t i = file_of(e.ref);
       if (i == files_.size() || e.phase == tp::progress_phase::active) continue;
       const std::pair key{i, e.recipient.value};
       if (e.phase == tp::progress_phase::started) began_[key] = clock::now();
       const auto record = owner.recipient_of(refs_[i], e.recipient);
-      const bool unverified = e.phase == tp::progress_phase::completed && record && record->state == tp::recipient_state::completed_unverified;
+      const bool unverified = e.phase == tp::progress_phase::completed && record &&
+                              record->state == tp::recipient_state::completed_unverified;
       if (e.phase == tp::progress_phase::completed) {
         auto& have = have_[digits_of(e.ref)];
         if (e.recipient.value != 0) have.insert(e.recipient.value);
@@ -368,18 +426,24 @@ class sender {
         ++completed_;
       }
       const auto began = began_.find(key);
-      const double seconds = began == began_.end() ? 0 : std::chrono::duration<double>(clock::now() - began->second).count();
+      const double seconds = began == began_.end()
+                                 ? 0
+                                 : std::chrono::duration<double>(clock::now() - began->second).count();
       if (e.phase != tp::progress_phase::started) began_.erase(key);
       const std::uint64_t sent = record ? record->bytes : e.bytes_done;
       if (choices_.json) {
-        json line{{"event", unverified ? to_string(record->state) : to_string(e.phase)}, {"file", choices_.files[i]}, {"ref", digits_of(e.ref)}, {"recipient", formatted("%016llx", wide(e.recipient.value))}};
+        json line{{"event", unverified ? to_string(record->state) : to_string(e.phase)},
+                  {"file", choices_.files[i]},
+                  {"ref", digits_of(e.ref)},
+                  {"recipient", formatted("%016llx", wide(e.recipient.value))}};
         if (const auto found = names_.find(e.recipient.value); found != names_.end()) line["name"] = found->second;
         if (e.phase != tp::progress_phase::started) line["sent_bytes"] = sent;
         if (e.code != errc{}) line["code"] = code_name(e.code);
         print(line);
         continue;
       }
-      const std::string name = who(e.recipient), file = printable(choices_.files[i]), of = " of " + bytes_text(files_[i].schema().image_bytes) + " sent)";
+      const std::string name = who(e.recipient), file = printable(choices_.files[i]),
+                        of = " of " + bytes_text(files_[i].schema().image_bytes) + " sent)";
       switch (e.phase) {
         case tp::progress_phase::started: say("send", name + " pulls " + file); break;
         case tp::progress_phase::completed:
@@ -388,8 +452,10 @@ class sender {
           break;
         case tp::progress_phase::aborted: say("send", name + " gave up " + file + " (" + bytes_text(sent) + of); break;
         default:
-          say("send", name + (e.code == errc::timed_out ? " has vanished, without all of " : " got other bytes than those of ") + file + " (" +
-                          bytes_text(sent) + of);
+          say("send",
+              name +
+                  (e.code == errc::timed_out ? " has vanished, without all of " : " got other bytes than those of ") +
+                  file + " (" + bytes_text(sent) + of);
       }
     }
   }
@@ -401,13 +467,17 @@ class sender {
       if (const auto counts = owner.status_of(refs_[i])) sent += counts->bytes_sent;
       refs += " --ref " + digits_of(refs_[i].id);
     }
-    const char* const how = status == well ? "done" : status == idle ? "idle"
-                                                  : status == failed ? (lost_.empty() ? "left" : "withdrawn")
-                                                                     : "interrupted";
-    if (choices_.json) return print({{"event", "ended"}, {"outcome", how}, {"completed", completed_}, {"sent_bytes", sent}});
-    if (status == idle) say("send", "nobody has taken anything for " + seconds_text(static_cast<double>(choices_.idle_ms) / 1000));
+    const char* const how = status == well     ? "done"
+                            : status == idle   ? "idle"
+                            : status == failed ? (lost_.empty() ? "left" : "withdrawn")
+                                               : "interrupted";
+    if (choices_.json)
+      return print({{"event", "ended"}, {"outcome", how}, {"completed", completed_}, {"sent_bytes", sent}});
+    if (status == idle)
+      say("send", "nobody has taken anything for " + seconds_text(static_cast<double>(choices_.idle_ms) / 1000));
     if (choices_.replica) return say("send", bytes_text(sent) + " sent");
-    const std::string pulls = completed_ == 0 ? "nobody has pulled a file to its end" : count_text(completed_, "pull") + " completed";
+    const std::string pulls = completed_ == 0 ? "nobody has pulled a file to its end"
+                                              : count_text(completed_, "pull") + " completed";
     say("send", pulls + "; " + bytes_text(sent) + " sent");
     if (status == failed && lost_.empty()) say("send", "the recipient has gone without all that was expected");
     const bool more_to_come = !began_.empty() || (wanted() && status != well);
@@ -415,9 +485,16 @@ class sender {
     std::string command = "send";
     for (const std::string& path : choices_.files) command += " " + shell_word(path);
     const link_choice& listen = choices_.listen;
-    command += " --listen " + shell_word(listen.has_port() ? listen.with(listen.address.substr(0, listen.address.rfind(':')) + ":" + std::to_string(owner.port())) : listen.text) + link_options(listen);
+    command += " --listen " +
+               shell_word(listen.has_port() ? listen.with(listen.address.substr(0, listen.address.rfind(':')) + ":" +
+                                                          std::to_string(owner.port()))
+                                            : listen.text) +
+               link_options(listen);
     if (const std::uint16_t port = owner.http_port(); port != 0)
-      command += " --http " + shell_word(listen.door.address.substr(0, listen.door.address.rfind(':')) + ":" + std::to_string(port)) + (listen.door.metrics ? " --metrics" : "") +
+      command += " --http " +
+                 shell_word(listen.door.address.substr(0, listen.door.address.rfind(':')) + ":" +
+                            std::to_string(port)) +
+                 (listen.door.metrics ? " --metrics" : "") +
                  (listen.door.origin.empty() ? "" : " --allow-origin " + shell_word(listen.door.origin));
     command += refs;
     say("send", "recipients go on where they are when it is started again with\n  " + command);
@@ -431,7 +508,8 @@ class sender {
   std::map<std::uint64_t, std::string> names_;
   std::map<std::pair<std::size_t, std::uint64_t>, clock::time_point> began_;
   std::map<std::string, std::set<std::uint64_t>> have_;
-  std::vector<std::size_t> nameless_;  ///< of each file: over HTTP who says no name is a connection, and each has the number 0
+  std::vector<std::size_t> nameless_;  ///< of each file: over HTTP who says no name is a connection, and each has the
+                                       ///< number 0
   std::uint64_t completed_ = 0;
   std::set<std::size_t> lost_;
 };
@@ -439,7 +517,11 @@ class sender {
 /// Sends the file to a store.
 int put(const choices& c) {
   const auto complain = [&](const std::string& what, errc code) {
-    if (c.json) std::printf("%s\n", json_text(nlohmann::ordered_json{{"event", "failed"}, {"code", code_name(code)}, {"message", what}}).c_str()), (void)flushed("send");
+    if (c.json)
+      std::printf(
+          "%s\n",
+          json_text(nlohmann::ordered_json{{"event", "failed"}, {"code", code_name(code)}, {"message", what}}).c_str()),
+          (void)flushed("send");
     else say("send", what);
     return code == errc::cancelled && interrupted_by != 0 ? interrupted_status() : failed;
   };
@@ -455,11 +537,18 @@ int put(const choices& c) {
     const error& e = how.error();
     const std::string why = e.name.empty() ? "" : " (" + printable(e.name.view()) + ")";
     if (e.code == errc::cancelled) return complain("interrupted", e.code);
-    return complain((e.code == errc::not_permitted ? at + " does not let us put it there" : at + " has not taken it: " + reason_text(e)) + why, e.code);
+    return complain((e.code == errc::not_permitted ? at + " does not let us put it there"
+                                                   : at + " has not taken it: " + reason_text(e)) +
+                        why,
+                    e.code);
   }
   const std::uint64_t bytes = file->schema().image_bytes;
-  if (c.json) std::printf("%s\n", json_text(nlohmann::ordered_json{{"event", "put"}, {"file", c.files[0]}, {"bytes", bytes}}).c_str());
-  else std::printf("%s: %s put at %s in %s\n", printable(c.files[0]).c_str(), bytes_text(bytes).c_str(), at.c_str(), seconds_text(std::chrono::duration<double>(clock::now() - began).count()).c_str());
+  if (c.json)
+    std::printf("%s\n",
+                json_text(nlohmann::ordered_json{{"event", "put"}, {"file", c.files[0]}, {"bytes", bytes}}).c_str());
+  else
+    std::printf("%s: %s put at %s in %s\n", printable(c.files[0]).c_str(), bytes_text(bytes).c_str(), at.c_str(),
+                seconds_text(std::chrono::duration<double>(clock::now() - began).count()).c_str());
   return flushed("send") ? well : failed;
 }
 

@@ -6,7 +6,8 @@
 namespace tools {
 
 serving serve_over_datagrams(const link_choice& link) {
-  if (link.scheme == link_scheme::udp_url) return serve_owner(sending<tp::udp, tp::fit_datagram>::downloader::open({.listen = link.address}));
+  if (link.scheme == link_scheme::udp_url)
+    return serve_owner(sending<tp::udp, tp::fit_datagram>::downloader::open({.listen = link.address}));
   return serve_owner(sending<tp::serial, tp::fit_datagram>::downloader::open({.listen = link.address}));
 }
 

@@ -4,6 +4,8 @@
 
 namespace tools {
 
-serving serve_over_nats(const link_choice& link) { return serve_owner(sending<tp::nats, tp::fit_datagram>::downloader::open({.server = {.url = link.address}})); }
+serving serve_over_nats(const link_choice& link) {
+  return serve_owner(sending<tp::nats, tp::fit_datagram>::downloader::open({.server = {.url = link.address}}));
+}
 
 }  // namespace tools

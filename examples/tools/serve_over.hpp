@@ -18,10 +18,14 @@ template <class End>
 class served_by : public served {
  public:
   explicit served_by(End end) : end_(std::move(end)) {}
-  tp::result<tp::reference> add_image(const tp::source_view& image, const tp::publish_options& options) override { return end_.add_image(image, options); }
+  tp::result<tp::reference> add_image(const tp::source_view& image, const tp::publish_options& options) override {
+    return end_.add_image(image, options);
+  }
   tp::result<tp::publication_status> status_of(const tp::reference& ref) const override { return end_.status_of(ref); }
   bool settled(const tp::reference& ref) const override { return end_.settled(ref); }
-  tp::result<tp::recipient_record> recipient_of(const tp::reference& ref, tp::recipient_id who) override { return end_.recipient_of(ref, who); }
+  tp::result<tp::recipient_record> recipient_of(const tp::reference& ref, tp::recipient_id who) override {
+    return end_.recipient_of(ref, who);
+  }
 
  protected:
   End end_;

@@ -1,4 +1,5 @@
-// An owner over whatever link the command line names. Each family of links is a file of its own (serve_*.cpp), so that they compile side by side.
+// An owner over whatever link the command line names. Each family of links is a file of its own (serve_*.cpp), so that
+// they compile side by side.
 #pragma once
 
 #include "link_choice.hpp"
@@ -29,7 +30,8 @@ class served {
   virtual tp::result<tp::publication_status> status_of(const tp::reference& ref) const = 0;
   virtual bool settled(const tp::reference& ref) const = 0;
   virtual tp::result<tp::recipient_record> recipient_of(const tp::reference& ref, tp::recipient_id who) = 0;
-  /// Serves until `until()` is true, which is asked several times a second. False: nobody is there any more, and nobody can come.
+  /// Serves until `until()` is true, which is asked several times a second. False: nobody is there any more, and nobody
+  /// can come.
   virtual bool run(const std::function<bool()>& until) = 0;
   /// How many recipients are connected.
   virtual std::size_t connections() const = 0;
@@ -40,10 +42,10 @@ class served {
 };
 using serving = tp::result<std::unique_ptr<served>>;
 
-serving serve_over_streams(const link_choice& link);    ///< tcp, unix, pipe, shm
+serving serve_over_streams(const link_choice& link);  ///< tcp, unix, pipe, shm
 serving serve_over_datagrams(const link_choice& link);  ///< udp, serial
-serving serve_over_tls(const link_choice& link);        ///< tls
-serving serve_over_nats(const link_choice& link);       ///< nats
+serving serve_over_tls(const link_choice& link);  ///< tls
+serving serve_over_nats(const link_choice& link);  ///< nats
 
 /// Begins to serve over the link, which this program was built with.
 inline serving serve(const link_choice& link) {

@@ -18,14 +18,18 @@ class tensor_hasher {
  public:
   using digest = std::array<unsigned char, 32>;
 
-  /// The digest of tensor i, read with its reader, in the form in which the image has it. Errors: those of the reader; out_of_memory.
+  /// The digest of tensor i, read with its reader, in the form in which the image has it. Errors: those of the reader;
+  /// out_of_memory.
   tensorpull::result<digest> operator()(const tensorpull::source_view& source, std::size_t i) {
     const std::uint64_t size = source.schema->tensors[i].size_bytes();
     digest out{};
-    if (!context_ || EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr) != 1) return tensorpull::failure(tensorpull::errc::out_of_memory);
+    if (!context_ || EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr) != 1)
+      return tensorpull::failure(tensorpull::errc::out_of_memory);
     for (std::uint64_t at = 0; at < size;) {
-      const std::span part(buffer_.data(), static_cast<std::size_t>(std::min<std::uint64_t>(size - at, buffer_.size())));
-      if (const auto ok = source.reader->read(source.reader->context, source.where[i], at, part); !ok) return tensorpull::failure(ok.error());
+      const std::span part(buffer_.data(),
+                           static_cast<std::size_t>(std::min<std::uint64_t>(size - at, buffer_.size())));
+      if (const auto ok = source.reader->read(source.reader->context, source.where[i], at, part); !ok)
+        return tensorpull::failure(ok.error());
       EVP_DigestUpdate(context_.get(), part.data(), part.size());
       at += part.size();
     }

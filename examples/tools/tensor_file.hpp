@@ -26,7 +26,8 @@ class tensor_file {
     const std::string_view text(reinterpret_cast<const char*>(start.data()), start.size());
     // a safetensors header of 67 million characters begins with a number that looks like an archive
     const bool is_header = text.substr(4) == std::string_view("\0\0\0\0{", 5);
-    const bool is_array = text.starts_with("\x93NUMPY"), is_archive = !is_header && (text.starts_with("PK\3\4") || text.starts_with("PK\5\6"));
+    const bool is_array = text.starts_with("\x93NUMPY"),
+               is_archive = !is_header && (text.starts_with("PK\3\4") || text.starts_with("PK\5\6"));
     if (!is_array && !is_archive) {
       auto image = tp::safetensors_image::open(path);
       if (!image) return tp::failure(image.error());
@@ -54,10 +55,12 @@ class tensor_file {
 
  private:
   template <class Content>
-  tensor_file(std::string_view format, std::uint64_t bytes, Content content) : format_(format), bytes_(bytes), content_(std::move(content)) {
+  tensor_file(std::string_view format, std::uint64_t bytes, Content content)
+      : format_(format), bytes_(bytes), content_(std::move(content)) {
     if (const auto* const image = std::get_if<tp::safetensors_image>(&content_)) {
       data_begin_ = bytes;  // the first tensor begins where the data does: a file has no hole
-      for (std::size_t i = 0; i < image->schema().tensor_count; ++i) data_begin_ = std::min(data_begin_, image->file_offset(i));
+      for (std::size_t i = 0; i < image->schema().tensor_count; ++i)
+        data_begin_ = std::min(data_begin_, image->file_offset(i));
     }
   }
 

@@ -25,7 +25,9 @@ inline std::string bytes_text(double bytes) {
   while (bytes >= 999.5 && unit + 1 < units.size()) bytes /= 1024, ++unit;
   return formatted(unit == 0 || bytes >= 99.95 ? "%.0f %s" : "%.1f %s", bytes, units[unit]);
 }
-inline std::string bytes_text(std::uint64_t bytes) { return bytes == 1 ? "1 byte" : bytes_text(static_cast<double>(bytes)); }
+inline std::string bytes_text(std::uint64_t bytes) {
+  return bytes == 1 ? "1 byte" : bytes_text(static_cast<double>(bytes));
+}
 
 /// "1:02:03", "2:03"
 inline std::string clock_text(double seconds) {
@@ -34,20 +36,23 @@ inline std::string clock_text(double seconds) {
   return formatted("%llu:%02llu:%02llu", wide(s / 3600), wide(s / 60 % 60), wide(s % 60));
 }
 /// "0.35 s", "12 s", "2:03"
-inline std::string seconds_text(double seconds) { return seconds < 99.5 ? formatted(seconds < 9.95 ? "%.2f s" : "%.0f s", seconds) : clock_text(seconds); }
+inline std::string seconds_text(double seconds) {
+  return seconds < 99.5 ? formatted(seconds < 9.95 ? "%.2f s" : "%.0f s", seconds) : clock_text(seconds);
+}
 
 /// A count with the singular or plural of a noun.
-inline std::string count_text(std::uint64_t n, const char* of) { return std::to_string(n) + " " + of + (n == 1 ? "" : "s"); }
+inline std::string count_text(std::uint64_t n, const char* of) {
+  return std::to_string(n) + " " + of + (n == 1 ? "" : "s");
+}
 
-/// Text that is safe on a terminal: control characters, characters that change the direction of writing or are invisible, and invalid UTF-8 become \x or
+/// Text that is safe on a terminal: control characters, characters that change the direction of writing or are
+/// invisible, and invalid UTF-8 become \x or
 /// \u.
 inline std::string printable(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size();) {
     const auto lead = static_cast<unsigned char>(text[i]);
-    const std::size_t n = lead < 0x80 ? 1 : lead < 0xe0 ? 2
-                                        : lead < 0xf0   ? 3
-                                                        : 4;
+    const std::size_t n = lead < 0x80 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
     const std::string_view one = text.substr(i, n);
     if (one.size() < n || !tensorpull::is_utf8(one)) {
       out += formatted("\\x%02x", lead);
@@ -57,8 +62,8 @@ inline std::string printable(std::string_view text) {
     std::uint32_t point = n == 1 ? lead : lead & (0xffu >> (n + 1));
     for (std::size_t k = 1; k < n; ++k) point = point << 6 | (static_cast<unsigned char>(one[k]) & 0x3fu);
     const auto within = [point](std::uint32_t first, std::uint32_t last) { return point >= first && point <= last; };
-    const bool unseen = point == 0xad || point == 0x61c || within(0x200b, 0x200f) || within(0x2028, 0x202e) || within(0x2060, 0x206f) || point == 0xfeff ||
-                        within(0xfff0, 0xfffb) || within(0xe0000, 0xe0fff);
+    const bool unseen = point == 0xad || point == 0x61c || within(0x200b, 0x200f) || within(0x2028, 0x202e) ||
+                        within(0x2060, 0x206f) || point == 0xfeff || within(0xfff0, 0xfffb) || within(0xe0000, 0xe0fff);
     if (point == '\n') out += "\\n";
     else if (point == '\t') out += "\\t";
     else if (point == '\\') out += "\\\\";
@@ -73,7 +78,8 @@ inline std::string printable(std::string_view text) {
 /// A word quoted for a shell, whatever it contains.
 inline std::string shell_word(std::string_view text) {
   constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%[]";
-  if (!text.empty() && text.find_first_not_of(plain) == text.npos && text.find_first_of("[]") == text.npos) return std::string(text);
+  if (!text.empty() && text.find_first_not_of(plain) == text.npos && text.find_first_of("[]") == text.npos)
+    return std::string(text);
   std::string out;
   if (printable(text) == text) {
     for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);

@@ -62,7 +62,8 @@ class transfer_line {
     std::string text = formatted("%3.0f %%  ", percent) + bytes_text(bytes_) + " of " + bytes_text(total_);
     if (silent >= 2 && bytes_ < total_) return text + "  nothing new for " + clock_text(silent);
     if (rate_ > 0) text += "  " + bytes_text(rate_) + "/s";
-    if (bytes_ < total_ && rate_ >= 1) text += "  " + clock_text(static_cast<double>(total_ - bytes_) / rate_) + " left";
+    if (bytes_ < total_ && rate_ >= 1)
+      text += "  " + clock_text(static_cast<double>(total_ - bytes_) / rate_) + " left";
     return text;
   }
   void draw() {
@@ -73,7 +74,9 @@ class transfer_line {
     std::size_t room = columns > taken ? columns - taken : 0;
     const std::string name = name_.size() <= room ? name_ : std::string();
     room -= name.size();
-    line_.show(name + (room < 6 ? "  " : "  " + federated::bar_text(std::min<std::size_t>(room, 40), bytes_, total_) + " ") + text);
+    line_.show(name +
+               (room < 6 ? "  " : "  " + federated::bar_text(std::min<std::size_t>(room, 40), bytes_, total_) + " ") +
+               text);
   }
 
   const char* tool_;

@@ -1,5 +1,5 @@
-// pipeline<policies...>: the compiler puts together one specialised downloader (the owner's side) and one specialised consumer (the recipient's
-// side). Hana is applied to policies here and in policy_slots.hpp only.
+// pipeline<policies...>: the compiler puts together one specialised downloader (the owner's side) and one specialised
+// consumer (the recipient's side). Hana is applied to policies here and in policy_slots.hpp only.
 #pragma once
 
 #include <tensorpull/consumers/land.hpp>
@@ -20,10 +20,12 @@ template <hash Hash, class Limits, class Lock, hash ChunkHash>
 class owner;  // protocol/owner/owner.hpp: a program that only pulls need not compile it
 struct publication;
 
-/// Policies in any order: one for tensors, one for chunking, one for the transport; framing, integrity and limits have defaults.
+/// Policies in any order: one for tensors, one for chunking, one for the transport; framing, integrity and limits have
+/// defaults.
 template <class... Policies>
 struct pipeline {
-  // sizeof makes a policy's own static_asserts fail here: inside a requires-expression clang would report that the type is no policy
+  // sizeof makes a policy's own static_asserts fail here: inside a requires-expression clang would report that the type
+  // is no policy
   enum : std::size_t {
     policy_bytes = (std::size_t{0} + ... + sizeof(Policies))
   };
@@ -32,85 +34,134 @@ struct pipeline {
   using parts = typename decltype(detail::composition<Policies...>::resolved())::parts;
 
  private:
-  // One sentence for each mistake; only the first mistake is reported. They are here because no header is closer to the user's line.
+  // One sentence for each mistake; only the first mistake is reported. They are here because no header is closer to the
+  // user's line.
   using fault = detail::fault;
   static constexpr fault first = decltype(detail::composition<Policies...>::resolved())::first;
 
-  static_assert(first != fault::fault_model_itself, "tensorpull: a model was given to pipeline<...> where its tensor policy belongs: write raw_tensors<Model>");
-  static_assert(first != fault::fault_no_policy,
-                "tensorpull: one of the types given to pipeline<...> is no policy: a policy names is_tensor_policy, is_chunking_policy, is_transport_policy, "
-                "is_framing_policy, is_integrity_policy or is_limits_policy; a struct of tensors is given as raw_tensors<Struct>");
-  static_assert(first != fault::fault_two_slots, "tensorpull: one of the types given to pipeline<...> names two slots (is_..._policy): a policy is for one");
-  static_assert(first != fault::fault_no_tensors, "tensorpull: a pipeline needs a tensor policy: add raw_tensors<Model> or tensor_list");
+  static_assert(
+      first != fault::fault_model_itself,
+      "tensorpull: a model was given to pipeline<...> where its tensor policy belongs: write raw_tensors<Model>");
+  static_assert(
+      first != fault::fault_no_policy,
+      "tensorpull: one of the types given to pipeline<...> is no policy: a policy names is_tensor_policy, is_chunking_policy, is_transport_policy, "
+      "is_framing_policy, is_integrity_policy or is_limits_policy; a struct of tensors is given as raw_tensors<Struct>");
+  static_assert(
+      first != fault::fault_two_slots,
+      "tensorpull: one of the types given to pipeline<...> names two slots (is_..._policy): a policy is for one");
+  static_assert(first != fault::fault_no_tensors,
+                "tensorpull: a pipeline needs a tensor policy: add raw_tensors<Model> or tensor_list");
   static_assert(first != fault::fault_two_tensors, "tensorpull: a pipeline has two tensor policies: keep one");
-  static_assert(first != fault::fault_no_chunking, "tensorpull: a pipeline needs a chunking policy: add fixed_bytes<N>, bytes_up_to<Max>, adaptive_bytes<Min, Max>, fit_datagram, per_tensor<Max> or whole");
+  static_assert(
+      first != fault::fault_no_chunking,
+      "tensorpull: a pipeline needs a chunking policy: add fixed_bytes<N>, bytes_up_to<Max>, adaptive_bytes<Min, Max>, fit_datagram, per_tensor<Max> or whole");
   static_assert(first != fault::fault_two_chunking, "tensorpull: a pipeline has two chunking policies: keep one");
-  static_assert(first != fault::fault_no_transport, "tensorpull: a pipeline needs a transport policy: add tcp or loopback");
+  static_assert(first != fault::fault_no_transport,
+                "tensorpull: a pipeline needs a transport policy: add tcp or loopback");
   static_assert(first != fault::fault_two_transport, "tensorpull: a pipeline has two transport policies: keep one");
   static_assert(first != fault::fault_two_framing, "tensorpull: a pipeline has two framing policies: keep one");
   static_assert(first != fault::fault_two_integrity, "tensorpull: a pipeline has two integrity policies: keep one");
   static_assert(first != fault::fault_two_limits, "tensorpull: a pipeline has two limits policies: keep one");
 
-  static_assert(first != fault::fault_of_tensors + 2, "tensorpull: a tensor policy names the type of its models (requirement 2): using model_type = ...;");
-  static_assert(first != fault::fault_of_tensors + 3,
-                "tensorpull: a tensor policy says whether its schema is constant (requirement 3): static constexpr bool is_static; "
-                "if true, static constexpr const image_schema& schema()");
-  static_assert(first != fault::fault_of_tensors + 4, "tensorpull: a tensor policy gives what to read (requirement 4): static source_view source(const model_type&) noexcept");
-  static_assert(first != fault::fault_of_tensors + 5,
-                "tensorpull: a tensor policy gives where to land (requirement 5): static destination_view destination(model_type&) noexcept");
-  static_assert(first != fault::fault_of_tensors + 6, "tensorpull: a tensor policy that finishes a landing cannot fail at it (requirement 6): static void landed(model_type&) noexcept");
+  static_assert(first != fault::fault_of_tensors + 2,
+                "tensorpull: a tensor policy names the type of its models (requirement 2): using model_type = ...;");
+  static_assert(
+      first != fault::fault_of_tensors + 3,
+      "tensorpull: a tensor policy says whether its schema is constant (requirement 3): static constexpr bool is_static; "
+      "if true, static constexpr const image_schema& schema()");
+  static_assert(
+      first != fault::fault_of_tensors + 4,
+      "tensorpull: a tensor policy gives what to read (requirement 4): static source_view source(const model_type&) noexcept");
+  static_assert(
+      first != fault::fault_of_tensors + 5,
+      "tensorpull: a tensor policy gives where to land (requirement 5): static destination_view destination(model_type&) noexcept");
+  static_assert(
+      first != fault::fault_of_tensors + 6,
+      "tensorpull: a tensor policy that finishes a landing cannot fail at it (requirement 6): static void landed(model_type&) noexcept");
 
-  static_assert(first != fault::fault_of_chunking + 2, "tensorpull: a chunking policy has a longest chunk (requirement 2): static constexpr std::uint64_t max_chunk_bytes; 0: the whole image");
-  static_assert(first != fault::fault_of_chunking + 3, "tensorpull: a chunking policy says whether it needs the image's layout (requirement 3): static constexpr bool needs_layout");
-  static_assert(first != fault::fault_of_chunking + 4,
-                "tensorpull: a chunking policy gives each chunk's length (requirement 4): std::uint64_t next(std::uint64_t offset, const chunk_context&) const noexcept");
+  static_assert(
+      first != fault::fault_of_chunking + 2,
+      "tensorpull: a chunking policy has a longest chunk (requirement 2): static constexpr std::uint64_t max_chunk_bytes; 0: the whole image");
+  static_assert(
+      first != fault::fault_of_chunking + 3,
+      "tensorpull: a chunking policy says whether it needs the image's layout (requirement 3): static constexpr bool needs_layout");
+  static_assert(
+      first != fault::fault_of_chunking + 4,
+      "tensorpull: a chunking policy gives each chunk's length (requirement 4): std::uint64_t next(std::uint64_t offset, const chunk_context&) const noexcept");
 
-  static_assert(first != fault::fault_of_transport + 2, "tensorpull: a transport says how much one frame carries (requirement 2): static constexpr std::uint64_t max_payload_bytes");
-  static_assert(first != fault::fault_of_transport + 3, "tensorpull: a transport says what it keeps for a connection (requirement 3): static constexpr std::size_t connection_bytes");
-  static_assert(first != fault::fault_of_transport + 4,
-                "tensorpull: a transport says what it is (requirement 4): static constexpr bool reliable, ordered, shares_memory, encrypted; "
-                "static constexpr identity_kind identifies");
-  static_assert(first != fault::fault_of_transport + 5, "tensorpull: a transport names its owner (requirement 5): template <class Parts> using downloader = ...;");
-  static_assert(first != fault::fault_of_transport + 6, "tensorpull: a transport names its connection for both sides (requirement 6): template <class Parts> using session = ...;");
+  static_assert(
+      first != fault::fault_of_transport + 2,
+      "tensorpull: a transport says how much one frame carries (requirement 2): static constexpr std::uint64_t max_payload_bytes");
+  static_assert(
+      first != fault::fault_of_transport + 3,
+      "tensorpull: a transport says what it keeps for a connection (requirement 3): static constexpr std::size_t connection_bytes");
+  static_assert(
+      first != fault::fault_of_transport + 4,
+      "tensorpull: a transport says what it is (requirement 4): static constexpr bool reliable, ordered, shares_memory, encrypted; "
+      "static constexpr identity_kind identifies");
+  static_assert(
+      first != fault::fault_of_transport + 5,
+      "tensorpull: a transport names its owner (requirement 5): template <class Parts> using downloader = ...;");
+  static_assert(
+      first != fault::fault_of_transport + 6,
+      "tensorpull: a transport names its connection for both sides (requirement 6): template <class Parts> using session = ...;");
 
-  static_assert(first != fault::fault_of_framing + 2, "tensorpull: a framing has memory for one decoded frame's lists (requirement 2): struct decode_storage, default constructible");
-  static_assert(first != fault::fault_of_framing + 3, "tensorpull: a framing writes frames (requirement 3): static result<std::size_t> encode(const frame&, std::span<std::byte>)");
-  static_assert(first != fault::fault_of_framing + 4,
-                "tensorpull: a framing reads frames (requirement 4): static result<void> decode(std::span<const std::byte>, frame&, decode_storage&)");
+  static_assert(
+      first != fault::fault_of_framing + 2,
+      "tensorpull: a framing has memory for one decoded frame's lists (requirement 2): struct decode_storage, default constructible");
+  static_assert(
+      first != fault::fault_of_framing + 3,
+      "tensorpull: a framing writes frames (requirement 3): static result<std::size_t> encode(const frame&, std::span<std::byte>)");
+  static_assert(
+      first != fault::fault_of_framing + 4,
+      "tensorpull: a framing reads frames (requirement 4): static result<void> decode(std::span<const std::byte>, frame&, decode_storage&)");
 
-  static_assert(first != fault::fault_of_integrity + 2, "tensorpull: an integrity policy says whether the whole image is checked (requirement 2): static constexpr bool whole");
-  static_assert(first != fault::fault_of_integrity + 3, "tensorpull: an integrity policy says whether each chunk is checked (requirement 3): static constexpr bool per_chunk");
-  static_assert(first != fault::fault_of_integrity + 4,
-                "tensorpull: an integrity policy has the hash of a version (requirement 4): using hash_type = xxhash_digest; "
-                "another hash of XXH3-64 will do, and of none if the whole is not checked");
-  static_assert(first != fault::fault_of_integrity + 5,
-                "tensorpull: an integrity policy's chunk_hash_type is a hash (requirement 5): update(bytes), std::uint64_t digest() const, and "
-                "`static constexpr digest_kind kind`: what it computes; and the hash of a chunk is not of kind none if per_chunk is true");
+  static_assert(
+      first != fault::fault_of_integrity + 2,
+      "tensorpull: an integrity policy says whether the whole image is checked (requirement 2): static constexpr bool whole");
+  static_assert(
+      first != fault::fault_of_integrity + 3,
+      "tensorpull: an integrity policy says whether each chunk is checked (requirement 3): static constexpr bool per_chunk");
+  static_assert(
+      first != fault::fault_of_integrity + 4,
+      "tensorpull: an integrity policy has the hash of a version (requirement 4): using hash_type = xxhash_digest; "
+      "another hash of XXH3-64 will do, and of none if the whole is not checked");
+  static_assert(
+      first != fault::fault_of_integrity + 5,
+      "tensorpull: an integrity policy's chunk_hash_type is a hash (requirement 5): update(bytes), std::uint64_t digest() const, and "
+      "`static constexpr digest_kind kind`: what it computes; and the hash of a chunk is not of kind none if per_chunk is true");
 
-  static_assert(first != fault::fault_of_limits + 2,
-                "tensorpull: a limits policy has each constant of default_limits (requirement 2): derive from default_limits, and hide those that you change; "
-                "they are whole numbers above 0, except that application_body_bytes, application_references, subset_bytes_per_second, chunk_digest_bytes_per_second and busy_delay may be 0");
+  static_assert(
+      first != fault::fault_of_limits + 2,
+      "tensorpull: a limits policy has each constant of default_limits (requirement 2): derive from default_limits, and hide those that you change; "
+      "they are whole numbers above 0, except that application_body_bytes, application_references, subset_bytes_per_second, chunk_digest_bytes_per_second and busy_delay may be 0");
 
-  static_assert(first != fault::fault_loss_unchecked,
-                "tensorpull: this transport loses, doubles and changes bytes, and nothing in this pipeline would notice: leave `unverified` out, or check each chunk (chunk_digest)");
-  static_assert(first != fault::fault_frames_too_long,
-                "tensorpull: a message of this transport is too short for the frames of this framing: each has to fit one message, and the longest that cannot be cut has "
-                "`short_frame_bytes` of the framing");
-  static_assert(first != fault::fault_whole_in_pieces,
-                "tensorpull: `whole` sends the image as one chunk, and a transport that is not reliable and ordered carries it in many messages: use fit_datagram");
-  static_assert(first != fault::fault_chunk_too_long, "tensorpull: the chunk does not fit one message of this transport: choose a smaller chunk, or fit_datagram");
+  static_assert(
+      first != fault::fault_loss_unchecked,
+      "tensorpull: this transport loses, doubles and changes bytes, and nothing in this pipeline would notice: leave `unverified` out, or check each chunk (chunk_digest)");
+  static_assert(
+      first != fault::fault_frames_too_long,
+      "tensorpull: a message of this transport is too short for the frames of this framing: each has to fit one message, and the longest that cannot be cut has "
+      "`short_frame_bytes` of the framing");
+  static_assert(
+      first != fault::fault_whole_in_pieces,
+      "tensorpull: `whole` sends the image as one chunk, and a transport that is not reliable and ordered carries it in many messages: use fit_datagram");
+  static_assert(
+      first != fault::fault_chunk_too_long,
+      "tensorpull: the chunk does not fit one message of this transport: choose a smaller chunk, or fit_datagram");
 
  public:
-  using limits = typename parts::limits;                   ///< bounds of frames and tables
+  using limits = typename parts::limits;  ///< bounds of frames and tables
   using model_type = typename parts::tensors::model_type;  ///< what is published and landed in
-  using chunking = typename parts::chunking;               ///< how an image is cut into chunks
+  using chunking = typename parts::chunking;  ///< how an image is cut into chunks
 
   /// The owner's side: publishes, answers pulls, settles.
   using downloader = typename parts::transport::template downloader<parts>;
   /// Both sides over one connection, for a device that waits.
   using session = typename parts::transport::template session<parts>;
 
-  /// Many connections in both roles on one event loop, if the transport has such a driver. `Consumer`: what connections pull into.
+  /// Many connections in both roles on one event loop, if the transport has such a driver. `Consumer`: what connections
+  /// pull into.
   template <class Handler, class Consumer, class Transport = typename parts::transport>
   using host = typename Transport::template host<parts, Handler, Consumer>;
 
@@ -122,17 +173,24 @@ struct pipeline {
   };
   /// The state machine of one pull into any consumer, for a driver of the user's own.
   template <class Consumer>
-  using transfer = tensorpull::transfer<typename detail::checked_consumer<Consumer>::type, chunking, typename parts::integrity, limits>;
+  using transfer = tensorpull::transfer<typename detail::checked_consumer<Consumer>::type, chunking,
+                                        typename parts::integrity, limits>;
 
-  /// Connects to `where` (an address; for loopback the downloader itself), pulls what is published under `ref` into `model`, and closes. The library
-  /// allocates nothing; the system's resolver may (getaddrinfo). After an error the model is unspecified from its first landed byte on; the error's `at` says how many landed.
+  /// Connects to `where` (an address; for loopback the downloader itself), pulls what is published under `ref` into
+  /// `model`, and closes. The library allocates nothing; the system's resolver may (getaddrinfo). After an error the
+  /// model is unspecified from its first landed byte on; the error's `at` says how many landed.
   template <class Where>
-  static result<receipt> download_tensors(Where&& where, const reference& ref, model_type& model, const pull_options& options = {}, chunking cut = {}) noexcept {
-    static_assert(detail::lands<typename parts::tensors>, "tensorpull: models of this tensor policy are only read: it has no destination(model) (requirement 5)");
-    static_assert(pulls_from<typename parts::transport, parts, Where, consumer>,
-                  "tensorpull: a transport pulls (requirement 7): template <class Parts> static result<receipt> pull(where, ref, consumer, options, "
-                  "chunking) noexcept; this one has none for this type of `where`: tcp takes an address as text, loopback a downloader");
-    if constexpr (detail::lands<typename parts::tensors> && pulls_from<typename parts::transport, parts, Where, consumer>) {
+  static result<receipt> download_tensors(Where&& where, const reference& ref, model_type& model,
+                                          const pull_options& options = {}, chunking cut = {}) noexcept {
+    static_assert(
+        detail::lands<typename parts::tensors>,
+        "tensorpull: models of this tensor policy are only read: it has no destination(model) (requirement 5)");
+    static_assert(
+        pulls_from<typename parts::transport, parts, Where, consumer>,
+        "tensorpull: a transport pulls (requirement 7): template <class Parts> static result<receipt> pull(where, ref, consumer, options, "
+        "chunking) noexcept; this one has none for this type of `where`: tcp takes an address as text, loopback a downloader");
+    if constexpr (detail::lands<typename parts::tensors> &&
+                  pulls_from<typename parts::transport, parts, Where, consumer>) {
       consumer to(model);
       const auto done = parts::transport::template pull<parts>(std::forward<Where>(where), ref, to, options, cut);
       if (done) detail::after_landing<typename parts::tensors>(model);
@@ -141,30 +199,37 @@ struct pipeline {
   }
   /// The same without a version: whatever is published under `id` now.
   template <class Where>
-  static result<receipt> download_tensors(Where&& where, ref_id id, model_type& model, const pull_options& options = {}, chunking cut = {}) noexcept {
+  static result<receipt> download_tensors(Where&& where, ref_id id, model_type& model, const pull_options& options = {},
+                                          chunking cut = {}) noexcept {
     return download_tensors(std::forward<Where>(where), reference{id, 0, 0}, model, options, cut);
   }
-  /// The same into any consumer (a file, a digest, an average). Leave out the last argument: its type makes the compiler say what a consumer lacks.
+  /// The same into any consumer (a file, a digest, an average). Leave out the last argument: its type makes the
+  /// compiler say what a consumer lacks.
   template <class Where, class Consumer>
-  static result<receipt> pull(Where&& where, const reference& ref, Consumer& to, const pull_options& options = {}, chunking cut = {},
-                              detail::consumer_checks<Consumer> = {}) noexcept {
-    static_assert(!tensorpull::consumer<Consumer> || pulls_from<typename parts::transport, parts, Where, Consumer>,
-                  "tensorpull: a transport pulls (requirement 7): template <class Parts> static result<receipt> pull(where, ref, consumer, options, "
-                  "chunking) noexcept; this one has none for this type of `where`: tcp takes an address as text, loopback a downloader");
-    static_assert(can_undo<Consumer>,
-                  "tensorpull: this consumer cannot undo what it has taken, so the pipeline needs an integrity policy that checks each chunk "
-                  "(chunk_and_image_digest or chunk_digest)");
-    if constexpr (tensorpull::consumer<Consumer> && pulls_from<typename parts::transport, parts, Where, Consumer> && can_undo<Consumer>)
+  static result<receipt> pull(Where&& where, const reference& ref, Consumer& to, const pull_options& options = {},
+                              chunking cut = {}, detail::consumer_checks<Consumer> = {}) noexcept {
+    static_assert(
+        !tensorpull::consumer<Consumer> || pulls_from<typename parts::transport, parts, Where, Consumer>,
+        "tensorpull: a transport pulls (requirement 7): template <class Parts> static result<receipt> pull(where, ref, consumer, options, "
+        "chunking) noexcept; this one has none for this type of `where`: tcp takes an address as text, loopback a downloader");
+    static_assert(
+        can_undo<Consumer>,
+        "tensorpull: this consumer cannot undo what it has taken, so the pipeline needs an integrity policy that checks each chunk "
+        "(chunk_and_image_digest or chunk_digest)");
+    if constexpr (tensorpull::consumer<Consumer> && pulls_from<typename parts::transport, parts, Where, Consumer> &&
+                  can_undo<Consumer>)
       return parts::transport::template pull<parts>(std::forward<Where>(where), ref, to, options, cut);
     else return failure(errc::bad_address);  // refused above
   }
 
-  /// Opens what is published under `ref` as a read-only view of the memory in which it lies, if the transport shares memory (transports/shared_memory).
-  /// Nothing is copied. Errors: as the transport's view().
+  /// Opens what is published under `ref` as a read-only view of the memory in which it lies, if the transport shares
+  /// memory (transports/shared_memory). Nothing is copied. Errors: as the transport's view().
   template <class Where, class Transport = typename parts::transport>
   static auto view(Where&& where, const reference& ref, const pull_options& options = {}) noexcept {
     constexpr bool opens = requires { Transport::template open_view<parts>(where, ref, options); };
-    static_assert(opens, "tensorpull: this transport has no views, since it shares no memory between programs: use download_tensors, or the transport shared_memory");
+    static_assert(
+        opens,
+        "tensorpull: this transport has no views, since it shares no memory between programs: use download_tensors, or the transport shared_memory");
     if constexpr (opens) return Transport::template open_view<parts>(std::forward<Where>(where), ref, options);
     else return result<receipt>(failure(errc::invalid_argument));
   }
@@ -172,8 +237,11 @@ struct pipeline {
   /// Refuses a temporary model, which would be gone when the pull has ended.
   template <class Where, class Ref, class Model>
     requires(__is_same(Model, model_type))  // what is_same_v is made of: it is asked at each call of the others
-  static result<receipt> download_tensors(Where&&, const Ref&, Model&&, const pull_options& = {}, chunking = {}) noexcept {
-    static_assert(!std::is_same_v<Model, model_type>, "tensorpull: download_tensors was given a temporary, which is gone when the tensors have landed: give the model a name");
+  static result<receipt> download_tensors(Where&&, const Ref&, Model&&, const pull_options& = {},
+                                          chunking = {}) noexcept {
+    static_assert(
+        !std::is_same_v<Model, model_type>,
+        "tensorpull: download_tensors was given a temporary, which is gone when the tensors have landed: give the model a name");
     return failure(errc::bad_address);
   }
 
@@ -195,20 +263,25 @@ struct pipeline {
   };
 
  public:
-  /// The memory in bytes that a pipeline needs besides the models themselves: for a static_assert in a program whose memory is limited. Nothing else is
-  /// allocated; what a message, a name or a file of yours takes is yours. Those of an owner need protocol/owner/owner.hpp, those of a session
-  /// transports/stream/session.hpp. tests/torture/memory.test.cpp measures them all.
+  /// The memory in bytes that a pipeline needs besides the models themselves: for a static_assert in a program whose
+  /// memory is limited. Nothing else is allocated; what a message, a name or a file of yours takes is yours. Those of
+  /// an owner need protocol/owner/owner.hpp, those of a session transports/stream/session.hpp.
+  /// tests/torture/memory.test.cpp measures them all.
   struct memory_bound {
-    /// A pull that lands in place, all of it on the stack of the thread that pulls: endpoint, transfer, digest, consumer, and a buffer for a page.
+    /// A pull that lands in place, all of it on the stack of the thread that pulls: endpoint, transfer, digest,
+    /// consumer, and a buffer for a page.
     static constexpr std::size_t recipient = [] {
       using transport = typename parts::transport;
       constexpr std::size_t pulling = sizeof(transfer<consumer>) + sizeof(consumer) + detail::pull_bookkeeping_bytes;
-      if constexpr (requires { transport::template pull_bytes<parts>; }) return pulling + transport::template pull_bytes<parts>;
-      else return pulling + sizeof(endpoint<typename parts::framing, limits, no_owner, ignore_messages>) + limits::page_bytes;
+      if constexpr (requires { transport::template pull_bytes<parts>; })
+        return pulling + transport::template pull_bytes<parts>;
+      else
+        return pulling + sizeof(endpoint<typename parts::framing, limits, no_owner, ignore_messages>) +
+               limits::page_bytes;
     }();
-    /// What the calls of a pull take of that stack beside its state, as g++ 12 compiles them with -O1 for x86-64 (-O3 inlines more, and takes up to twice
-    /// as much): 4 KiB for each end that is
-    /// in this process, and a hash that is begun anew for each chunk. The system's resolver is not counted (getaddrinfo, for an address in text), nor a
+    /// What the calls of a pull take of that stack beside its state, as g++ 12 compiles them with -O1 for x86-64 (-O3
+    /// inlines more, and takes up to twice as much): 4 KiB for each end that is in this process, and a hash that is
+    /// begun anew for each chunk. The system's resolver is not counted (getaddrinfo, for an address in text), nor a
     /// resume, which hashes what is there through a slice of 4 KiB, nor callbacks of yours.
     static constexpr std::size_t recipient_stack = [] {
       using transport = typename parts::transport;
@@ -218,7 +291,8 @@ struct pipeline {
     }();
     /// A connection, and what the transport adds to it.
     static constexpr std::size_t owner_per_recipient =
-        sizeof(endpoint<typename parts::framing, limits, typename owner_side<parts>::type, ignore_messages>) + parts::transport::connection_bytes;
+        sizeof(endpoint<typename parts::framing, limits, typename owner_side<parts>::type, ignore_messages>) +
+        parts::transport::connection_bytes;
     /// One slot. A static model has no table; a dynamic model has its own, which is not counted here.
     static constexpr std::size_t owner_per_reference = sizeof(typename owner_side<parts>::slot);
     /// The buffer of each thread that runs an owner.
@@ -227,8 +301,9 @@ struct pipeline {
     static constexpr std::size_t session = pipeline::session::state_bytes;
     /// The buffers of a session: messages that come, go and wait, and a slice.
     static constexpr std::size_t session_buffers = pipeline::session::buffer_bytes;
-    /// What the calls of a session and those of a thread that runs an owner take of the stack. The lists of a request for named tensors take most of it,
-    /// and after them the slice through which the digest of what is not in memory is computed.
+    /// What the calls of a session and those of a thread that runs an owner take of the stack. The lists of a request
+    /// for named tensors take most of it, and after them the slice through which the digest of what is not in memory is
+    /// computed.
     static constexpr std::size_t serving_stack = 24 * 1024;
   };
   /// The bounds of this pipeline.

@@ -17,10 +17,15 @@ std::vector<model> images() {
   all.push_back(std::move(model().ready()));  // no tensors: a header alone
   all.push_back(std::move(model().add("only", tp::dtype::u8, {1}).ready()));
   all.push_back(std::move(model().add("empty", tp::dtype::f64, {0}).ready()));
-  all.push_back(std::move(model().add("large", tp::dtype::f32, {100, 100}).add("b", tp::dtype::u8, {4096}).add("c", tp::dtype::u8, {4097}).ready()));
+  all.push_back(std::move(model()
+                              .add("large", tp::dtype::f32, {100, 100})
+                              .add("b", tp::dtype::u8, {4096})
+                              .add("c", tp::dtype::u8, {4097})
+                              .ready()));
   model many;
   generator random(3);
-  for (int i = 0; i < 300; ++i) many.add("t" + std::to_string(i), random.below(2) == 0 ? tp::dtype::f32 : tp::dtype::i8, {random.below(50)});
+  for (int i = 0; i < 300; ++i)
+    many.add("t" + std::to_string(i), random.below(2) == 0 ? tp::dtype::f32 : tp::dtype::i8, {random.below(50)});
   all.push_back(std::move(many.ready()));
   return all;
 }
@@ -46,13 +51,16 @@ template <tp::chunking_strategy Chunking>
 void check_laws(const Chunking& chunking) {
   for (const model& m : images()) {
     for (const bool with_schema : {true, false})
-      for (const std::uint64_t start : {m.schema().header_bytes, m.schema().header_bytes + 8, std::uint64_t{8}}) {  // the owner's header may be longer or shorter than ours
+      for (const std::uint64_t start :
+           {m.schema().header_bytes, m.schema().header_bytes + 8, std::uint64_t{8}}) {  // the owner's header may be
+                                                                                                                    // longer or shorter than ours
         const tp::chunk_context context{start + m.schema().data_bytes(), start, with_schema ? &m.schema() : nullptr};
         const auto ends = cut_all(chunking, context);
         ASSERT_FALSE(ends.empty());
         EXPECT_EQ(ends.back(), context.image_bytes);
         // a resumed transfer cuts in the same places
-        for (std::size_t i = 0; i + 1 < ends.size(); ++i) ASSERT_EQ(ends[i] + chunking.next(ends[i], context), ends[i + 1]);
+        for (std::size_t i = 0; i + 1 < ends.size(); ++i)
+          ASSERT_EQ(ends[i] + chunking.next(ends[i], context), ends[i + 1]);
         // any other offset, as after a shortened answer, stays inside too
         generator random(9);
         for (int i = 0; i < 200; ++i) {
@@ -70,7 +78,8 @@ TEST(Chunking, Laws_of_fixed_bytes) {
   check_laws(tp::fixed_bytes<536'870'904>{});
 }
 TEST(Chunking, Laws_of_bytes_up_to) {
-  for (const std::uint64_t n : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{7}, std::uint64_t{1000}, std::uint64_t{5000}, ~std::uint64_t{0}}) {
+  for (const std::uint64_t n : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{7}, std::uint64_t{1000},
+                                std::uint64_t{5000}, ~std::uint64_t{0}}) {
     check_laws(tp::bytes_up_to<1>{n});
     check_laws(tp::bytes_up_to<4096>{n});
     check_laws(tp::bytes_up_to<536'870'904>{n});
@@ -84,13 +93,16 @@ TEST(Chunking, Laws_of_per_tensor) {
 TEST(Chunking, Laws_of_fit_datagram) {
   check_laws(tp::fit_datagram{});
   check_laws(tp::fit_datagram::within<1100>{});
-  static_assert(std::is_same_v<tp::fit_datagram::within<1100>, tp::fixed_bytes<1096>> && std::is_same_v<tp::fit_datagram::within<tp::max_payload_bytes>, tp::fixed_bytes<tp::default_chunk_bytes>>);
+  static_assert(
+      std::is_same_v<tp::fit_datagram::within<1100>, tp::fixed_bytes<1096>> &&
+      std::is_same_v<tp::fit_datagram::within<tp::max_payload_bytes>, tp::fixed_bytes<tp::default_chunk_bytes>>);
 }
 TEST(Chunking, Laws_of_adaptive_bytes) {
   check_laws(tp::adaptive_bytes<8, 8>{});
   for (const std::uint64_t rate : {std::uint64_t{1}, std::uint64_t{100'000}, std::uint64_t{1} << 40}) {
     tp::adaptive_bytes<24, 5000> c;
-    for (std::uint64_t landed = 0, i = 1; i < 20; ++i) c.measured({0, 0, landed += rate, std::chrono::milliseconds(10 * i)});
+    for (std::uint64_t landed = 0, i = 1; i < 20; ++i)
+      c.measured({0, 0, landed += rate, std::chrono::milliseconds(10 * i)});
     check_laws(c);
   }
 }
@@ -99,7 +111,8 @@ TEST(Chunking, Adaptive_chunks_take_a_tenth_of_a_second) {
   tp::adaptive_bytes<1024, 1'000'000> c;
   std::uint64_t landed = 0;
   const auto at_rate = [&](std::uint64_t bytes_a_second, int steps = 100) {
-    for (int i = 0; i < steps; ++i) c.measured({landed, landed, landed, std::chrono::milliseconds(1)}), landed += bytes_a_second / 1000;
+    for (int i = 0; i < steps; ++i)
+      c.measured({landed, landed, landed, std::chrono::milliseconds(1)}), landed += bytes_a_second / 1000;
     return c.next(landed, image);
   };
   EXPECT_EQ(c.next(0, image), 1024u) << "it begins with the shortest";
@@ -135,7 +148,8 @@ TEST(Chunking, Adaptive_chunks_on_their_way_keep_their_length) {
       flying.erase(flying.begin());
     }
     if (random.below(500) == 0) asked = received, flying.clear();  // a time-out: all is asked for again
-    c.measured({asked, received, received, std::chrono::microseconds(1 + random.below(random.below(4) == 0 ? 200'000 : 20'000))});
+    c.measured({asked, received, received,
+                std::chrono::microseconds(1 + random.below(random.below(4) == 0 ? 200'000 : 20'000))});
   }
   EXPECT_GT(lengths.size(), 3u) << "it has adapted";
 }
@@ -150,7 +164,8 @@ TEST(Chunking, Fixed_bytes_are_all_equal_but_the_last) {
 
 TEST(Chunking, Per_tensor_ends_where_tensors_end) {
   for (const model& m : images()) {
-    const auto ends = cut_all(tp::per_tensor<1'000'000>{}, {m.schema().image_bytes, m.schema().header_bytes, &m.schema()});
+    const auto ends = cut_all(tp::per_tensor<1'000'000>{},
+                              {m.schema().image_bytes, m.schema().header_bytes, &m.schema()});
     std::vector<std::uint64_t> expected{m.schema().header_bytes};
     for (const auto& t : m.schema().entries())
       if (t.begin != t.end) expected.push_back(m.schema().header_bytes + t.end);

@@ -1,5 +1,5 @@
-// A misspelt name in BOOST_HANA_ADAPT_STRUCT. Hana's macro is refused first: g++ has five errors for it, the first of which names the
-// member. The library adds its sentence, and nothing cascades.
+// A misspelt name in BOOST_HANA_ADAPT_STRUCT. Hana's macro is refused first: g++ has five errors for it, the first of
+// which names the member. The library adds its sentence, and nothing cascades.
 // EXPECT: no_such_member
 // EXPECT: tensorpull: BOOST_HANA_ADAPT_STRUCT of this struct names something that is not one of its members: correct the name
 // MAX_ERRORS: 6

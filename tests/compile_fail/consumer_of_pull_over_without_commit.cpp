@@ -23,4 +23,6 @@ struct sink {
   void abandon(const error&) noexcept {}
 };
 using net = pipeline<raw_tensors<mlp>, fixed_bytes<1_KiB>, tcp>;
-bool pull(posix_stream& from, const reference& ref, sink& to) { return pull_over<net::parts>(from, ref, to).has_value(); }
+bool pull(posix_stream& from, const reference& ref, sink& to) {
+  return pull_over<net::parts>(from, ref, to).has_value();
+}

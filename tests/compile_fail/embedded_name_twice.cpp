@@ -9,6 +9,7 @@ struct mlp {
   float w[3], b[4];
 };
 template <>
-inline constexpr auto tensorpull::members_of<mlp> = tensorpull::members(tensorpull::member{"w", &mlp::w}, tensorpull::member{"w", &mlp::b});
+inline constexpr auto tensorpull::members_of<mlp> = tensorpull::members(tensorpull::member{"w", &mlp::w},
+                                                                        tensorpull::member{"w", &mlp::b});
 
 constexpr auto n = tensorpull::embedded_image<mlp>::image_bytes;

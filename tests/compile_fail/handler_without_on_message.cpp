@@ -13,7 +13,8 @@ int main() {
   tensorpull::no_owner none;
   tensorpull::buffer_pool<> pool;
   listener handler;
-  tensorpull::endpoint<tensorpull::word_framing, tensorpull::default_limits, tensorpull::no_owner, listener> end(none, pool, handler);
+  tensorpull::endpoint<tensorpull::word_framing, tensorpull::default_limits, tensorpull::no_owner, listener> end(
+      none, pool, handler);
   tensorpull::no_transfer idle;
   return end.parse(idle) ? 0 : 1;
 }

@@ -15,4 +15,6 @@ using namespace tensorpull;
 
 using net = pipeline<raw_tensors<mlp>, fixed_bytes<1_KiB>, loopback>;
 
-result<receipt> pull(net::downloader& owner, weighted_average<>::update& to) { return net::pull(owner, reference{{1, 2}, 0, 0}, to); }
+result<receipt> pull(net::downloader& owner, weighted_average<>::update& to) {
+  return net::pull(owner, reference{{1, 2}, 0, 0}, to);
+}

@@ -14,7 +14,9 @@ BOOST_HANA_ADAPT_STRUCT(mlp, w, b);
 using namespace tensorpull;
 
 struct mine : stream_transport<mine, posix_stream> {
-  static result<posix_stream> connect(std::string_view, std::chrono::milliseconds, const stop_token&) noexcept { return failure(errc::connection_failed); }
+  static result<posix_stream> connect(std::string_view, std::chrono::milliseconds, const stop_token&) noexcept {
+    return failure(errc::connection_failed);
+  }
 };
 using net = pipeline<raw_tensors<mlp>, fixed_bytes<1_KiB>, mine>;
 auto owner = net::downloader::open({.listen = "here"});

@@ -12,7 +12,8 @@ int main() {
   mine owner;
   tensorpull::buffer_pool<> pool;
   tensorpull::ignore_messages handler;
-  tensorpull::endpoint<tensorpull::word_framing, tensorpull::default_limits, mine, tensorpull::ignore_messages> end(owner, pool, handler);
+  tensorpull::endpoint<tensorpull::word_framing, tensorpull::default_limits, mine, tensorpull::ignore_messages> end(
+      owner, pool, handler);
   tensorpull::no_transfer idle;
   return end.parse(idle) ? 0 : 1;
 }

@@ -13,4 +13,6 @@ BOOST_HANA_ADAPT_STRUCT(mlp, w, b);
 using namespace tensorpull;
 mlp const make();
 
-auto publish(pipeline<raw_tensors<mlp>, fixed_bytes<1_KiB>, loopback>::downloader& owner) { return owner.add_tensors(make()); }
+auto publish(pipeline<raw_tensors<mlp>, fixed_bytes<1_KiB>, loopback>::downloader& owner) {
+  return owner.add_tensors(make());
+}

@@ -1,4 +1,5 @@
-// A transport that names only its slot, used on: one error with g++; clang ends the class at the first failed assertion.
+// A transport that names only its slot, used on: one error with g++; clang ends the class at the first failed
+// assertion.
 // EXPECT: tensorpull: a transport says how much one frame carries (requirement 2)
 // WITHIN_LINES: 5
 // MAX_ERRORS: 2

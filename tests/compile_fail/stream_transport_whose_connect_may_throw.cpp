@@ -13,7 +13,9 @@ BOOST_HANA_ADAPT_STRUCT(mlp, w, b);
 using namespace tensorpull;
 
 struct mine : stream_transport<mine, posix_stream> {
-  static result<posix_stream> connect(std::string_view, std::chrono::milliseconds, const stop_token&) { return failure(errc::io); }
+  static result<posix_stream> connect(std::string_view, std::chrono::milliseconds, const stop_token&) {
+    return failure(errc::io);
+  }
 };
 using net = pipeline<raw_tensors<mlp>, fixed_bytes<1_KiB>, mine>;
 bool begin() { return net::session::connect("there").has_value(); }

@@ -11,7 +11,9 @@ int main() {
   tensorpull::no_owner none;
   tensorpull::buffer_pool<> pool;
   tensorpull::ignore_messages handler;
-  tensorpull::endpoint<tensorpull::word_framing, tensorpull::default_limits, tensorpull::no_owner, tensorpull::ignore_messages> end(none, pool, handler);
+  tensorpull::endpoint<tensorpull::word_framing, tensorpull::default_limits, tensorpull::no_owner,
+                       tensorpull::ignore_messages>
+      end(none, pool, handler);
   mine transfer;
   std::span<std::byte> spans[2];
   return static_cast<int>(end.plan_read(transfer, spans, 1));

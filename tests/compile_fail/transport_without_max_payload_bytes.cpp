@@ -21,6 +21,7 @@ struct mine {
   template <class Parts>
   using session = loopback::session<Parts>;
   template <class Parts, class Where, class Consumer>
-  static result<receipt> pull(Where&, const reference&, Consumer&, const pull_options&, typename Parts::chunking) noexcept;
+  static result<receipt> pull(Where&, const reference&, Consumer&, const pull_options&,
+                              typename Parts::chunking) noexcept;
 };
 pipeline<raw_tensors<mlp>, fixed_bytes<1_KiB>, mine>::model_type model;

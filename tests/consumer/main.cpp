@@ -12,5 +12,8 @@ int main() {
   const auto ref = owner->add_tensors(theirs, {.recipients = 2});
   if (!ref || !pull(*owner, *ref, mine) || !net::download_tensors(*owner, *ref, again)) return 1;
   std::printf("bias[7] = %g\n", static_cast<double>(mine.bias[7]));
-  return owner->settled(*ref) && std::memcmp(&mine, &theirs, sizeof mine) == 0 && std::memcmp(&again, &theirs, sizeof again) == 0 ? 0 : 1;
+  return owner->settled(*ref) && std::memcmp(&mine, &theirs, sizeof mine) == 0 &&
+                 std::memcmp(&again, &theirs, sizeof again) == 0
+             ? 0
+             : 1;
 }

@@ -1,4 +1,5 @@
-// What the component messages gives: structs that two programs exchange. Its header is generated in the build of whoever uses it.
+// What the component messages gives: structs that two programs exchange. Its header is generated in the build of
+// whoever uses it.
 #include "model.hpp"
 
 #include <tensorpull/messages/decomposed.capnp.h>
@@ -11,6 +12,8 @@ struct task {
 };
 BOOST_HANA_ADAPT_STRUCT(task, round, model);
 
-bool receive(over_tcp::session& session, task& got) { return tensorpull::tensor_decomposer<over_tcp>::receive(session, got).has_value(); }
+bool receive(over_tcp::session& session, task& got) {
+  return tensorpull::tensor_decomposer<over_tcp>::receive(session, got).has_value();
+}
 
 int main() { return tensorpull::locator{} ? 1 : 0; }

@@ -9,7 +9,8 @@ namespace tp = tensorpull;
 int main() {
   const auto report = tp::testing::check_byte_stream([]() -> tp::result<tp::testing::stream_pair<tp::posix_stream>> {
     int ends[2];
-    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return tp::failure(tp::errc::connection_failed);
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+      return tp::failure(tp::errc::connection_failed);
     return tp::testing::stream_pair<tp::posix_stream>{tp::posix_stream(ends[0]), tp::posix_stream(ends[1])};
   });
   report.print(stdout);

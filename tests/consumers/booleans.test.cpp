@@ -32,7 +32,9 @@ class bytes_for_bools {
     mask_.assign(300, 0);
     for (std::size_t i = 0; i < mask_.size(); i += 3) mask_[i] = 1;
     const auto bytes = [](auto& v) { return reinterpret_cast<std::byte*>(v.data()); };
-    const tensor_view views[] = {{"w", dtype::f32, five_, bytes(w_)}, {"used", dtype::boolean, {}, bytes(used_)}, {"mask", dtype::boolean, many_, bytes(mask_)}};
+    const tensor_view views[] = {{"w", dtype::f32, five_, bytes(w_)},
+                                 {"used", dtype::boolean, {}, bytes(used_)},
+                                 {"mask", dtype::boolean, many_, bytes(mask_)}};
     image_.push_back(std::move(*dynamic_image::make(views)));
   }
   std::vector<std::uint8_t>& mask() { return mask_; }
@@ -100,7 +102,8 @@ TEST(Booleans, OfAPullThatStopsHalfWayAreThoseOfTheirType) {
   for (std::uint64_t at = schema.header_bytes; at < schema.image_bytes - 100;) {
     const auto p = to.prepare(at, schema.image_bytes - 100 - at, out);
     for (std::size_t i = 0; i < p.pieces; ++i) std::memset(out[i].data(), 77, out[i].size());
-    for (std::uint64_t done = 0, i = 0; i < p.pieces; done += out[i++].size()) ASSERT_TRUE(to.commit(at + done, out[i]));
+    for (std::uint64_t done = 0, i = 0; i < p.pieces; done += out[i++].size())
+      ASSERT_TRUE(to.commit(at + done, out[i]));
     at += p.bytes;
   }
   to.abandon({errc::connection_lost, 0, 0, {}});

@@ -1,4 +1,5 @@
-// An update counts exactly once, whatever is lost after its last byte: what an average makes of repeats, late ones, and ones that stopped half-way.
+// An update counts exactly once, whatever is lost after its last byte: what an average makes of repeats, late ones, and
+// ones that stopped half-way.
 #include "../support/allocation_counter.hpp"
 #include "../support/pair.hpp"
 #include "feed.hpp"
@@ -29,7 +30,8 @@ class AnUpdateCountsOnce : public testing::Test {
   AnUpdateCountsOnce() {
     for (std::uint64_t i = 0; i < 3; ++i) fill_values(peers.emplace_back(numeric_model()), i + 1);
   }
-  tp::result<void> add(const model& from, tp::update_key key, double weight = 1, std::uint64_t until = ~std::uint64_t{0}) {
+  tp::result<void> add(const model& from, tp::update_key key, double weight = 1,
+                       std::uint64_t until = ~std::uint64_t{0}) {
     update to(average, weight, key);
     feeder f(to, from, 64);
     const auto done = f.run(until);
@@ -48,7 +50,9 @@ class AnUpdateCountsOnce : public testing::Test {
   tp::chunk_buffers buffers = *tp::chunk_buffers::make(64);
   Average average = *Average::make(result.destination(), buffers);
 };
-using modes = testing::Types<weighted_average<partial_updates::divide_by_reached>, weighted_average<partial_updates::error_on_partial>, weighted_average<partial_updates::staged>>;
+using modes =
+    testing::Types<weighted_average<partial_updates::divide_by_reached>,
+                   weighted_average<partial_updates::error_on_partial>, weighted_average<partial_updates::staged>>;
 TYPED_TEST_SUITE(AnUpdateCountsOnce, modes);
 
 TEST(WeightedAverageByDefault, IsOfWholeUpdatesOrAnError) {
@@ -144,7 +148,8 @@ TYPED_TEST(AnUpdateCountsOnce, ARepeatOfOneThatStoppedAtAnyByteInChunksOfAnyLeng
   for (int i = 0; i < 300; ++i) {
     this->average.reset();
     const tp::update_key key{"a", this->average.round()};
-    for (const std::uint64_t until : {random.below(m.schema().image_bytes), random.below(m.schema().image_bytes), ~std::uint64_t{0}}) {
+    for (const std::uint64_t until :
+         {random.below(m.schema().image_bytes), random.below(m.schema().image_bytes), ~std::uint64_t{0}}) {
       typename TypeParam::update to(this->average, 1, key);
       feeder f(to, m, 1 + random.below(64), 1 + random.below(64));
       ASSERT_TRUE(f.run(until));
@@ -166,7 +171,8 @@ TYPED_TEST(AnUpdateCountsOnce, AnotherUpdateAfterOneThatStoppedFailsByNameUnless
   ASSERT_FALSE(other);
   EXPECT_EQ(other.error().code, errc::update_changed);
   EXPECT_EQ(other.error().name.view(), "a");
-  EXPECT_EQ(this->add(this->peers[0], {"a", 1}, 5).error().code, errc::update_changed) << "its first bytes have another weight";
+  EXPECT_EQ(this->add(this->peers[0], {"a", 1}, 5).error().code, errc::update_changed)
+      << "its first bytes have another weight";
   {  // a version that is no digest proves nothing
     typename TypeParam::update to(this->average, 1, {"a", 1});
     auto same = describe(this->peers[0]);
@@ -192,7 +198,8 @@ TYPED_TEST(AnUpdateCountsOnce, OneOfAnEarlierRoundIsTakenAndAddsNothing) {
 }
 
 TYPED_TEST(AnUpdateCountsOnce, ARoundThatHasNotBegunNoRoundAndNobodyAreRefused) {
-  for (const tp::update_key& key : {tp::update_key{"a", 2}, tp::update_key{"a", 0}, tp::update_key{.peer = "", .round = 1}, tp::update_key{tp::recipient_id{}, 1}}) {
+  for (const tp::update_key& key : {tp::update_key{"a", 2}, tp::update_key{"a", 0},
+                                    tp::update_key{.peer = "", .round = 1}, tp::update_key{tp::recipient_id{}, 1}}) {
     const auto refused = this->add(this->peers[0], key);
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().code, errc::invalid_argument);
@@ -217,9 +224,12 @@ TYPED_TEST(AnUpdateCountsOnce, MorePeersThanThereIsRoomForAreRefusedByName) {
     EXPECT_EQ(small.updates().size(), 2u);
     small.reset();
   }
-  EXPECT_EQ(TypeParam::make(this->result.destination(), this->buffers, {.max_peers = 0}).error().code, errc::invalid_argument);
-  EXPECT_EQ(TypeParam::make(this->result.destination(), this->buffers, {.max_peers = ~std::size_t{0}}).error().code, errc::out_of_memory);
-  EXPECT_EQ(TypeParam::make(this->result.destination(), this->buffers, {.first_round = 0}).error().code, errc::invalid_argument);
+  EXPECT_EQ(TypeParam::make(this->result.destination(), this->buffers, {.max_peers = 0}).error().code,
+            errc::invalid_argument);
+  EXPECT_EQ(TypeParam::make(this->result.destination(), this->buffers, {.max_peers = ~std::size_t{0}}).error().code,
+            errc::out_of_memory);
+  EXPECT_EQ(TypeParam::make(this->result.destination(), this->buffers, {.first_round = 0}).error().code,
+            errc::invalid_argument);
 }
 
 TYPED_TEST(AnUpdateCountsOnce, AResetFailsWhatIsUnderWayWithItsNextBytes) {
@@ -342,7 +352,8 @@ TEST(WeightedAverage, FindsEachOfThousandsOfPeersAndForgetsThemWithTheRound) {
       ASSERT_TRUE(feeder(to, m, 256).run());
     }
     ASSERT_EQ(average.whole_updates(), 4096u);
-    for (std::uint64_t k = 1; k <= 4096; ++k) ASSERT_EQ(average.find(tp::recipient_id{k * 4096})->weight, static_cast<double>(k));
+    for (std::uint64_t k = 1; k <= 4096; ++k)
+      ASSERT_EQ(average.find(tp::recipient_id{k * 4096})->weight, static_cast<double>(k));
     EXPECT_EQ(average.find(tp::recipient_id{5}), nullptr);
     average.reset();
     EXPECT_EQ(average.find(tp::recipient_id{4096}), nullptr);
@@ -352,10 +363,13 @@ TEST(WeightedAverage, FindsEachOfThousandsOfPeersAndForgetsThemWithTheRound) {
 TEST(UpdatePeer, IsTheSameByNameAndByTheNamesNumber) {
   EXPECT_EQ(tp::update_peer("site-1"), tp::update_peer(tp::recipient_named("site-1")));
   EXPECT_NE(tp::update_peer("site-1"), tp::update_peer("site-2"));
-  EXPECT_NE(tp::update_peer(std::string(60, 'x') + "1"), tp::update_peer(std::string(60, 'x') + "2")) << "errors cut a long name, recognition does not";
+  EXPECT_NE(tp::update_peer(std::string(60, 'x') + "1"), tp::update_peer(std::string(60, 'x') + "2"))
+      << "errors cut a long name, recognition does not";
   EXPECT_FALSE(tp::update_peer());
   EXPECT_EQ(tp::update_peer(tp::recipient_id{18446744073709551615u}).name().view(), "18446744073709551615");
-  for (const update_state s : {update_state::under_way, update_state::stopped, update_state::spoiled, update_state::counted, update_state::told}) EXPECT_FALSE(to_string(s).empty());
+  for (const update_state s : {update_state::under_way, update_state::stopped, update_state::spoiled,
+                               update_state::counted, update_state::told})
+    EXPECT_FALSE(to_string(s).empty());
 }
 
 }  // namespace

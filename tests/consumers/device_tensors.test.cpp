@@ -1,4 +1,5 @@
-// Tensors on a device: memory that is reachable only through calls, at both ends of a transfer, alone and among tensors in memory.
+// Tensors on a device: memory that is reachable only through calls, at both ends of a transfer, alone and among tensors
+// in memory.
 #include "../support/pair.hpp"
 #include "values.hpp"
 
@@ -20,7 +21,8 @@ struct device {
   std::uint64_t writes = 0, reads = 0, longest = 0;
   std::uint64_t writes_left = ~std::uint64_t{0};
 
-  static tp::result<void> read(const void* context, std::uintptr_t token, std::uint64_t offset, std::span<std::byte> out) noexcept {
+  static tp::result<void> read(const void* context, std::uintptr_t token, std::uint64_t offset,
+                               std::span<std::byte> out) noexcept {
     auto& self = *const_cast<device*>(static_cast<const device*>(context));
     const auto& from = self.memory.at(token);
     ++self.reads;
@@ -28,7 +30,8 @@ struct device {
     std::memcpy(out.data(), from.data() + offset, out.size());
     return {};
   }
-  static tp::result<void> write(void* context, std::uintptr_t token, std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
+  static tp::result<void> write(void* context, std::uintptr_t token, std::uint64_t offset,
+                                std::span<const std::byte> bytes) noexcept {
     auto& self = *static_cast<device*>(context);
     if (self.writes_left-- == 0) return tp::failure(tp::error{errc::io, 5, 0, {}});
     auto& to = self.memory.at(token);
@@ -49,13 +52,14 @@ enum class place {
 /// A model of some tensors on the device and some in memory.
 class device_model {
  public:
-  device_model(std::vector<place> places, std::size_t staging_bytes, std::uint64_t seed, bool readable = true) : staging_(staging_bytes) {
+  device_model(std::vector<place> places, std::size_t staging_bytes, std::uint64_t seed, bool readable = true)
+      : staging_(staging_bytes) {
     const struct {
       const char* name;
       tp::dtype type;
       std::vector<std::uint64_t> shape;
-    } tensors[] = {
-        {"a", tp::dtype::f32, {5, 7}}, {"b", tp::dtype::f64, {3}}, {"c", tp::dtype::f32, {101}}, {"d", tp::dtype::u8, {13}}, {"e", tp::dtype::f32, {0}}, {"f", tp::dtype::f32, {}}};
+    } tensors[] = {{"a", tp::dtype::f32, {5, 7}}, {"b", tp::dtype::f64, {3}}, {"c", tp::dtype::f32, {101}},
+                   {"d", tp::dtype::u8, {13}},    {"e", tp::dtype::f32, {0}}, {"f", tp::dtype::f32, {}}};
     generator random(seed);
     std::vector<tp::mutable_tensor_view> views;
     for (std::size_t i = 0; i < std::size(tensors); ++i) {
@@ -67,7 +71,8 @@ class device_model {
       views.push_back({t.name, t.type, t.shape, far ? reinterpret_cast<std::byte*>(i + 1) : bytes.data(), {}, far});
     }
     const tp::source_reader reader{&device::read, &on};
-    auto made = tp::dynamic_image::make(std::span<const tp::mutable_tensor_view>(views), {}, {&device::write, &on, staging_, readable ? &reader : nullptr});
+    auto made = tp::dynamic_image::make(std::span<const tp::mutable_tensor_view>(views), {},
+                                        {&device::write, &on, staging_, readable ? &reader : nullptr});
     EXPECT_TRUE(made) << to_string(made.error().code);
     image_.push_back(std::move(*made));
   }
@@ -94,7 +99,8 @@ tp::result<tp::receipt> pull(pair& p, Consumer& to, std::uint64_t chunk_bytes) {
   return p.pull(t);
 }
 
-const std::vector<place> layouts[] = {{place::device}, {place::device, place::memory}, {place::memory, place::device, place::device}};
+const std::vector<place> layouts[] = {
+    {place::device}, {place::device, place::memory}, {place::memory, place::device, place::device}};
 
 TEST(DeviceTensors, ArriveFromADeviceOnADeviceHoweverTheyAreCut) {
   generator random(5);
@@ -110,7 +116,9 @@ TEST(DeviceTensors, ArriveFromADeviceOnADeviceHoweverTheyAreCut) {
           const auto done = pull(p, consumer, chunk);
           ASSERT_TRUE(done) << to_string(done.error().code) << " staging " << staging << " chunk " << chunk;
           EXPECT_EQ(done->outcome, tp::outcome::completed);
-          ASSERT_EQ(to.on.memory, from.on.memory) << "from layout " << (&from_places - layouts) << " to " << (&to_places - layouts) << " staging " << staging << " chunk " << chunk;
+          ASSERT_EQ(to.on.memory, from.on.memory)
+              << "from layout " << (&from_places - layouts) << " to " << (&to_places - layouts) << " staging "
+              << staging << " chunk " << chunk;
           EXPECT_LE(to.on.longest, staging);
           EXPECT_GT(to.on.writes, 0u);
         }
@@ -122,7 +130,8 @@ TEST(DeviceTensors, ADamagedChunkIsWrittenAgain) {
   pair p;
   publish(p, from);
   p.owner_lies = [seen = 0](std::vector<std::byte>& f) mutable {
-    if (kind_of(f) == tp::frame_kind::chunk && ++seen % 3 == 0) f[tp::detail::payload_prefix::bytes + 5] ^= std::byte{0x40};
+    if (kind_of(f) == tp::frame_kind::chunk && ++seen % 3 == 0)
+      f[tp::detail::payload_prefix::bytes + 5] ^= std::byte{0x40};
   };
   tp::land consumer(to.destination());
   const auto done = pull<tp::chunk_and_image_digest>(p, consumer, 50);

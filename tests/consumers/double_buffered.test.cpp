@@ -71,7 +71,8 @@ TEST(DoubleBuffered, RefusesTwoSchemasAndOneMemory) {
 
 TEST(DoubleBuffered, HoldsModelsOfItsOwn) {
   using tensors = tp::raw_tensors<tiny_model>;
-  tp::double_buffered_models<tensors, tp::model_ptr<tiny_model>> made(std::move(*tp::make_model<tiny_model>()), std::move(*tp::make_model<tiny_model>()));
+  tp::double_buffered_models<tensors, tp::model_ptr<tiny_model>> made(std::move(*tp::make_model<tiny_model>()),
+                                                                      std::move(*tp::make_model<tiny_model>()));
   auto both = std::move(made);
   const tiny_model* const before = &both.front();
   EXPECT_EQ(before->bias[1], 0.0f);
@@ -86,7 +87,8 @@ TEST(DoubleBuffered, HoldsModelsOfItsOwn) {
   const auto g = tp::gather(tensors::source(next), 0, schema.image_bytes, from, slice);
   ASSERT_EQ(g.bytes, schema.image_bytes);
   std::size_t filled = 0;
-  for (std::size_t i = 0; i < g.pieces; ++i) std::memcpy(image.data() + filled, from[i].data(), from[i].size()), filled += from[i].size();
+  for (std::size_t i = 0; i < g.pieces; ++i)
+    std::memcpy(image.data() + filled, from[i].data(), from[i].size()), filled += from[i].size();
   for (std::uint64_t at = 0; at < schema.image_bytes;) {
     std::array<std::span<std::byte>, 1> to;
     at += c.prepare(at, schema.image_bytes - at, to).bytes;

@@ -1,4 +1,5 @@
-// Drives a consumer with the bytes of an image as a transfer does, without a protocol: chunk by chunk, in pieces as small as a test wants.
+// Drives a consumer with the bytes of an image as a transfer does, without a protocol: chunk by chunk, in pieces as
+// small as a test wants.
 #pragma once
 
 #include "../support/models.hpp"
@@ -51,7 +52,9 @@ class feeder {
     chunk_begin_ = at_;
     if (at_ < bytes_.size()) return step::moved;
     if (stops_before_finish) return step::done;
-    if (const auto ok = to_.finish({tp::outcome::completed, at_, 1, what_.version, what_.fingerprint, what_.version}); !ok) return fail(ok.error());
+    if (const auto ok = to_.finish({tp::outcome::completed, at_, 1, what_.version, what_.fingerprint, what_.version});
+        !ok)
+      return fail(ok.error());
     return step::done;
   }
 

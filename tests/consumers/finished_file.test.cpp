@@ -27,7 +27,10 @@ class FinishedFile : public testing::Test {
   FinishedFile() { source.add("w", tp::dtype::f32, {100, 100}).ready().fill(1); }
   ~FinishedFile() override { std::filesystem::remove(path); }
 
-  void write(const std::vector<std::byte>& bytes) const { std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size())); }
+  void write(const std::vector<std::byte>& bytes) const {
+    std::ofstream(path, std::ios::binary)
+        .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  }
   tp::result<tp::receipt> compare() {
     auto file = tp::positioned_file::open(path);
     EXPECT_TRUE(file);

@@ -14,21 +14,24 @@ namespace {
 
 using namespace tensorpull::detail;
 
-/// What a code means, from the formats' definitions and not from our code: sign, 2^(e - bias) * 1.m, subnormals at e = 0.
+/// What a code means, from the formats' definitions and not from our code: sign, 2^(e - bias) * 1.m, subnormals at e =
+/// 0.
 struct definition {
   int exponent_bits, mantissa_bits, bias;
   float_specials specials;
 
   double value(unsigned code) const {
-    const unsigned mantissa = code & ((1u << mantissa_bits) - 1), exponent = code >> mantissa_bits & ((1u << exponent_bits) - 1);
+    const unsigned mantissa = code & ((1u << mantissa_bits) - 1),
+                   exponent = code >> mantissa_bits & ((1u << exponent_bits) - 1);
     const bool negative = (code >> (mantissa_bits + exponent_bits) & 1) != 0;
     const bool top = exponent == (1u << exponent_bits) - 1, all_ones = top && mantissa == (1u << mantissa_bits) - 1;
     const double nan = std::numeric_limits<double>::quiet_NaN();
-    if (specials == float_specials::ieee && top) return mantissa != 0 ? nan : negative ? -HUGE_VAL
-                                                                                       : HUGE_VAL;
+    if (specials == float_specials::ieee && top) return mantissa != 0 ? nan : negative ? -HUGE_VAL : HUGE_VAL;
     if (specials == float_specials::nan_is_all_ones && all_ones) return nan;
     if (specials == float_specials::nan_is_negative_zero && negative && exponent == 0 && mantissa == 0) return nan;
-    const double size = exponent == 0 ? std::ldexp(mantissa, 1 - bias - mantissa_bits) : std::ldexp((1u << mantissa_bits) + mantissa, static_cast<int>(exponent) - bias - mantissa_bits);
+    const double size = exponent == 0 ? std::ldexp(mantissa, 1 - bias - mantissa_bits)
+                                      : std::ldexp((1u << mantissa_bits) + mantissa,
+                                                   static_cast<int>(exponent) - bias - mantissa_bits);
     return negative ? -size : size;
   }
 };
@@ -75,7 +78,8 @@ class FloatFormat : public testing::Test {
     return list;
   }
 };
-using formats = testing::Types<f16_format, bf16_format, f8_e5m2_format, f8_e4m3_format, f8_e5m2fnuz_format, f8_e4m3fnuz_format>;
+using formats =
+    testing::Types<f16_format, bf16_format, f8_e5m2_format, f8_e4m3_format, f8_e5m2fnuz_format, f8_e4m3fnuz_format>;
 TYPED_TEST_SUITE(FloatFormat, formats);
 
 TYPED_TEST(FloatFormat, DecodesEveryCodeExactly) {
@@ -119,7 +123,8 @@ TYPED_TEST(FloatFormat, OverflowsToInfinityOrNan) {
   const bool has_infinity = this->is.specials == float_specials::ieee;
   const auto encoded = [&](float v) { return this->value(TypeParam::encode(v)); };
   EXPECT_EQ(encoded(std::nextafter(static_cast<float>(largest + step / 2), 0.0f)), largest);
-  for (const float v : {static_cast<float>(largest + step / 2 + step / 4), std::numeric_limits<float>::max(), HUGE_VALF}) {
+  for (const float v :
+       {static_cast<float>(largest + step / 2 + step / 4), std::numeric_limits<float>::max(), HUGE_VALF}) {
     if (has_infinity) {
       EXPECT_EQ(encoded(v), HUGE_VAL);
       EXPECT_EQ(encoded(-v), -HUGE_VAL);

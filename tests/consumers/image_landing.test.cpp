@@ -1,4 +1,5 @@
-// An image that is written by ranges: any order behind the header, each byte once, and nothing that the image's own header does not say.
+// An image that is written by ranges: any order behind the header, each byte once, and nothing that the image's own
+// header does not say.
 #include "../image/random_image.hpp"
 
 #include <tensorpull/consumers/any_schema/image_landing.hpp>
@@ -35,7 +36,8 @@ struct sample {
   std::array<std::uint64_t, 1> shape_b{77};
   dynamic_image image = [this] {
     std::iota(a.begin(), a.end(), 1u), std::iota(b.begin(), b.end(), 5u);
-    const tensor_view views[]{{"a", dtype::u32, shape_a, reinterpret_cast<const std::byte*>(a.data())}, {"b", dtype::u32, shape_b, reinterpret_cast<const std::byte*>(b.data())}};
+    const tensor_view views[]{{"a", dtype::u32, shape_a, reinterpret_cast<const std::byte*>(a.data())},
+                              {"b", dtype::u32, shape_b, reinterpret_cast<const std::byte*>(b.data())}};
     const metadata_entry pairs[]{{"k", "v"}};
     return std::move(*dynamic_image::make(views, pairs));
   }();
@@ -55,7 +57,9 @@ struct sample {
   std::uint64_t header = image.schema().header_bytes;
   std::uint64_t version = *image_version<xxh3_64>(image.source());
 
-  std::span<const std::byte> part(std::uint64_t from, std::uint64_t to) const { return std::span(text).subspan(static_cast<std::size_t>(from), static_cast<std::size_t>(to - from)); }
+  std::span<const std::byte> part(std::uint64_t from, std::uint64_t to) const {
+    return std::span(text).subspan(static_cast<std::size_t>(from), static_cast<std::size_t>(to - from));
+  }
 };
 
 TEST(ImageLanding, Takes_a_header_in_pieces_of_any_length_and_the_rest_in_any_order) {
@@ -81,8 +85,9 @@ TEST(ImageLanding, Takes_a_header_in_pieces_of_any_length_and_the_rest_in_any_or
     EXPECT_EQ(*done, s.version);
     EXPECT_TRUE(to.over());
     ASSERT_EQ(to.allocator().memory.size(), 2u);
-    EXPECT_TRUE(std::equal(s.a.begin(), s.a.end(), reinterpret_cast<const std::uint32_t*>(to.allocator().memory[0].get())) ||
-                std::equal(s.a.begin(), s.a.end(), reinterpret_cast<const std::uint32_t*>(to.allocator().memory[1].get())));
+    EXPECT_TRUE(
+        std::equal(s.a.begin(), s.a.end(), reinterpret_cast<const std::uint32_t*>(to.allocator().memory[0].get())) ||
+        std::equal(s.a.begin(), s.a.end(), reinterpret_cast<const std::uint32_t*>(to.allocator().memory[1].get())));
     EXPECT_EQ(to.made().pairs().size(), 1u);
   }
 }
@@ -109,7 +114,8 @@ TEST(ImageLanding, Refuses_what_overlaps_or_lies_outside_and_goes_on) {
   EXPECT_EQ(second.error().code, errc::bad_request);
   ASSERT_TRUE(to.write(s.header + 60, s.part(s.header + 60, s.header + 70)));
   EXPECT_EQ(to.write(s.header + 50, s.part(s.header + 50, s.header + 61)).error().at, s.header + 60);
-  EXPECT_EQ(to.write(s.header + 50, s.part(s.header + 50, s.header + 80)).error().code, errc::bad_request) << "all around what is there";
+  EXPECT_EQ(to.write(s.header + 50, s.part(s.header + 50, s.header + 80)).error().code, errc::bad_request)
+      << "all around what is there";
   EXPECT_EQ(to.first_missing(), s.header + 40);
   const auto early = to.finish(s.version);
   EXPECT_EQ(early.error().code, errc::out_of_range);
@@ -167,7 +173,8 @@ TEST(ImageLanding, Lengths_that_nobody_can_hold_allocate_nothing) {
   EXPECT_EQ(first(100, 1000, roomy), errc::bad_frame) << "the header is longer than the image";
   EXPECT_EQ(first(100, 0, roomy), errc::bad_frame);
   landing longer({}, s.text.size() + 1, roomy);
-  EXPECT_EQ(longer.write(0, s.part(0, s.header)).error().code, errc::schema_mismatch) << "the image is not as long as was said";
+  EXPECT_EQ(longer.write(0, s.part(0, s.header)).error().code, errc::schema_mismatch)
+      << "the image is not as long as was said";
   landing many({}, s.text.size(), {.max_bytes = 16u << 20, .max_tensors = 1});
   EXPECT_EQ(many.write(0, s.text).error().code, errc::too_large);
   landing none({.memory = {}, .most = 100}, s.text.size(), roomy);

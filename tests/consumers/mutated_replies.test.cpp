@@ -1,5 +1,6 @@
-// Whole transfers whose replies are damaged on their way: a pull ends `completed` with exactly the published bytes, or it is an error. Bits of control
-// frames, of payload, of both and of anything are flipped, for a model in memory, for one that is made from the header, and for a file.
+// Whole transfers whose replies are damaged on their way: a pull ends `completed` with exactly the published bytes, or
+// it is an error. Bits of control frames, of payload, of both and of anything are flipped, for a model in memory, for
+// one that is made from the header, and for a file.
 #include "../support/pair.hpp"
 #include "safetensors_text.hpp"
 
@@ -28,7 +29,9 @@ struct into_memory {
 };
 struct heap_tensors {
   std::vector<std::unique_ptr<std::byte[]>> memory;
-  tp::result<std::byte*> allocate(const tp::tensor_entry& entry) { return memory.emplace_back(new std::byte[entry.size_bytes() + 1]).get(); }
+  tp::result<std::byte*> allocate(const tp::tensor_entry& entry) {
+    return memory.emplace_back(new std::byte[entry.size_bytes() + 1]).get();
+  }
   void clear() noexcept { memory.clear(); }
 };
 struct into_new_model {
@@ -37,23 +40,31 @@ struct into_new_model {
   tp::new_model<heap_tensors>& consumer() { return to; }
   bool holds(const model& source, std::span<const std::byte>) {
     const tp::image_schema &made = to.made(), &theirs = source.schema();
-    if (made.fingerprint != theirs.fingerprint || made.tensor_count != theirs.tensor_count || to.allocator().memory.size() != theirs.tensor_count) return false;
+    if (made.fingerprint != theirs.fingerprint || made.tensor_count != theirs.tensor_count ||
+        to.allocator().memory.size() != theirs.tensor_count)
+      return false;
     for (std::size_t i = 0; i < theirs.tensor_count; ++i) {
       const auto wanted = source.bytes_of(theirs.tensors[i].name);
-      if (made.tensors[i].name != theirs.tensors[i].name || !std::equal(wanted.begin(), wanted.end(), to.allocator().memory[i].get())) return false;
+      if (made.tensors[i].name != theirs.tensors[i].name ||
+          !std::equal(wanted.begin(), wanted.end(), to.allocator().memory[i].get()))
+        return false;
     }
     return true;
   }
 };
 struct into_file {
-  explicit into_file(const std::string& name) : path(name), to(tp::safetensors_file::create(name, {.fsync = false, .max_bytes = 1 << 16})) { EXPECT_TRUE(to); }
+  explicit into_file(const std::string& name)
+      : path(name), to(tp::safetensors_file::create(name, {.fsync = false, .max_bytes = 1 << 16})) {
+    EXPECT_TRUE(to);
+  }
   std::string path;
   tp::result<tp::safetensors_file> to;
   tp::safetensors_file& consumer() { return *to; }
   bool holds(const model&, std::span<const std::byte> image) {
     std::ifstream in(path, std::ios::binary);
     const std::string text{std::istreambuf_iterator<char>(in), {}};
-    return std::filesystem::remove(path) && text.size() == image.size() && std::memcmp(text.data(), image.data(), image.size()) == 0;
+    return std::filesystem::remove(path) && text.size() == image.size() &&
+           std::memcmp(text.data(), image.data(), image.size()) == 0;
   }
 };
 
@@ -77,15 +88,16 @@ class MutatedReplies : public folder_test {
     {
       Into into(path);
       using consumer_type = std::remove_reference_t<decltype(into.consumer())>;
-      tp::transfer<consumer_type, tp::fixed_bytes<200>, Integrity> t(into.consumer(), {.ref = {1, 2}, .version = version_is_known ? version_of(source_) : 0}, {}, 1);
+      tp::transfer<consumer_type, tp::fixed_bytes<200>, Integrity> t(
+          into.consumer(), {.ref = {1, 2}, .version = version_is_known ? version_of(source_) : 0}, {}, 1);
       tp::no_transfer idle;
       p.right.end.begin_pull();
       p.run(idle, t, [&] { return t.ended() || t.pause().count() > 0; });
-      t.fail({p.right_error ? p.right_error->code : tp::errc::connection_lost, 0, 0, {}});  // a hang is a lost connection to a driver
+      t.fail({p.right_error ? p.right_error->code : tp::errc::connection_lost, 0, 0, {}});  // a hang is a lost
+                                                                                            // connection to a driver
       const auto done = t.outcome();
       finished = done.has_value();
-      ++(!done ? sum_.failed : done->confirmed ? sum_.completed
-                                               : sum_.unconfirmed);
+      ++(!done ? sum_.failed : done->confirmed ? sum_.completed : sum_.unconfirmed);
       if (done) {
         sum_.damaged += done->damaged;
         ASSERT_EQ(done->outcome, tp::outcome::completed);
@@ -96,7 +108,8 @@ class MutatedReplies : public folder_test {
       p.right.end.end_pull(t);
     }
     if constexpr (std::is_same_v<Into, into_file>) {
-      ASSERT_TRUE(std::filesystem::is_empty(directory)) << (finished ? "a part is left beside the file" : "a file after an error");
+      ASSERT_TRUE(std::filesystem::is_empty(directory))
+          << (finished ? "a part is left beside the file" : "a file after an error");
     }
   }
 
@@ -115,8 +128,12 @@ class MutatedReplies : public folder_test {
     sum_ = {};
   }
   /// Bytes of a frame that are no payload.
-  std::size_t head_bytes(std::size_t frame) const { return kind_of(frames_[frame]) == tp::frame_kind::chunk ? 80 : frames_[frame].size(); }
-  static void flip(std::vector<std::byte>& f, std::uint64_t bit) { f[static_cast<std::size_t>(bit / 8)] ^= static_cast<std::byte>(1u << bit % 8); }
+  std::size_t head_bytes(std::size_t frame) const {
+    return kind_of(frames_[frame]) == tp::frame_kind::chunk ? 80 : frames_[frame].size();
+  }
+  static void flip(std::vector<std::byte>& f, std::uint64_t bit) {
+    f[static_cast<std::size_t>(bit / 8)] ^= static_cast<std::byte>(1u << bit % 8);
+  }
   static void flip_payload(std::vector<std::byte>& f, std::uint64_t seed) {
     const auto m = tp::detail::payload_prefix::read(std::span<const std::byte, 80>(f.data(), 80));
     if (m) flip(f, 80 * 8 + generator(seed).below(std::uint64_t{m->length} * 8));
@@ -127,10 +144,11 @@ class MutatedReplies : public folder_test {
     learn<Integrity, Into>();
     for (const std::size_t frame : {std::size_t{0}, frames_.size() - 1})
       for (std::uint64_t bit = 0; bit < frames_[frame].size() * 8; ++bit) {
-        pull<Integrity, Into>([&](std::vector<std::byte>& f, std::uint64_t n) {
-          if (n == frame) flip(f, bit);
-        },
-                              bit % 2 != 0);
+        pull<Integrity, Into>(
+            [&](std::vector<std::byte>& f, std::uint64_t n) {
+              if (n == frame) flip(f, bit);
+            },
+            bit % 2 != 0);
         ASSERT_FALSE(HasFatalFailure()) << "bit " << bit << " of frame " << frame;
       }
   }
@@ -141,11 +159,12 @@ class MutatedReplies : public folder_test {
       for (std::uint64_t bit = 0; bit < head_bytes(frame) * 8; ++bit)
         for (std::uint64_t seed = 0; seed < payload_bits; ++seed) {
           const std::size_t victim = 1 + static_cast<std::size_t>(generator(bit * 8 + seed).below(frames_.size() - 2));
-          pull<Integrity, Into>([&](std::vector<std::byte>& f, std::uint64_t n) {
-            if (n == victim) flip_payload(f, bit ^ seed << 32);
-            if (n == frame) flip(f, bit);
-          },
-                                seed % 2 != 0);
+          pull<Integrity, Into>(
+              [&](std::vector<std::byte>& f, std::uint64_t n) {
+                if (n == victim) flip_payload(f, bit ^ seed << 32);
+                if (n == frame) flip(f, bit);
+              },
+              seed % 2 != 0);
           ASSERT_FALSE(HasFatalFailure()) << "bit " << bit << " of frame " << frame << ", payload seed " << seed;
         }
   }
@@ -155,11 +174,13 @@ class MutatedReplies : public folder_test {
     for (std::uint64_t seed = 0; seed < times; ++seed) {
       generator random(seed);
       const bool known = random.below(2) != 0;
-      pull<Integrity, Into>([&](std::vector<std::byte>& f, std::uint64_t) {
-        if (random.below(frames_.size()) > 1) return;
-        for (std::uint64_t k = 1 + random.below(3); k > 0; --k) flip(f, random.below(random.below(2) != 0 ? f.size() * 8 : std::min<std::size_t>(f.size(), 112) * 8));
-      },
-                            known);
+      pull<Integrity, Into>(
+          [&](std::vector<std::byte>& f, std::uint64_t) {
+            if (random.below(frames_.size()) > 1) return;
+            for (std::uint64_t k = 1 + random.below(3); k > 0; --k)
+              flip(f, random.below(random.below(2) != 0 ? f.size() * 8 : std::min<std::size_t>(f.size(), 112) * 8));
+          },
+          known);
       ASSERT_FALSE(HasFatalFailure()) << "seed " << seed;
     }
   }

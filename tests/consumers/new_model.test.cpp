@@ -1,4 +1,5 @@
-// A model made from the header that an owner sends: equal to what was published; nothing for a header that is none or that claims too much.
+// A model made from the header that an owner sends: equal to what was published; nothing for a header that is none or
+// that claims too much.
 #include "../image/random_image.hpp"
 #include "allocation_counter.hpp"
 
@@ -30,7 +31,9 @@ static_assert(tensor_allocator<heap_tensors>);
 using consumer_type = new_model<heap_tensors>;
 constexpr new_model_limits roomy{.max_bytes = 16u << 20};
 
-description describe(const image_schema& s) { return {{1, 2}, 3, s.fingerprint, s.image_bytes, s.header_bytes, s.tensor_count, true}; }
+description describe(const image_schema& s) {
+  return {{1, 2}, 3, s.fingerprint, s.image_bytes, s.header_bytes, s.tensor_count, true};
+}
 
 /// Bytes [from, to) of an image, in pieces of at most `piece` bytes.
 result<void> feed(consumer_type& to, const bytes& image, std::uint64_t from, std::uint64_t end, std::uint64_t piece) {
@@ -77,7 +80,8 @@ struct published {
   bytes image;
   dynamic_image made;
   explicit published(unsigned seed, std::vector<metadata_entry> metadata = {})
-      : tensors(seed, 1 + seed % 30, false), image(tensors.expected_image(metadata)), made(*dynamic_image::make(tensors.views(), metadata)) {}
+      : tensors(seed, 1 + seed % 30, false), image(tensors.expected_image(metadata)),
+        made(*dynamic_image::make(tensors.views(), metadata)) {}
 };
 
 TEST(NewModel, IsWhatWasPublishedHoweverItsBytesAreCut) {
@@ -122,8 +126,9 @@ TEST(NewModel, EveryChangedByteOfAHeaderIsRefusedOrChangesNothing) {
       image[i] ^= static_cast<std::byte>(change);
       consumer_type to({}, roomy);
       if (const auto ok = take(to, d, image, 13); !ok) {
-        EXPECT_TRUE(ok.error() == errc::bad_frame || ok.error() == errc::schema_mismatch || ok.error() == errc::unsupported_dtype ||
-                    ok.error() == errc::invalid_argument || ok.error() == errc::size_overflow || ok.error() == errc::duplicate_name)
+        EXPECT_TRUE(ok.error() == errc::bad_frame || ok.error() == errc::schema_mismatch ||
+                    ok.error() == errc::unsupported_dtype || ok.error() == errc::invalid_argument ||
+                    ok.error() == errc::size_overflow || ok.error() == errc::duplicate_name)
             << to_string(ok.error().code);
         EXPECT_TRUE(to.allocator().memory.empty());
       } else {
@@ -148,7 +153,9 @@ TEST(NewModel, L5_ClaimsAboveTheLimitsAllocateNothing) {
     return ok ? errc{} : ok.error().code;
   };
   const auto claims = [](std::uint64_t data) { return description{{1, 2}, 3, 4, data, 0, 1, true}; };
-  const auto shaped = [](const std::string& shape) { return R"({"w":{"dtype":"F32","shape":)" + shape + R"(,"data_offsets":[0,0]}})"; };
+  const auto shaped = [](const std::string& shape) {
+    return R"({"w":{"dtype":"F32","shape":)" + shape + R"(,"data_offsets":[0,0]}})";
+  };
   description d = claims(2u << 20);
   d.data_start = 64;
   EXPECT_EQ(refusal("{}", d), errc::too_large);
@@ -163,11 +170,13 @@ TEST(NewModel, L5_ClaimsAboveTheLimitsAllocateNothing) {
   EXPECT_EQ(refusal(shaped("[1000000]"), claims(1000)), errc::schema_mismatch);
   EXPECT_EQ(refusal(shaped("[-1]"), claims(1000)), errc::bad_frame);
   EXPECT_EQ(refusal(shaped("[[[[[[[["), claims(1000)), errc::bad_frame);
-  EXPECT_EQ(refusal(R"({"w":{"dtype":"F128","shape":[],"data_offsets":[0,0]}})", claims(1000)), errc::unsupported_dtype);
+  EXPECT_EQ(refusal(R"({"w":{"dtype":"F128","shape":[],"data_offsets":[0,0]}})", claims(1000)),
+            errc::unsupported_dtype);
   EXPECT_EQ(refusal(R"({"__metadata__":{"a":"b"})", claims(1000)), errc::bad_frame);
   EXPECT_EQ(refusal(R"({"a\u0041":{)", claims(1000)), errc::bad_frame);
   std::string many = "{";
-  for (int i = 0; i < 101; ++i) many += (i == 0 ? "\"" : ",\"") + std::to_string(i) + R"(":{"dtype":"U8","shape":[0],"data_offsets":[0,0]})";
+  for (int i = 0; i < 101; ++i)
+    many += (i == 0 ? "\"" : ",\"") + std::to_string(i) + R"(":{"dtype":"U8","shape":[0],"data_offsets":[0,0]})";
   description large = claims(9000);
   consumer_type to({}, {.max_bytes = 1u << 20, .max_tensors = 100});
   large.data_start = 8 + many.size();
@@ -184,7 +193,8 @@ TEST(NewModel, ADamagedChunkOfTheHeaderComesAgain) {
     ASSERT_TRUE(to.begin(d));
     for (std::uint64_t at = 0; at < from.image.size(); at += chunk) {
       const std::uint64_t end = std::min<std::uint64_t>(at + chunk, from.image.size());
-      const auto half = feed(to, from.image, at, at + (end - at) / 2 + 1, 7);  // what of it arrives is right, the digest is not
+      const auto half = feed(to, from.image, at, at + (end - at) / 2 + 1, 7);  // what of it arrives is right, the
+                                                                               // digest is not
       ASSERT_TRUE(half);
       to.rewind(at);
       ASSERT_TRUE(feed(to, from.image, at, end, 7)) << at;

@@ -77,7 +77,9 @@ class ResumedFile : public testing::Test {
     const auto bytes = std::as_bytes(std::span(text));
     return {bytes.begin(), bytes.end()};
   }
-  std::size_t entries() const { return static_cast<std::size_t>(std::distance(fs::directory_iterator(directory), fs::directory_iterator())); }
+  std::size_t entries() const {
+    return static_cast<std::size_t>(std::distance(fs::directory_iterator(directory), fs::directory_iterator()));
+  }
   void overwrite(std::uint64_t at, char c) const {
     std::fstream(part, std::ios::binary | std::ios::in | std::ios::out).seekp(static_cast<std::streamoff>(at)) << c;
   }
@@ -248,7 +250,8 @@ TEST_F(ResumedFile, D2_KilledItLosesAtMostOneChunk) {
   using long_chunks = tp::pipeline<tp::tensor_list, tp::fixed_bytes<1 << 20>, tp::loopback>;
   model large;
   large.add("w", tp::dtype::f32, {3 << 20}).ready().fill(6);
-  void* const shared = ::mmap(nullptr, sizeof(std::uint64_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  void* const shared = ::mmap(nullptr, sizeof(std::uint64_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+                              0);
   ASSERT_NE(shared, MAP_FAILED);
   auto& landed = *static_cast<volatile std::uint64_t*>(shared);
   std::uint64_t most = 0;
@@ -262,7 +265,8 @@ TEST_F(ResumedFile, D2_KilledItLosesAtMostOneChunk) {
       auto file = safetensors_file::create(path, {.fsync = false, .resume = &where});
       if (!file) ::_exit(1);
       struct mortal : safetensors_file {
-        mortal(safetensors_file f, volatile std::uint64_t& bytes, std::uint64_t last) noexcept : safetensors_file(std::move(f)), landed(&bytes), enough(last) {}
+        mortal(safetensors_file f, volatile std::uint64_t& bytes, std::uint64_t last) noexcept
+            : safetensors_file(std::move(f)), landed(&bytes), enough(last) {}
         tp::result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
           const auto done = safetensors_file::commit(offset, bytes);
           *landed = offset + bytes.size();

@@ -1,4 +1,5 @@
-// Files that are complete or not there: every failing system call, full disks, limits, kills; names that must not be followed.
+// Files that are complete or not there: every failing system call, full disks, limits, kills; names that must not be
+// followed.
 #include "../support/allocation_counter.hpp"
 #include "../support/process_entries.hpp"
 #include "feed.hpp"
@@ -24,7 +25,8 @@
 
 namespace {
 
-/// What the interposed system calls do: the `left`-th call of the chosen kind fails with `error`, or moves one byte (short), once or always.
+/// What the interposed system calls do: the `left`-th call of the chosen kind fails with `error`, or moves one byte
+/// (short), once or always.
 struct fault {
   enum kind {
     none,
@@ -58,7 +60,9 @@ extern "C" ssize_t pwrite(int fd, const void* from, std::size_t n, off_t at) {
   if (hit(fault::short_write)) n = std::min<std::size_t>(n, 1);
   return ::syscall(SYS_pwrite64, fd, from, n, at);
 }
-extern "C" int fsync(int fd) { return hit(fault::sync) ? static_cast<int>(failing()) : static_cast<int>(::syscall(SYS_fsync, fd)); }
+extern "C" int fsync(int fd) {
+  return hit(fault::sync) ? static_cast<int>(failing()) : static_cast<int>(::syscall(SYS_fsync, fd));
+}
 extern "C" int renameat(int a, const char* from, int b, const char* to) noexcept {
   return hit(fault::name) ? static_cast<int>(failing()) : static_cast<int>(::syscall(SYS_renameat, a, from, b, to));
 }
@@ -92,7 +96,9 @@ class SafetensorsFile : public testing::Test {
     injected = {};
     fs::remove_all(directory);
   }
-  std::size_t entries() const { return static_cast<std::size_t>(std::distance(fs::directory_iterator(directory), fs::directory_iterator())); }
+  std::size_t entries() const {
+    return static_cast<std::size_t>(std::distance(fs::directory_iterator(directory), fs::directory_iterator()));
+  }
   static std::vector<std::byte> content(const fs::path& p) {
     std::ifstream in(p, std::ios::binary);
     std::string text{std::istreambuf_iterator<char>(in), {}};
@@ -104,7 +110,8 @@ class SafetensorsFile : public testing::Test {
     const auto b = content(path);
     return {reinterpret_cast<const char*>(b.data()), b.size()};
   }
-  tp::result<void> write(const model& m, tp::safetensors_file_options options = {.buffer_bytes = 100}, std::uint64_t chunk = 512) const {
+  tp::result<void> write(const model& m, tp::safetensors_file_options options = {.buffer_bytes = 100},
+                         std::uint64_t chunk = 512) const {
     auto file = safetensors_file::create(path, options);
     if (!file) return tp::failure(file.error());
     return feeder(*file, m, chunk).run();
@@ -206,7 +213,8 @@ TEST_F(SafetensorsFile, APartThatAnotherProcessChangesIsNoticedAndItsFileLeftAlo
   };
   tp::resume_cursor cursor;
   for (tp::resume_cursor* const resume : {static_cast<tp::resume_cursor*>(nullptr), &cursor})
-    for (const auto& change : {std::function<void(const fs::path&)>(remove), std::function<void(const fs::path&)>(cut), std::function<void(const fs::path&)>(replace)}) {
+    for (const auto& change : {std::function<void(const fs::path&)>(remove), std::function<void(const fs::path&)>(cut),
+                               std::function<void(const fs::path&)>(replace)}) {
       fs::path part;
       {
         auto file = safetensors_file::create(path, {.resume = resume, .buffer_bytes = 100});
@@ -269,7 +277,8 @@ TEST_F(SafetensorsFile, WritesTheHeaderOfASubset) {
   ASSERT_TRUE(anonymous);
   auto d = describe(m);
   d.data_start = 0;
-  EXPECT_EQ(anonymous->begin(d).error().code, errc::schema_mismatch) << "a subset without a schema would be a file without a header";
+  EXPECT_EQ(anonymous->begin(d).error().code, errc::schema_mismatch)
+      << "a subset without a schema would be a file without a header";
 }
 
 TEST_F(SafetensorsFile, D1_EveryFailingWriteIsAnErrorAndLeavesNothing) {
@@ -421,7 +430,8 @@ TEST_F(SafetensorsFile, D3_DirectoriesThatAreNotThere) {
   put("a file");
   EXPECT_EQ(safetensors_file::create(path + "/model").error().system, ENOTDIR);
   EXPECT_EQ(safetensors_file::create("/proc/model.safetensors").error().code, errc::io);
-  for (const std::string& bad : {std::string(), std::string("/"), directory.string() + "/", std::string("."), std::string("a/.."), std::string("a\0b", 3)})
+  for (const std::string& bad : {std::string(), std::string("/"), directory.string() + "/", std::string("."),
+                                 std::string("a/.."), std::string("a\0b", 3)})
     EXPECT_EQ(safetensors_file::create(bad).error().code, errc::invalid_argument) << bad;
   EXPECT_EQ(safetensors_file::create(std::string(300, 'x')).error().system, ENAMETOOLONG);
   EXPECT_EQ(safetensors_file::create(std::string(5000, 'x') + "/y").error().system, ENAMETOOLONG);
@@ -443,7 +453,8 @@ TEST_F(SafetensorsFile, D3_AMountedFileIsNotReplaced) {
   EXPECT_EQ(entries(), 2u);
 }
 
-/// Runs `what` in a child whose files may have at most `limit` bytes; its exit status, or minus the signal that ended it.
+/// Runs `what` in a child whose files may have at most `limit` bytes; its exit status, or minus the signal that ended
+/// it.
 int with_file_size_limit(rlim_t limit, const std::function<int()>& what) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -459,13 +470,15 @@ int with_file_size_limit(rlim_t limit, const std::function<int()>& what) {
 TEST_F(SafetensorsFile, D5_AFileSizeLimitIsAnErrorNotADeath) {
   const model m = mixed_model().fill(10);
   for (const rlim_t limit : {0u, 1u, 100u, 5000u})
-    EXPECT_EQ(with_file_size_limit(limit, [&] {
-                const auto outcome = write(m);
-                sigset_t pending;
-                ::sigpending(&pending);
-                if (sigismember(&pending, SIGXFSZ) != 0) return 3;
-                return !outcome && outcome.error().code == errc::io && outcome.error().system == EFBIG ? 7 : 1;
-              }),
+    EXPECT_EQ(with_file_size_limit(
+                  limit,
+                  [&] {
+                    const auto outcome = write(m);
+                    sigset_t pending;
+                    ::sigpending(&pending);
+                    if (sigismember(&pending, SIGXFSZ) != 0) return 3;
+                    return !outcome && outcome.error().code == errc::io && outcome.error().system == EFBIG ? 7 : 1;
+                  }),
               7)
         << limit;
   EXPECT_EQ(entries(), 0u);
@@ -473,17 +486,18 @@ TEST_F(SafetensorsFile, D5_AFileSizeLimitIsAnErrorNotADeath) {
 
 TEST_F(SafetensorsFile, D5_ASignalThatTheProcessAlreadyHadIsLeftAlone) {
   const model m = mixed_model().fill(10);
-  EXPECT_EQ(with_file_size_limit(100, [&] {
-              sigset_t set;
-              sigemptyset(&set);
-              sigaddset(&set, SIGXFSZ);
-              ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
-              ::raise(SIGXFSZ);
-              if (write(m)) return 1;
-              sigset_t pending;
-              ::sigpending(&pending);
-              return sigismember(&pending, SIGXFSZ) != 0 ? 7 : 2;
-            }),
+  EXPECT_EQ(with_file_size_limit(100,
+                                 [&] {
+                                   sigset_t set;
+                                   sigemptyset(&set);
+                                   sigaddset(&set, SIGXFSZ);
+                                   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
+                                   ::raise(SIGXFSZ);
+                                   if (write(m)) return 1;
+                                   sigset_t pending;
+                                   ::sigpending(&pending);
+                                   return sigismember(&pending, SIGXFSZ) != 0 ? 7 : 2;
+                                 }),
             7);
 }
 

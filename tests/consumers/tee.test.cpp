@@ -104,12 +104,14 @@ TEST(Tee, WhereOneFailsBothAreAbandonedButNotWhoFinished) {
   struct expectation {
     const char *first_fails_at, *second_fails_at, *first, *second;
   };
-  for (const auto& e : {expectation{"begin", "", "begin abandon", ""}, expectation{"", "begin", "begin abandon", "begin abandon"},
-                        expectation{"commit", "", "begin commit abandon", "begin abandon"}, expectation{"", "commit", "begin commit abandon", "begin commit abandon"},
-                        expectation{"chunk", "", "begin commit chunk abandon", "begin commit abandon"},
-                        expectation{"", "chunk", "begin commit chunk abandon", "begin commit chunk abandon"},
-                        expectation{"", "finish", "begin commit chunk abandon", "begin commit chunk finish abandon"},
-                        expectation{"finish", "", "begin commit chunk finish abandon", "begin commit chunk finish"}}) {
+  for (const auto& e :
+       {expectation{"begin", "", "begin abandon", ""}, expectation{"", "begin", "begin abandon", "begin abandon"},
+        expectation{"commit", "", "begin commit abandon", "begin abandon"},
+        expectation{"", "commit", "begin commit abandon", "begin commit abandon"},
+        expectation{"chunk", "", "begin commit chunk abandon", "begin commit abandon"},
+        expectation{"", "chunk", "begin commit chunk abandon", "begin commit chunk abandon"},
+        expectation{"", "finish", "begin commit chunk abandon", "begin commit chunk finish abandon"},
+        expectation{"finish", "", "begin commit chunk finish abandon", "begin commit chunk finish"}}) {
     recorder first{64, e.first_fails_at}, second{64, e.second_fails_at};
     tee both(first, second);
     ASSERT_FALSE(feeder(both, m, 1 << 20).run());
@@ -133,7 +135,8 @@ TEST(Tee, WaitsWithTheObserver) {
 TEST(Tee, OfAnIrrevocableConsumerIsIrrevocable) {
   using update = tp::weighted_average<>::update;
   static_assert(tp::consumer<tee<tp::land, update>>);
-  static_assert(tee<tp::land, update>::irrevocable && tee<update, tp::land>::irrevocable && !tee<tp::land, tp::digest>::irrevocable);
+  static_assert(tee<tp::land, update>::irrevocable && tee<update, tp::land>::irrevocable &&
+                !tee<tp::land, tp::digest>::irrevocable);
   model kept, result;
   for (model* m : {&kept, &result}) m->add("w", tp::dtype::f32, {300}).ready();
   model from;

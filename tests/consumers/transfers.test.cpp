@@ -1,4 +1,5 @@
-// Every consumer behind a real transfer: frames over a byte stream in memory, cut anywhere, tampered with, stopped half-way.
+// Every consumer behind a real transfer: frames over a byte stream in memory, cut anywhere, tampered with, stopped
+// half-way.
 #include "../support/pair.hpp"
 #include "values.hpp"
 
@@ -71,7 +72,8 @@ TEST(ConsumersOverTheProtocol, AHundredUpdatesShareFourBuffers) {
     pair wires;
     transfer_type pulled;
     peer(weighted_average<>& average, std::uint64_t i, generator& random)
-        : from(numeric_model(0, 101)), to(average, 1 + static_cast<double>(i % 9), {tp::recipient_id{i + 1}, 1}), wires({700, &random}, 1), pulled(to, {.ref = {1, 2}}, {500 + i}, 1) {
+        : from(numeric_model(0, 101)), to(average, 1 + static_cast<double>(i % 9), {tp::recipient_id{i + 1}, 1}),
+          wires({700, &random}, 1), pulled(to, {.ref = {1, 2}}, {500 + i}, 1) {
       fill_values(from, i);
       wires.left.publish(from);
       wires.right.end.begin_pull();
@@ -88,7 +90,8 @@ TEST(ConsumersOverTheProtocol, AHundredUpdatesShareFourBuffers) {
   for (int round = 0; round < 200'000 && ended < n; ++round) {
     auto& p = *peers[static_cast<std::size_t>(random.below(n))];
     if (p.pulled.ended()) continue;
-    ASSERT_TRUE(p.wires.pump(idle, p.pulled)) << to_string((p.wires.right_error ? *p.wires.right_error : *p.wires.left_error).code);
+    ASSERT_TRUE(p.wires.pump(idle, p.pulled))
+        << to_string((p.wires.right_error ? *p.wires.right_error : *p.wires.left_error).code);
     ended += p.pulled.ended();
     least = std::min(least, buffers.available());
   }
@@ -112,7 +115,9 @@ tampering flip(std::size_t k) {
 /// Flips a bit of the payload of every chunk that begins at `offset`, however often it is asked for.
 tampering flip_at(std::uint64_t offset) {
   return [offset](std::vector<std::byte>& f) {
-    if (kind_of(f) == tp::frame_kind::chunk && tp::detail::payload_prefix::read(std::span<const std::byte, 80>(f.data(), 80))->offset == offset) f[tp::detail::payload_prefix::bytes + 5] ^= std::byte{0x40};
+    if (kind_of(f) == tp::frame_kind::chunk &&
+        tp::detail::payload_prefix::read(std::span<const std::byte, 80>(f.data(), 80))->offset == offset)
+      f[tp::detail::payload_prefix::bytes + 5] ^= std::byte{0x40};
   };
 }
 

@@ -1,4 +1,5 @@
-// Tensors as numbers: to fill models with values that average well, and to compute the same average in double precision.
+// Tensors as numbers: to fill models with values that average well, and to compute the same average in double
+// precision.
 #pragma once
 
 #include "../support/models.hpp"
@@ -13,10 +14,13 @@ namespace test {
 inline model numeric_model(std::size_t shift = 0, std::uint64_t extent = 37) {
   model m;
   using tp::dtype;
-  for (const dtype t : {dtype::u8, dtype::i8, dtype::f8_e5m2, dtype::f8_e4m3, dtype::f8_e4m3fnuz, dtype::f8_e5m2fnuz, dtype::i16, dtype::u16, dtype::f16,
-                        dtype::bf16, dtype::i32, dtype::u32, dtype::f32, dtype::c64, dtype::f64, dtype::i64, dtype::u64})
+  for (const dtype t : {dtype::u8, dtype::i8, dtype::f8_e5m2, dtype::f8_e4m3, dtype::f8_e4m3fnuz, dtype::f8_e5m2fnuz,
+                        dtype::i16, dtype::u16, dtype::f16, dtype::bf16, dtype::i32, dtype::u32, dtype::f32, dtype::c64,
+                        dtype::f64, dtype::i64, dtype::u64})
     m.add("tensor." + std::string(to_string(t)), t, {extent}, shift);
-  m.add("scalar", tp::dtype::f32, {}, shift).add("empty", tp::dtype::f32, {0, 4}, shift).add("matrix", tp::dtype::f16, {3, 5}, shift);
+  m.add("scalar", tp::dtype::f32, {}, shift)
+      .add("empty", tp::dtype::f32, {0, 4}, shift)
+      .add("matrix", tp::dtype::f16, {3, 5}, shift);
   return std::move(m.ready());
 }
 
@@ -36,23 +40,34 @@ inline void fill_values(model& m, std::uint64_t seed) {
   generator g(seed);
   const auto uniform = [&g] { return static_cast<double>(static_cast<std::int64_t>(g())) / 0x1p63; };
   for_each_element(m, [&](tp::dtype type, std::byte* to, std::uint64_t) {
-    tp::detail::with_element(type, [&]<class E>(E) {
-      for (std::size_t part = 0; part < E::parts; ++part) {
-        const bool is_integer = type == tp::dtype::i64 || type == tp::dtype::u64 || type == tp::dtype::i32 || type == tp::dtype::u32 || type == tp::dtype::i16 ||
-                                type == tp::dtype::u16 || type == tp::dtype::i8 || type == tp::dtype::u8;
-        const double largest = is_integer ? std::ldexp(1.0, E::bytes >= 4 ? 30 : 8 * static_cast<int>(E::bytes) - 1) : 2.0;
-        E::write(to + part * E::bytes, uniform() * largest);
-      }
-      return true; }, false);
+    tp::detail::with_element(
+        type,
+        [&]<class E>(E) {
+          for (std::size_t part = 0; part < E::parts; ++part) {
+            const bool is_integer = type == tp::dtype::i64 || type == tp::dtype::u64 || type == tp::dtype::i32 ||
+                                    type == tp::dtype::u32 || type == tp::dtype::i16 || type == tp::dtype::u16 ||
+                                    type == tp::dtype::i8 || type == tp::dtype::u8;
+            const double largest = is_integer ? std::ldexp(1.0, E::bytes >= 4 ? 30 : 8 * static_cast<int>(E::bytes) - 1)
+                                              : 2.0;
+            E::write(to + part * E::bytes, uniform() * largest);
+          }
+          return true;
+        },
+        false);
   });
 }
 
 /// The parts of one element as doubles.
 inline std::array<double, 2> read_element(tp::dtype type, const std::byte* at) {
   std::array<double, 2> v{};
-  tp::detail::with_element(type, [&]<class E>(E) {
-    for (std::size_t part = 0; part < E::parts; ++part) v[part] = static_cast<double>(E::read(at + part * E::bytes));
-    return true; }, false);
+  tp::detail::with_element(
+      type,
+      [&]<class E>(E) {
+        for (std::size_t part = 0; part < E::parts; ++part)
+          v[part] = static_cast<double>(E::read(at + part * E::bytes));
+        return true;
+      },
+      false);
   return v;
 }
 
@@ -83,7 +98,9 @@ struct contribution {
 inline void expect_mean(model& result, const std::vector<contribution>& all) {
   std::vector<std::vector<std::array<double, 2>>> values(all.size());
   for (std::size_t i = 0; i < all.size(); ++i)
-    for_each_element(*all[i].from, [&](tp::dtype type, std::byte* at, std::uint64_t) { values[i].push_back(read_element(type, at)); });
+    for_each_element(*all[i].from, [&](tp::dtype type, std::byte* at, std::uint64_t) {
+      values[i].push_back(read_element(type, at));
+    });
   std::size_t index = 0;
   for_each_element(result, [&](tp::dtype type, std::byte* at, std::uint64_t place) {
     const auto got = read_element(type, at);

@@ -1,4 +1,5 @@
-// Averages of every dtype against double precision; carried elements, shared buffers, updates that stop, spoiled rounds.
+// Averages of every dtype against double precision; carried elements, shared buffers, updates that stop, spoiled
+// rounds.
 #include "../support/allocation_counter.hpp"
 #include "feed.hpp"
 #include "values.hpp"
@@ -29,11 +30,15 @@ struct round_of {
   chunk_buffers buffers;
   Average average;
 
-  explicit round_of(std::uint64_t chunk_bytes = 4096, tp::average_options options = {}, std::size_t shift = 0, std::uint64_t extent = 37)
-      : result(numeric_model(shift, extent)), buffers(*chunk_buffers::make(chunk_bytes)), average(*Average::make(result.destination(), buffers, options)) {}
+  explicit round_of(std::uint64_t chunk_bytes = 4096, tp::average_options options = {}, std::size_t shift = 0,
+                    std::uint64_t extent = 37)
+      : result(numeric_model(shift, extent)), buffers(*chunk_buffers::make(chunk_bytes)),
+        average(*Average::make(result.destination(), buffers, options)) {}
 
   /// An update of a peer of its own.
-  tp::result<void> add(const model& from, double weight, std::uint64_t chunk_bytes = 4096) { return add(from, weight, chunk_bytes, tp::recipient_id{++peers}); }
+  tp::result<void> add(const model& from, double weight, std::uint64_t chunk_bytes = 4096) {
+    return add(from, weight, chunk_bytes, tp::recipient_id{++peers});
+  }
   tp::result<void> add(const model& from, double weight, std::uint64_t chunk_bytes, const tp::update_peer& peer) {
     typename Average::update update(average, weight, {peer, average.round()});
     return feeder(update, from, chunk_bytes).run();
@@ -104,7 +109,9 @@ TEST(WeightedAverage, MixesAHundredInterleavedUpdatesInFourBuffers) {
   round_of r(61);
   std::deque<weighted_average<>::update> updates;
   std::deque<feeder<weighted_average<>::update>> feeders;
-  for (const auto& k : c.all) feeders.emplace_back(updates.emplace_back(r.average, k.weight, tp::update_key{tp::recipient_id{++r.peers}, 1}), *k.from, 61, 17);
+  for (const auto& k : c.all)
+    feeders.emplace_back(updates.emplace_back(r.average, k.weight, tp::update_key{tp::recipient_id{++r.peers}, 1}),
+                         *k.from, 61, 17);
   generator random(5);
   std::size_t waited = 0, left = feeders.size();
   std::vector<bool> done(feeders.size());
@@ -187,7 +194,8 @@ TEST(WeightedAverage, AsManyPlacesToStopAsThereIsRoomFor) {
     ASSERT_TRUE(f.run(f.data_start() + k));
   };
   std::uint64_t peer = 100;
-  for (const std::uint64_t k : {80u, 16u, 40u, 16u, 80u, 40u, 42u}) stop_at(k, tp::recipient_id{++peer});  // 42: in the middle of an element, so at 40
+  for (const std::uint64_t k : {80u, 16u, 40u, 16u, 80u, 40u, 42u})
+    stop_at(k, tp::recipient_id{++peer});  // 42: in the middle of an element, so at 40
   ASSERT_TRUE(r.average.finish());
   EXPECT_EQ(r.average.partial_update_count(), 7u);
   expect_mean(r.result, c.all);
@@ -232,7 +240,9 @@ TEST(WeightedAverage, StagedUpdatesCountWholeOrNotAtAll) {
   round_of<staged_average> r;
   std::deque<staged_average::update> updates;
   std::deque<feeder<staged_average::update>> feeders;
-  for (const auto& k : c.all) feeders.emplace_back(updates.emplace_back(r.average, k.weight, tp::update_key{tp::recipient_id{++r.peers}, 1}), *k.from, 13);
+  for (const auto& k : c.all)
+    feeders.emplace_back(updates.emplace_back(r.average, k.weight, tp::update_key{tp::recipient_id{++r.peers}, 1}),
+                         *k.from, 13);
   ASSERT_TRUE(feeders[0].run(1500));
   EXPECT_EQ(feeders[1].advance(), step::waiting);
   updates[0].abandon({errc::digest_mismatch, 0, 0, {}});
@@ -329,8 +339,10 @@ TEST(WeightedAverage, ABufferComesBackHoweverAnUpdateEnds) {
   clients c(1);
   round_of r(64);
   {
-    weighted_average<>::update a(r.average, 1, {"a", 1}), b(r.average, 1, {"b", 1}), d(r.average, 1, {"d", 1}), e(r.average, 1, {"e", 1}), waits(r.average, 1, {"waits", 1});
-    feeder fa(a, c.models[0], 64, 10), fb(b, c.models[0], 64, 10), fd(d, c.models[0], 64, 10), fe(e, c.models[0], 64, 10), fw(waits, c.models[0], 64, 10);
+    weighted_average<>::update a(r.average, 1, {"a", 1}), b(r.average, 1, {"b", 1}), d(r.average, 1, {"d", 1}),
+        e(r.average, 1, {"e", 1}), waits(r.average, 1, {"waits", 1});
+    feeder fa(a, c.models[0], 64, 10), fb(b, c.models[0], 64, 10), fd(d, c.models[0], 64, 10),
+        fe(e, c.models[0], 64, 10), fw(waits, c.models[0], 64, 10);
     EXPECT_EQ(fa.advance(), step::moved);
     EXPECT_EQ(fb.advance(), step::moved);
     EXPECT_EQ(fd.advance(), step::moved);
@@ -444,7 +456,8 @@ TEST(WeightedAverage, OfAModelThatIsTooLargeIsAnErrorValue) {
     EXPECT_EQ(staged_average::make(image->destination()).error().code, errc::out_of_memory);
   }
   model m = numeric_model();
-  EXPECT_EQ(weighted_average<>::make(m.destination(), buffers, {.max_partial_updates = ~std::size_t{0}}).error().code, errc::out_of_memory);
+  EXPECT_EQ(weighted_average<>::make(m.destination(), buffers, {.max_partial_updates = ~std::size_t{0}}).error().code,
+            errc::out_of_memory);
 }
 
 TEST(ChunkBuffers, RefusesNothingAndTooMuch) {

@@ -20,13 +20,15 @@ struct any_second {
     total += bytes;
     within += bytes;
     sent.emplace_back(now, bytes);
-    while (sent.front().first < now - 1'000'000'000) within -= sent.front().second, sent.pop_front();  // both ends belong to the second
+    while (sent.front().first < now - 1'000'000'000)
+      within -= sent.front().second, sent.pop_front();  // both ends belong to the second
     ASSERT_LE(within, rate) << "at " << now;
   }
 };
 
 TEST(ByteRate, NoSecondHasMore) {
-  for (const std::uint64_t rate : {1ull, 2ull, 3ull, 15ull, 16ull, 17ull, 1000ull, 999'983ull, 125'000'000ull, 10'000'000'000ull, 1ull << 37}) {
+  for (const std::uint64_t rate :
+       {1ull, 2ull, 3ull, 15ull, 16ull, 17ull, 1000ull, 999'983ull, 125'000'000ull, 10'000'000'000ull, 1ull << 37}) {
     const byte_rate r(rate);
     byte_rate::used u;
     any_second sum{rate};
@@ -36,7 +38,8 @@ TEST(ByteRate, NoSecondHasMore) {
       const std::uint64_t left = r.left(u, nanoseconds(now));
       ASSERT_LE(left, r.burst_bytes());
       if (left > 0) {
-        const std::uint64_t n = random.below(2) == 0 ? left : 1 + random.below(left), back = random.below(4) == 0 ? random.below(n + 1) : 0;
+        const std::uint64_t n = random.below(2) == 0 ? left : 1 + random.below(left),
+                            back = random.below(4) == 0 ? random.below(n + 1) : 0;
         r.use(u, n, nanoseconds(now));
         now += static_cast<std::int64_t>(random.below(3) == 0 ? random.below(1'000'000) : 0);
         r.give_back(u, back);
@@ -44,7 +47,9 @@ TEST(ByteRate, NoSecondHasMore) {
         if (HasFatalFailure()) FAIL() << rate;
       }
       // at once, soon, or after a pause in which all is saved up
-      now += static_cast<std::int64_t>(random.below(10) == 0 ? random.below(3'000'000'000) : random.below(1 + 200'000'000 / (1 + random.below(1000))));
+      now += static_cast<std::int64_t>(random.below(10) == 0
+                                           ? random.below(3'000'000'000)
+                                           : random.below(1 + 200'000'000 / (1 + random.below(1000))));
     }
     EXPECT_GT(sum.total, 0u) << rate;
   }
@@ -55,7 +60,8 @@ TEST(ByteRate, WhoAlwaysTakesAllHasAlmostTheRate) {
     byte_rate::used u;
     any_second sum{rate};
     for (std::int64_t now = 0; now <= 60'000'000'000; now += 10'000'000)
-      if (const std::uint64_t left = r.left(u, nanoseconds(now)); left > 0) r.use(u, left, nanoseconds(now)), sum.send(now, left);
+      if (const std::uint64_t left = r.left(u, nanoseconds(now)); left > 0)
+        r.use(u, left, nanoseconds(now)), sum.send(now, left);
     EXPECT_GE(sum.total, rate * 60 * 93 / 100);
   }
 }

@@ -21,7 +21,8 @@ struct large {
 int seen = 0;
 void see(int n) { seen += n; }
 
-static_assert(!std::is_constructible_v<callback<int>, int> && !std::is_constructible_v<callback<int>, std::unique_ptr<int>&>);
+static_assert(!std::is_constructible_v<callback<int>, int> &&
+              !std::is_constructible_v<callback<int>, std::unique_ptr<int>&>);
 static_assert(sizeof(callback<int>) == 4 * sizeof(void*) && std::is_trivially_copyable_v<callback<int>>);
 static_assert(!callback<int>{} && noexcept(callback<int>(see)));
 

@@ -17,14 +17,19 @@ TEST(Describe, ACodeAloneIsItsSentence) {
 }
 
 TEST(Describe, AddsTheNameThePlaceAndWhatTheSystemSays) {
-  EXPECT_EQ(describe({errc::schema_mismatch, 0, 0, error_name("layers.0.weight")}).view(), "the model on the other side has another schema: layers.0.weight");
+  EXPECT_EQ(describe({errc::schema_mismatch, 0, 0, error_name("layers.0.weight")}).view(),
+            "the model on the other side has another schema: layers.0.weight");
   EXPECT_EQ(describe({errc::bad_file, 0, 4096, {}}).view(), "the file is not valid, at 4096");
-  EXPECT_EQ(describe({errc::withdrawn, -1, 4096, {}}).view(), "the owner has withdrawn the reference, at 4096 (reason 4294967295)");
-  EXPECT_EQ(describe({errc::bad_file, 0, ~std::uint64_t{0}, error_name("a")}).view(), "the file is not valid: a, at 18446744073709551615");
+  EXPECT_EQ(describe({errc::withdrawn, -1, 4096, {}}).view(),
+            "the owner has withdrawn the reference, at 4096 (reason 4294967295)");
+  EXPECT_EQ(describe({errc::bad_file, 0, ~std::uint64_t{0}, error_name("a")}).view(),
+            "the file is not valid: a, at 18446744073709551615");
   EXPECT_EQ(describe({errc::connection_lost, -255, 0, {}}).view(), "the connection was lost (exit status 255)");
-  EXPECT_EQ(describe({errc::connection_lost, std::numeric_limits<std::int32_t>::min(), 0, {}}).view(), "the connection was lost (exit status 2147483648)");
+  EXPECT_EQ(describe({errc::connection_lost, std::numeric_limits<std::int32_t>::min(), 0, {}}).view(),
+            "the connection was lost (exit status 2147483648)");
   const std::string says = std::strerror(ENOENT);
-  EXPECT_EQ(describe({errc::io, ENOENT, 10, error_name("m.npy")}).view(), "the operating system reported an error: m.npy, at 10 (" + says + ")");
+  EXPECT_EQ(describe({errc::io, ENOENT, 10, error_name("m.npy")}).view(),
+            "the operating system reported an error: m.npy, at 10 (" + says + ")");
 }
 
 TEST(Describe, GoesWhereTextGoes) {
@@ -38,9 +43,11 @@ TEST(Describe, GoesWhereTextGoes) {
 }
 
 TEST(Describe, ANameFromTheOtherSideCannotSteerATerminal) {
-  EXPECT_EQ(describe({errc::unknown_field, 0, 0, error_name("a\x1b[2J\n\x7f")}).view(), std::string(to_string(errc::unknown_field)) + ": a?[2J??");
-  EXPECT_EQ(describe({errc::unknown_field, 0, 0, error_name("a\xc2\x9b"
-                                                            "2J\xc3\x9b")})
+  EXPECT_EQ(describe({errc::unknown_field, 0, 0, error_name("a\x1b[2J\n\x7f")}).view(),
+            std::string(to_string(errc::unknown_field)) + ": a?[2J??");
+  EXPECT_EQ(describe({errc::unknown_field, 0, 0,
+                      error_name("a\xc2\x9b"
+                                 "2J\xc3\x9b")})
                 .view(),
             std::string(to_string(errc::unknown_field)) + ": a\xc2?2J\xc3\x9b");
 }

@@ -36,19 +36,24 @@ TEST(Dtype, AnInvalidValueIsHarmless) {
   EXPECT_EQ(size_bytes(bad, {}).error(), errc::unsupported_dtype);
 }
 
-static_assert(dtype_of<float>::value == dtype::f32 && dtype_of<double>::value == dtype::f64 && dtype_of<bool>::value == dtype::boolean);
+static_assert(dtype_of<float>::value == dtype::f32 && dtype_of<double>::value == dtype::f64 &&
+              dtype_of<bool>::value == dtype::boolean);
 static_assert(dtype_of<std::int8_t>::value == dtype::i8 && dtype_of<std::uint64_t>::value == dtype::u64);
 static_assert(dtype_of<long long>::value == dtype::i64 && dtype_of<unsigned short>::value == dtype::u16);
 static_assert(dtype_of<std::complex<float>>::value == dtype::c64 && dtype_of<float8_e4m3>::value == dtype::f8_e4m3);
 static_assert(tensor_scalar<std::complex<float>> && tensor_scalar<float16> && tensor_scalar<float8_e8m0>);
-static_assert(!tensor_scalar<std::complex<double>> && !tensor_scalar<long double> && !tensor_scalar<char> && !tensor_scalar<wchar_t>);
-static_assert(!tensor_scalar<float*> && !tensor_scalar<std::byte> && !tensor_scalar<dtype> && !tensor_scalar<const float>);
+static_assert(!tensor_scalar<std::complex<double>> && !tensor_scalar<long double> && !tensor_scalar<char> &&
+              !tensor_scalar<wchar_t>);
+static_assert(!tensor_scalar<float*> && !tensor_scalar<std::byte> && !tensor_scalar<dtype> &&
+              !tensor_scalar<const float>);
 
 std::uint64_t size_of(dtype type, std::initializer_list<std::uint64_t> shape) {
   const auto size = size_bytes(type, std::span(shape.begin(), shape.size()));
   return size ? *size : ~std::uint64_t{};
 }
-errc refusal(dtype type, std::initializer_list<std::uint64_t> shape) { return size_bytes(type, std::span(shape.begin(), shape.size())).error().code; }
+errc refusal(dtype type, std::initializer_list<std::uint64_t> shape) {
+  return size_bytes(type, std::span(shape.begin(), shape.size())).error().code;
+}
 
 TEST(TensorView, SizesAreChecked) {
   EXPECT_EQ(size_of(dtype::f32, {}), 4u);

@@ -19,7 +19,8 @@ TEST(Error, EveryCodeHasASentenceOfItsOwn) {
     sentences.insert(sentence);
   }
   EXPECT_EQ(codes, static_cast<int>(sentences.size()));
-  EXPECT_EQ(static_cast<int>(errc::owner_lost), codes) << "the codes have a gap, or a code behind the last has no sentence";
+  EXPECT_EQ(static_cast<int>(errc::owner_lost), codes)
+      << "the codes have a gap, or a code behind the last has no sentence";
   EXPECT_EQ(to_string(errc{}), "unknown error");
 }
 

@@ -1,4 +1,5 @@
-// What the two ends of tests/edge move: members of every width of numbers, with values that every machine has exactly. pair.py computes the same.
+// What the two ends of tests/edge move: members of every width of numbers, with values that every machine has exactly.
+// pair.py computes the same.
 #pragma once
 
 #include <tensorpull/tensorpull.hpp>
@@ -38,7 +39,8 @@ void for_each_number(Model& m, F f) {
   for (unsigned i = 0; i < 2; ++i) f(m.count[i], 0x89abcdefu + i);
   for (int i = 0; i < 5; ++i) f(m.small[i], static_cast<std::int16_t>(-300 + i));
   for (int i = 0; i < 7; ++i) f(m.half[i].bits, static_cast<std::uint16_t>(0x3f80 + i));
-  for (int i = 0; i < 4; ++i) f(m.waves[i], std::complex<float>(static_cast<float>(i) + 0.5f, static_cast<float>(-i) - 0.25f));
+  for (int i = 0; i < 4; ++i)
+    f(m.waves[i], std::complex<float>(static_cast<float>(i) + 0.5f, static_cast<float>(-i) - 0.25f));
   for (int i = 0; i < 9; ++i) f(m.mask[i], i % 3 == 0);
   for (int i = 0; i < 101; ++i) f(m.q[i], static_cast<std::int8_t>(i - 50));
 }

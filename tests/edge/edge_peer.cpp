@@ -1,5 +1,6 @@
-// One end of a transfer over TCP, compiled for this machine and for another one. As owner it publishes a model of known values; as recipient it pulls
-// that model into a struct of its own, whose values it checks, and into a safetensors file, whose bytes pair.py checks.
+// One end of a transfer over TCP, compiled for this machine and for another one. As owner it publishes a model of known
+// values; as recipient it pulls that model into a struct of its own, whose values it checks, and into a safetensors
+// file, whose bytes pair.py checks.
 //   edge_peer own                            prints the port and the reference; status 0: two pulls have completed
 //   edge_peer pull 127.0.0.1:PORT REF FILE   status 0: both have completed and the values are right
 #include "edge_model.hpp"
@@ -57,7 +58,8 @@ int pull(std::string_view address, std::string_view digits, std::string_view pat
   if (!file) return complain("the file", file.error());
   const auto written = net::pull(address, reference{*id, 0, 0}, *file, options);
   if (!written) return complain("the file", written.error());
-  if (landed->outcome != outcome::completed || written->outcome != outcome::completed || landed->digest != written->digest) {
+  if (landed->outcome != outcome::completed || written->outcome != outcome::completed ||
+      landed->digest != written->digest) {
     std::fprintf(stderr, "edge_peer: the two pulls have not completed alike\n");
     return 1;
   }
@@ -65,8 +67,9 @@ int pull(std::string_view address, std::string_view digits, std::string_view pat
     std::fprintf(stderr, "edge_peer: the struct has other values\n");
     return 1;
   }
-  std::printf("completed: %llu bytes, digest %016llx, %zu bits, %s-endian\n", static_cast<unsigned long long>(landed->bytes),
-              static_cast<unsigned long long>(landed->digest), 8 * sizeof(std::size_t), little_endian_machine ? "little" : "big");
+  std::printf("completed: %llu bytes, digest %016llx, %zu bits, %s-endian\n",
+              static_cast<unsigned long long>(landed->bytes), static_cast<unsigned long long>(landed->digest),
+              8 * sizeof(std::size_t), little_endian_machine ? "little" : "big");
   return 0;
 }
 

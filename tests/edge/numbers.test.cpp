@@ -1,4 +1,5 @@
-// Numbers of every width, on machines of either byte order: the image has them little-endian, a model has them as its machine does, at every moment.
+// Numbers of every width, on machines of either byte order: the image has them little-endian, a model has them as its
+// machine does, at every moment.
 #include "edge_model.hpp"
 
 #include <tensorpull/consumers/average/detail/elements.hpp>
@@ -76,11 +77,16 @@ TEST(Numbers, AnImageHasThemLittleEndian) {
   const bytes image = image_of(*m);
   EXPECT_EQ(bytes_of(image, "step"), octets({0xef, 0xcd, 0xab, 0x89, 0x67, 0x45, 0x23, 0x01}));
   EXPECT_EQ(bytes_of(image, "count"), octets({0xef, 0xcd, 0xab, 0x89, 0xf0, 0xcd, 0xab, 0x89}));
-  EXPECT_EQ(bytes_of(image, "half"), octets({0x80, 0x3f, 0x81, 0x3f, 0x82, 0x3f, 0x83, 0x3f, 0x84, 0x3f, 0x85, 0x3f, 0x86, 0x3f}));
+  EXPECT_EQ(bytes_of(image, "half"),
+            octets({0x80, 0x3f, 0x81, 0x3f, 0x82, 0x3f, 0x83, 0x3f, 0x84, 0x3f, 0x85, 0x3f, 0x86, 0x3f}));
   EXPECT_EQ(bytes_of(image, "small"), octets({0xd4, 0xfe, 0xd5, 0xfe, 0xd6, 0xfe, 0xd7, 0xfe, 0xd8, 0xfe}));
   const bytes waves = bytes_of(image, "waves");
-  EXPECT_EQ(bytes(waves.begin() + 16, waves.begin() + 24), octets({0, 0, 0x20, 0x40, 0, 0, 0x10, 0xc0}));  // 2.5 - 2.25i, part by part
-  for (const std::size_t slice : {13u, 1000u}) EXPECT_EQ(collect(policy::source(*m), image.size(), slice), image) << slice;
+  EXPECT_EQ(bytes(waves.begin() + 16, waves.begin() + 24), octets({0, 0, 0x20, 0x40, 0, 0, 0x10, 0xc0}));  // 2.5
+                                                                                                           // - 2.25i,
+                                                                                                           // part by
+                                                                                                           // part
+  for (const std::size_t slice : {13u, 1000u})
+    EXPECT_EQ(collect(policy::source(*m), image.size(), slice), image) << slice;
 }
 
 TEST(Numbers, LandInOrderWhereverReadsAreCut) {
@@ -111,7 +117,8 @@ TEST(Numbers, LandInAnyOrderAndTwice) {
   ASSERT_TRUE(to.begin(described()));
   std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;
   const std::uint64_t start = policy::schema().header_bytes;
-  for (std::uint64_t at = start; at < image.size(); at += 1013) ranges.insert(ranges.end(), 1 + random() % 2, {at, std::min<std::uint64_t>(1013, image.size() - at)});
+  for (std::uint64_t at = start; at < image.size(); at += 1013)
+    ranges.insert(ranges.end(), 1 + random() % 2, {at, std::min<std::uint64_t>(1013, image.size() - at)});
   std::shuffle(ranges.begin(), ranges.end(), random);
   for (const auto& [at, n] : ranges) put(to, image, at, n, random, 2000);
   ASSERT_TRUE(to.finish({}));

@@ -1,4 +1,5 @@
-// The recorded wire (tests/wire/recording.txt, made on x86-64), read and written again on this machine: every frame comes out with the bytes that it had.
+// The recorded wire (tests/wire/recording.txt, made on x86-64), read and written again on this machine: every frame
+// comes out with the bytes that it had.
 #include <tensorpull/framing/word_framing.hpp>
 
 #include <gtest/gtest.h>
@@ -21,7 +22,8 @@ using bytes = std::vector<std::byte>;
 
 bytes from_hex(const std::string& text) {
   bytes b;
-  for (std::size_t i = 0; i + 1 < text.size(); i += 2) b.push_back(static_cast<std::byte>(std::stoul(text.substr(i, 2), nullptr, 16)));
+  for (std::size_t i = 0; i + 1 < text.size(); i += 2)
+    b.push_back(static_cast<std::byte>(std::stoul(text.substr(i, 2), nullptr, 16)));
   return b;
 }
 
@@ -34,7 +36,9 @@ TEST(RecordedFrames, AreReadAndWrittenAlikeOnEveryMachine) {
     std::istringstream words(line);
     std::string scenario, direction, kind, hex, more;
     std::size_t size = 0;
-    if (line.empty() || line[0] == '#' || !(words >> scenario >> direction >> kind >> size >> hex) || direction == "value" || kind == "part") continue;
+    if (line.empty() || line[0] == '#' || !(words >> scenario >> direction >> kind >> size >> hex) ||
+        direction == "value" || kind == "part")
+      continue;
     const bool shortened = static_cast<bool>(words >> more);
     // at an odd address, since a frame may begin anywhere in a buffer
     bytes room{std::byte{}};
@@ -62,7 +66,8 @@ TEST(RecordedFrames, AreReadAndWrittenAlikeOnEveryMachine) {
     }
     ++same[kind];
   }
-  for (const char* const kind : {"nothing", "describe", "pull", "chunk", "end", "confirm", "confirmed", "cancel", "refused", "schema", "description", "schema_page", "locate", "located", "application"})
+  for (const char* const kind : {"nothing", "describe", "pull", "chunk", "end", "confirm", "confirmed", "cancel",
+                                 "refused", "schema", "description", "schema_page", "locate", "located", "application"})
     EXPECT_GT(same[kind], 0) << kind;
 }
 

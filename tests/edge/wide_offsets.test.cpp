@@ -1,4 +1,5 @@
-// Offsets have 64 bits where a size_t has 32. What is longer than this machine's memory can be is refused by name; what is only far away is reached.
+// Offsets have 64 bits where a size_t has 32. What is longer than this machine's memory can be is refused by name; what
+// is only far away is reached.
 #include <tensorpull/consumers/resume_cursor.hpp>
 #include <tensorpull/image/dynamic.hpp>
 #include <tensorpull/image/gather_scatter.hpp>
@@ -19,7 +20,9 @@ constexpr std::uint64_t each = 0x6000'0000;  // 1.5 GiB
 constexpr bool small_machine = sizeof(std::size_t) == 4;
 
 /// The byte at a place of the tensor with this token.
-std::byte byte_at(std::uintptr_t token, std::uint64_t offset) { return static_cast<std::byte>(token * 37 + offset * 11 + (offset >> 20)); }
+std::byte byte_at(std::uintptr_t token, std::uint64_t offset) {
+  return static_cast<std::byte>(token * 37 + offset * 11 + (offset >> 20));
+}
 
 result<void> read(const void*, std::uintptr_t token, std::uint64_t offset, std::span<std::byte> out) noexcept {
   for (std::size_t i = 0; i < out.size(); ++i) out[i] = byte_at(token, offset + i);
@@ -32,7 +35,8 @@ struct taken {
   std::size_t bytes = 0;
   bool right = true;
 };
-result<void> write(void* context, std::uintptr_t token, std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
+result<void> write(void* context, std::uintptr_t token, std::uint64_t offset,
+                   std::span<const std::byte> bytes) noexcept {
   taken& t = *static_cast<taken*>(context);
   t = {token, offset, bytes.size(), true};
   for (std::size_t i = 0; i < bytes.size(); ++i) t.right &= bytes[i] == byte_at(token, offset + i);
@@ -63,7 +67,8 @@ TEST(WideOffsets, ATensorThatNoMemoryOfThisMachineHoldsIsRefusedByName) {
 TEST(WideOffsets, AnImageAbove4GiBIsReadAndWrittenAnywhere) {
   const std::uint64_t shape[] = {each};
   std::vector<mutable_tensor_view> views;
-  for (const char* const name : {"a", "b", "c", "d"}) views.push_back({name, dtype::u8, shape, reinterpret_cast<std::byte*>(views.size() + 1), {}, true});
+  for (const char* const name : {"a", "b", "c", "d"})
+    views.push_back({name, dtype::u8, shape, reinterpret_cast<std::byte*>(views.size() + 1), {}, true});
   std::vector<std::byte> staging(300);
   taken last;
   const source_reader reader{&read, nullptr};
@@ -71,14 +76,18 @@ TEST(WideOffsets, AnImageAbove4GiBIsReadAndWrittenAnywhere) {
   ASSERT_TRUE(image) << to_string(image.error().code);
   const image_schema& schema = image->schema();
   ASSERT_EQ(schema.data_bytes(), 4 * each);
-  for (const std::uint64_t place : std::array<std::uint64_t, 5>{0, each - 5, 0x1'0000'0000 - 3, 3 * each - 1, 4 * each - 200}) {
+  for (const std::uint64_t place :
+       std::array<std::uint64_t, 5>{0, each - 5, 0x1'0000'0000 - 3, 3 * each - 1, 4 * each - 200}) {
     const std::uint64_t at = schema.header_bytes + place;
     std::array<std::byte, 200> slice{};
     std::array<std::span<const std::byte>, 4> pieces;
     const std::uint64_t wanted = std::min<std::uint64_t>(slice.size(), each - place % each);
     const gathered got = gather(image->source(), at, wanted, pieces, slice);
     ASSERT_EQ(got.bytes, wanted) << place;
-    for (std::uint64_t i = 0; i < wanted; ++i) ASSERT_EQ(slice[static_cast<std::size_t>(i)], byte_at(1 + static_cast<std::uintptr_t>((place + i) / each), (place + i) % each)) << place;
+    for (std::uint64_t i = 0; i < wanted; ++i)
+      ASSERT_EQ(slice[static_cast<std::size_t>(i)],
+                byte_at(1 + static_cast<std::uintptr_t>((place + i) / each), (place + i) % each))
+          << place;
 
     std::array<std::span<std::byte>, 4> room;
     ASSERT_EQ(scatter(image->destination(), at, wanted, room).bytes, wanted) << place;

@@ -16,7 +16,8 @@ constexpr tp::ref_id average{5, 5}, update{1, 2};
 bool same(const device_model& a, const device_model& b) { return twin_of(a).image_bytes() == twin_of(b).image_bytes(); }
 
 TEST(EmbeddedBothRoles, A_host_publishes_and_pulls_over_the_same_lossy_link_at_once) {
-  int at_once = 0;  // pulls that were both under way; otherwise the first request of one was lost, and the other was over before it came again
+  int at_once = 0;  // pulls that were both under way; otherwise the first request of one was lost, and the other was
+                    // over before it came again
   for (const double noise : {0.0, 0.05, 0.2})
     for (std::uint64_t seed = 1; seed <= 5; ++seed) {
       generator dice(seed);
@@ -37,7 +38,8 @@ TEST(EmbeddedBothRoles, A_host_publishes_and_pulls_over_the_same_lossy_link_at_o
 
       device_model landed{};
       tp::model_landing<device_model> landing(landed);
-      tp::embedded_recipient<tp::model_landing<device_model>, 512> recipient(landing, {.ref = average, .recipient = {77}, .retry_ms = 50}, dice());
+      tp::embedded_recipient<tp::model_landing<device_model>, 512> recipient(
+          landing, {.ref = average, .recipient = {77}, .retry_ms = 50}, dice());
       small_owner<> owner;
       owner.publish(mine, update, dice());
 
@@ -54,7 +56,8 @@ TEST(EmbeddedBothRoles, A_host_publishes_and_pulls_over_the_same_lossy_link_at_o
           if (plan.bytes == 0) break;
           datagram d;
           std::vector<std::byte> bytes;
-          for (std::size_t i = 0; i < plan.span_count; ++i) bytes.insert(bytes.end(), plan.spans[i].begin(), plan.spans[i].end());
+          for (std::size_t i = 0; i < plan.span_count; ++i)
+            bytes.insert(bytes.end(), plan.spans[i].begin(), plan.spans[i].end());
           d.resize(bytes.size() / 8 + 1);
           std::memcpy(d.data(), bytes.data(), bytes.size());
           host.end->sent(t, plan, true);
@@ -70,11 +73,15 @@ TEST(EmbeddedBothRoles, A_host_publishes_and_pulls_over_the_same_lossy_link_at_o
         }
         datagram ask(20);
         if (const std::size_t n = recipient.next(std::as_writable_bytes(std::span(ask)), now); n > 0) put(down, ask, n);
-        for (const auto& [d, n] : std::exchange(down, {})) (void)host.end->received(t, {reinterpret_cast<const std::byte*>(d.data()), n}, std::chrono::milliseconds(now));
+        for (const auto& [d, n] : std::exchange(down, {}))
+          (void)host.end->received(t, {reinterpret_cast<const std::byte*>(d.data()), n},
+                                   std::chrono::milliseconds(now));
         host.references.advance(std::chrono::milliseconds(now));
-        together = together || (t.landed_bytes() > 0 && !t.ended() && recipient.landed_bytes() > 0 && !recipient.ended());
+        together = together ||
+                   (t.landed_bytes() > 0 && !t.ended() && recipient.landed_bytes() > 0 && !recipient.ended());
       }
-      ASSERT_TRUE(t.ended() && recipient.ended()) << noise << ' ' << seed << ' ' << t.landed_bytes() << ' ' << recipient.landed_bytes();
+      ASSERT_TRUE(t.ended() && recipient.ended())
+          << noise << ' ' << seed << ' ' << t.landed_bytes() << ' ' << recipient.landed_bytes();
       at_once += together;
       ASSERT_TRUE(t.outcome()) << to_string(t.outcome().error().code);
       EXPECT_TRUE(t.outcome()->confirmed);
@@ -120,7 +127,8 @@ struct device {
 };
 
 struct machine_on_a_line {
-  machine_on_a_line(noisy_bytes& in, noisy_bytes& out, const device_model& publishes, tp::ref_id as, tp::ref_id pulls, std::uint64_t seed)
+  machine_on_a_line(noisy_bytes& in, noisy_bytes& out, const device_model& publishes, tp::ref_id as, tp::ref_id pulls,
+                    std::uint64_t seed)
       : port{in, out}, recipient(landing, {.ref = pulls, .retry_ms = 60}, seed) {
     owner.publish(publishes, as, seed + 1);
   }
@@ -140,14 +148,16 @@ TEST(EmbeddedBothRoles, Two_small_machines_exchange_their_models_over_one_line) 
       there.dice = generator(seed), back.dice = generator(seed + 50);
       there.one_in = back.one_in = one_in;
       const device_model a = random_model(seed), b = random_model(seed + 9);
-      machine_on_a_line left(there, back, a, update, average, 1000 * seed), right(back, there, b, average, update, 5000 * seed);
+      machine_on_a_line left(there, back, a, update, average, 1000 * seed),
+          right(back, there, b, average, update, 5000 * seed);
       for (std::uint32_t now = 0; now < 400'000 && !(left.over() && right.over()); ++now) {
         while (tp::step(left.line, left.recipient, left.owner, now)) {
         }
         while (tp::step(right.line, right.recipient, right.owner, now)) {
         }
       }
-      ASSERT_TRUE(left.recipient.ended() && right.recipient.ended()) << one_in << ' ' << seed << ' ' << left.recipient.landed_bytes() << ' ' << right.recipient.landed_bytes();
+      ASSERT_TRUE(left.recipient.ended() && right.recipient.ended())
+          << one_in << ' ' << seed << ' ' << left.recipient.landed_bytes() << ' ' << right.recipient.landed_bytes();
       for (machine_on_a_line* const m : {&left, &right}) {
         ASSERT_TRUE(m->recipient.outcome()) << to_string(m->recipient.outcome().error().code);
         EXPECT_EQ(m->recipient.outcome()->outcome, tp::outcome::completed);
@@ -157,7 +167,8 @@ TEST(EmbeddedBothRoles, Two_small_machines_exchange_their_models_over_one_line) 
     }
 }
 
-/// A wire that carries eleven bytes in a millisecond each way, as 115,200 baud do, between a large buffer at one end and a queue of 64 bytes that overflows.
+/// A wire that carries eleven bytes in a millisecond each way, as 115,200 baud do, between a large buffer at one end
+/// and a queue of 64 bytes that overflows.
 struct slow_wire {
   std::deque<std::byte> waiting, there;
   std::size_t most = ~std::size_t{0};
@@ -216,7 +227,8 @@ TEST(EmbeddedBothRoles, A_host_that_asks_faster_than_the_line_answers_is_served_
         host.end->plan_datagram(t, plan, host.room(), std::chrono::milliseconds(now));
         if (plan.bytes == 0) break;
         std::size_t at = 0;
-        for (std::size_t i = 0; i < plan.span_count; at += plan.spans[i++].size()) std::memcpy(room.data() + at, plan.spans[i].data(), plan.spans[i].size());
+        for (std::size_t i = 0; i < plan.span_count; at += plan.spans[i++].size())
+          std::memcpy(room.data() + at, plan.spans[i].data(), plan.spans[i].size());
         host.end->sent(t, plan, true);
         host_line.send(plan.bytes);
         ++requests;
@@ -234,9 +246,13 @@ TEST(EmbeddedBothRoles, A_host_that_asks_faster_than_the_line_answers_is_served_
     }
     ASSERT_TRUE(t.ended() && t.outcome()) << t.landed_bytes();
     EXPECT_EQ(got.image_bytes(), image);
-    const std::uint64_t ideal = (image.size() + 511) / 512 * (597 + 85) / 11;  // milliseconds: each request and its answer, one after the other
-    std::printf("queue %llu: %u ms (%llu if nothing is lost), %u requests for %zu chunks, %llu bytes of %zu sent, %llu bytes lost\n", static_cast<unsigned long long>(queue), now - 1000, static_cast<unsigned long long>(ideal), requests,
-                (image.size() + 511) / 512, static_cast<unsigned long long>(owner.bytes_served()), image.size(), static_cast<unsigned long long>(up.lost));
+    const std::uint64_t ideal = (image.size() + 511) / 512 * (597 + 85) / 11;  // milliseconds: each request and its
+                                                                               // answer, one after the other
+    std::printf(
+        "queue %llu: %u ms (%llu if nothing is lost), %u requests for %zu chunks, %llu bytes of %zu sent, %llu bytes lost\n",
+        static_cast<unsigned long long>(queue), now - 1000, static_cast<unsigned long long>(ideal), requests,
+        (image.size() + 511) / 512, static_cast<unsigned long long>(owner.bytes_served()), image.size(),
+        static_cast<unsigned long long>(up.lost));
     EXPECT_LT(now - 1000, 2 * ideal);
     EXPECT_LT(owner.bytes_served(), image.size() * 3 / 2);
   }

@@ -21,7 +21,8 @@ struct long_units : test::simulated_flash<512, 16> { using simulated_flash::simu
 struct one_a_page : test::simulated_flash<64, 8> { using simulated_flash::simulated_flash; };
 // clang-format on
 static_assert(cursor_slots<byte_units>::records_per_page == 3 && cursor_slots<word_units>::records_per_page == 4);
-static_assert(cursor_slots<long_units>::record_bytes == 80 && cursor_slots<long_units>::records_per_page == 6 && cursor_slots<one_a_page>::records_per_page == 1);
+static_assert(cursor_slots<long_units>::record_bytes == 80 && cursor_slots<long_units>::records_per_page == 6 &&
+              cursor_slots<one_a_page>::records_per_page == 1);
 
 resume_cursor cursor_of(std::uint64_t n) { return {{n * 3 + 1, n * 5 + 2}, n * 7, n * 11 + 1, n + 1, n * 13}; }
 
@@ -76,7 +77,9 @@ TYPED_TEST(CursorSlots, GiveTheNewestCursorWithItsUnit) {
   ASSERT_TRUE(slots.store({}, unit<TypeParam>().bytes));
   EXPECT_FALSE(found(flash)) << "an empty cursor says that there is none";
   EXPECT_EQ(flash.complaint(), "");
-  for (const std::size_t page : {0u, 3u}) EXPECT_TRUE(std::ranges::equal(std::span(before).subspan(page * flash.page_bytes, flash.page_bytes), std::span(flash.bytes()).subspan(page * flash.page_bytes, flash.page_bytes)));
+  for (const std::size_t page : {0u, 3u})
+    EXPECT_TRUE(std::ranges::equal(std::span(before).subspan(page * flash.page_bytes, flash.page_bytes),
+                                   std::span(flash.bytes()).subspan(page * flash.page_bytes, flash.page_bytes)));
 }
 
 TYPED_TEST(CursorSlots, WearBothPagesAlike) {

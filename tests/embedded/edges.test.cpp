@@ -34,17 +34,21 @@ struct odd_model {
 };
 }  // namespace
 template <std::size_t N>
-inline constexpr auto tensorpull::members_of<bytes_model<N>> = tensorpull::members(tensorpull::member{"u", &bytes_model<N>::u});
+inline constexpr auto tensorpull::members_of<bytes_model<N>> = tensorpull::members(
+    tensorpull::member{"u", &bytes_model<N>::u});
 template <>
-inline constexpr auto tensorpull::members_of<bool_model> = tensorpull::members(tensorpull::member{"one", &bool_model::one});
+inline constexpr auto tensorpull::members_of<bool_model> = tensorpull::members(
+    tensorpull::member{"one", &bool_model::one});
 template <>
 inline constexpr auto tensorpull::members_of<no_tensors> = tensorpull::members();
 template <>
-inline constexpr auto tensorpull::members_of<small_model> = tensorpull::members(tensorpull::member{"weight", &small_model::weight}, tensorpull::member{"u", &small_model::u});
+inline constexpr auto tensorpull::members_of<small_model> = tensorpull::members(
+    tensorpull::member{"weight", &small_model::weight}, tensorpull::member{"u", &small_model::u});
 template <>
-inline constexpr auto tensorpull::members_of<odd_model> =
-    tensorpull::members(tensorpull::member{"b", &odd_model::b}, tensorpull::member{"u", &odd_model::u}, tensorpull::member{"hole", &odd_model::hole},
-                        tensorpull::member{"none", &odd_model::none}, tensorpull::member{"gone", &odd_model::gone});
+inline constexpr auto tensorpull::members_of<odd_model> = tensorpull::members(
+    tensorpull::member{"b", &odd_model::b}, tensorpull::member{"u", &odd_model::u},
+    tensorpull::member{"hole", &odd_model::hole}, tensorpull::member{"none", &odd_model::none},
+    tensorpull::member{"gone", &odd_model::gone});
 
 namespace {
 
@@ -126,7 +130,9 @@ struct kept_landing {
   small_model* m;
   tp::resume_cursor at;
   tp::result<void> write(std::uint32_t, std::span<const std::byte>) noexcept { return {}; }
-  tp::result<void> read(std::uint32_t from, std::span<std::byte> out) noexcept { return image::read(*m, from, out), tp::result<void>{}; }
+  tp::result<void> read(std::uint32_t from, std::span<std::byte> out) noexcept {
+    return image::read(*m, from, out), tp::result<void>{};
+  }
   tp::resume_cursor cursor() noexcept { return at; }
   tp::result<void> save(const tp::resume_cursor&) noexcept { return {}; }
 };
@@ -138,7 +144,8 @@ TEST(EmbeddedEdges, What_is_here_is_not_what_was_asked_for_if_its_version_is_ano
   const std::uint64_t here = owner.reference().version;
   for (const std::uint64_t wanted : {std::uint64_t{0}, here, here + 1}) {
     kept_landing to{&source, {{1, 2}, kept_landing::image::fingerprint, here, kept_landing::image::image_bytes, here}};
-    tp::embedded_recipient<kept_landing, 64> r(to, {.ref = {1, 2}, .version = wanted, .recipient = {9}, .timeout_ms = 500}, 7);
+    tp::embedded_recipient<kept_landing, 64> r(
+        to, {.ref = {1, 2}, .version = wanted, .recipient = {9}, .timeout_ms = 500}, 7);
     std::byte frame[80];
     ASSERT_EQ(r.next(frame, 0), 80u);
     frame[20] = static_cast<std::byte>(tp::frame_kind::refused);
@@ -162,16 +169,21 @@ void expect_it_arrives() {
   using image = tp::embedded_image<Model>;
   const auto source = std::make_unique<Model>(), copy = std::make_unique<Model>();
   std::vector<std::byte> data(image::data_bytes), there(image::data_bytes);
-  for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<std::byte>(std::is_same_v<Model, bool_model> || std::is_same_v<Model, odd_model> ? i % 2 : 3 * i);
+  for (std::size_t i = 0; i < data.size(); ++i)
+    data[i] = static_cast<std::byte>(std::is_same_v<Model, bool_model> || std::is_same_v<Model, odd_model> ? i % 2
+                                                                                                           : 3 * i);
   ASSERT_TRUE(image::write(*source, 0, data));
-  tp::embedded_owner<Model, Chunk, std::conditional_t<(image::image_bytes >= 241), tp::lean_xxh3_64, tp::xxh3_64>, tp::detail::no_hash, Datagram> owner;
+  tp::embedded_owner<Model, Chunk, std::conditional_t<(image::image_bytes >= 241), tp::lean_xxh3_64, tp::xxh3_64>,
+                     tp::detail::no_hash, Datagram>
+      owner;
   owner.publish(*source, {1, 2}, 99);
   tp::xxh3_64 all;
   all.update(std::span<const std::byte>(image::header));
   all.update(std::span<const std::byte>(data));
   EXPECT_EQ(owner.reference().version, all.digest());
   tp::model_landing<Model> to(*copy);
-  tp::embedded_recipient<tp::model_landing<Model>, Chunk> r(to, {.ref = {1, 2}, .timeout_ms = 5'000, .retry_ms = 100}, std::uint64_t{0xffff'fffe} << 32);
+  tp::embedded_recipient<tp::model_landing<Model>, Chunk> r(to, {.ref = {1, 2}, .timeout_ms = 5'000, .retry_ms = 100},
+                                                            std::uint64_t{0xffff'fffe} << 32);
   std::vector<std::byte> out(80), back(Datagram);
   for (std::uint32_t now = 0xffff'fff0; now != 20'000 && !r.ended(); ++now)
     if (const std::size_t n = r.next(out, now); n > 0)
@@ -208,7 +220,9 @@ TEST(EmbeddedEdges, Models_of_one_bool_of_nothing_and_of_odd_tensors_arrive) {
 
 struct slow_clock {
   static inline std::uint32_t at = 0;
-  static std::chrono::duration<std::uint32_t, std::micro> now() noexcept { return std::chrono::duration<std::uint32_t, std::micro>(at); }
+  static std::chrono::duration<std::uint32_t, std::micro> now() noexcept {
+    return std::chrono::duration<std::uint32_t, std::micro>(at);
+  }
   static std::uint64_t random() noexcept { return 4; }
   [[noreturn]] static void panic(const char*) noexcept { std::_Exit(3); }
 };

@@ -35,10 +35,11 @@ struct shape {
   using landing = flash_landing<Image, flash>;
   static constexpr std::uint32_t chunk = Chunk, chunks = (Image::image_bytes + Chunk - 1) / Chunk;
 };
-// Each has about 20 chunks: words and chunks that fit each other; chunks that end anywhere; bytes; long units and chunks above a page; a header of several chunks;
-// a last unit of one byte that begins a page.
-using shapes = testing::Types<shape<256, 4, some_image<120, 1224>, 64>, shape<128, 8, some_image<77, 1003>, 52>, shape<200, 1, some_image<13, 777>, 39>,
-                              shape<96, 16, some_image<105, 2310>, 120>, shape<256, 4, some_image<500, 501>, 50>, shape<128, 4, some_image<40, 1281>, 66>>;
+// Each has about 20 chunks: words and chunks that fit each other; chunks that end anywhere; bytes; long units and
+// chunks above a page; a header of several chunks; a last unit of one byte that begins a page.
+using shapes = testing::Types<shape<256, 4, some_image<120, 1224>, 64>, shape<128, 8, some_image<77, 1003>, 52>,
+                              shape<200, 1, some_image<13, 777>, 39>, shape<96, 16, some_image<105, 2310>, 120>,
+                              shape<256, 4, some_image<500, 501>, 50>, shape<128, 4, some_image<40, 1281>, 66>>;
 static_assert(embedded_landing<flash_landing<some_image<8, 8>, test::simulated_flash<256, 4>>>);
 static_assert(lasting_landing<flash_landing<some_image<8, 8>, test::simulated_flash<256, 4>>>);
 
@@ -67,14 +68,16 @@ struct pulled {
   bool completed = false;
 };
 
-/// A recipient as embedded_recipient is one: it resumes where the cursor's hash proves the bytes before it, and saves the cursor after each chunk. Ends when the power does.
+/// A recipient as embedded_recipient is one: it resumes where the cursor's hash proves the bytes before it, and saves
+/// the cursor after each chunk. Ends when the power does.
 template <class Landing, class Image>
 pulled pull(Landing& landing, const published<Image>& what, std::uint32_t chunk) {
   pulled p;
   xxh3_64 hash;
   std::uint32_t at = 0;
   constexpr std::uint32_t header = Image::header_bytes;
-  if (const resume_cursor c = landing.cursor(); c && c.ref == what.id && c.version == what.version && c.fingerprint == Image::fingerprint && c.offset <= Image::image_bytes) {
+  if (const resume_cursor c = landing.cursor(); c && c.ref == what.id && c.version == what.version &&
+                                                c.fingerprint == Image::fingerprint && c.offset <= Image::image_bytes) {
     at = static_cast<std::uint32_t>(c.offset);
     std::vector<std::byte> there(Image::header.begin(), Image::header.end());
     there.resize(at);
@@ -110,7 +113,8 @@ pulled pull(Landing& landing, const published<Image>& what, std::uint32_t chunk)
 template <class Flash, class Image>
 bool holds(Flash& flash, const published<Image>& what) {
   const std::size_t at = (first_page + 2) * Flash::page_bytes;
-  return std::equal(what.bytes.begin() + Image::header_bytes, what.bytes.end(), flash.bytes().begin() + static_cast<std::ptrdiff_t>(at));
+  return std::equal(what.bytes.begin() + Image::header_bytes, what.bytes.end(),
+                    flash.bytes().begin() + static_cast<std::ptrdiff_t>(at));
 }
 
 template <class Shape>
@@ -118,7 +122,8 @@ class FlashLanding : public testing::Test {
  protected:
   static constexpr std::uint32_t pages = first_page + Shape::landing::pages + 1;
 
-  pulled run(typename Shape::flash& in, const published<typename Shape::image>& what, std::uint32_t chunk = Shape::chunk) {
+  pulled run(typename Shape::flash& in, const published<typename Shape::image>& what,
+             std::uint32_t chunk = Shape::chunk) {
     typename Shape::landing there(in, first_page);
     return pull(there, what, chunk);
   }
@@ -144,10 +149,14 @@ TYPED_TEST(FlashLanding, TakesAnImageAndErasesEachPageOnce) {
     EXPECT_EQ(flash.complaint(), "");
     constexpr std::uint64_t each = cursor_slots<typename shape::flash>::records_per_page;
     EXPECT_EQ(flash.erases(first_page) + flash.erases(first_page + 1), (shape::chunks + each - 1) / each);
-    for (std::uint32_t page = first_page + 2; page < first_page + shape::landing::pages; ++page) EXPECT_EQ(flash.erases(page), 1u) << page;
+    for (std::uint32_t page = first_page + 2; page < first_page + shape::landing::pages; ++page)
+      EXPECT_EQ(flash.erases(page), 1u) << page;
     for (const std::uint32_t page : {0u, this->pages - 1}) {
       EXPECT_EQ(flash.erases(page), 0u);
-      EXPECT_TRUE(std::equal(flash.bytes().begin() + page * flash.page_bytes, flash.bytes().begin() + (page + 1) * flash.page_bytes, before.begin() + page * flash.page_bytes)) << "page " << page << " is of somebody else";
+      EXPECT_TRUE(std::equal(flash.bytes().begin() + page * flash.page_bytes,
+                             flash.bytes().begin() + (page + 1) * flash.page_bytes,
+                             before.begin() + page * flash.page_bytes))
+          << "page " << page << " is of somebody else";
     }
   }
 }
@@ -180,7 +189,8 @@ TYPED_TEST(FlashLanding, GoesOnAfterAPowerCutAtAnyOperation) {
             ASSERT_FALSE(flash.on()) << "only a power cut ends a transfer";
             ++more;
             flash.restart();
-            ASSERT_FALSE(this->valid(flash) && !holds(flash, model) && !holds(flash, older)) << "what is valid is a whole image";
+            ASSERT_FALSE(this->valid(flash) && !holds(flash, model) && !holds(flash, older))
+                << "what is valid is a whole image";
             if (attempt < seed + 1) flash.cut_after(random.below(40), static_cast<power_cut>(random.below(3)));
           }
           if (at == 0 && kind == power_cut::before) {
@@ -191,7 +201,8 @@ TYPED_TEST(FlashLanding, GoesOnAfterAPowerCutAtAnyOperation) {
           ASSERT_TRUE(holds(flash, model));
           ASSERT_TRUE(this->valid(flash));
           ASSERT_EQ(this->finished(flash), model.version);
-          ASSERT_LE(fetched, shape::chunks + more) << "a cut costs a chunk at most; operation " << at << " seed " << seed;
+          ASSERT_LE(fetched, shape::chunks + more)
+              << "a cut costs a chunk at most; operation " << at << " seed " << seed;
           cuts += more;
           refetched += fetched - shape::chunks;
         }
@@ -328,7 +339,8 @@ TYPED_TEST(FlashLanding, FindsPagesThatWereErasedByHalf) {
 }
 
 TYPED_TEST(FlashLanding, BeginsAnewWhenAnOwnerSendsOtherBytesUnderTheSameVersion) {
-  // A chunk that was damaged on its way is in flash, and the power went ahead of its cursor. The right chunk cannot be written over it.
+  // A chunk that was damaged on its way is in flash, and the power went ahead of its cursor. The right chunk cannot be
+  // written over it.
   using shape = TypeParam;
   const published<typename shape::image> model(1);
   auto damaged = model;
@@ -365,7 +377,8 @@ TYPED_TEST(FlashLanding, TakesChunksOfAnyLength) {
     ASSERT_TRUE(this->run(flash, model, chunk).completed);
     ASSERT_TRUE(holds(flash, model));
     EXPECT_EQ(flash.complaint(), "");
-    for (std::uint32_t page = first_page + 2; page < first_page + shape::landing::pages; ++page) EXPECT_EQ(flash.erases(page), 1u) << page;
+    for (std::uint32_t page = first_page + 2; page < first_page + shape::landing::pages; ++page)
+      EXPECT_EQ(flash.erases(page), 1u) << page;
   }
 }
 
@@ -387,7 +400,8 @@ TYPED_TEST(FlashLanding, RefusesWhatIsOutOfPlace) {
   EXPECT_EQ(landing.write(9, bytes.first(1)).error(), errc::invalid_argument);
   EXPECT_EQ(landing.write(10, bytes.first(image::data_bytes - 9)).error(), errc::invalid_argument);
   const resume_cursor c{ref, image::fingerprint, 5, image::header_bytes + 10, 6};
-  for (const std::uint64_t offset : {c.offset - 1, c.offset + 1, c.offset + flash.page_bytes, std::uint64_t{image::image_bytes} + 1}) {
+  for (const std::uint64_t offset :
+       {c.offset - 1, c.offset + 1, c.offset + flash.page_bytes, std::uint64_t{image::image_bytes} + 1}) {
     resume_cursor wrong = c;
     wrong.offset = offset;
     EXPECT_EQ(landing.save(wrong).error(), errc::invalid_argument) << offset;

@@ -30,7 +30,8 @@ struct device {
   std::uint64_t finished() { return landing_type(flash, first_page).finished(); }
   bool holds(const model& m) {
     const auto data = data_of(m);
-    return std::equal(data.begin(), data.end(), flash.bytes().begin() + static_cast<std::ptrdiff_t>((first_page + 2) * Flash::page_bytes));
+    return std::equal(data.begin(), data.end(),
+                      flash.bytes().begin() + static_cast<std::ptrdiff_t>((first_page + 2) * Flash::page_bytes));
   }
   Flash flash;
 };
@@ -126,7 +127,8 @@ TYPED_TEST(FlashRecipient, An_owner_with_metadata_is_pulled_whole_each_time) {
   ASSERT_TRUE(published);
   ASSERT_EQ(published->schema().fingerprint, image::fingerprint);
   ASSERT_GT(published->schema().header_bytes, image::header_bytes);
-  ASSERT_TRUE(this->pair.left->references.publish(published->source(), *tp::image_version<tp::xxhash_digest>(published->source()), true, {1, 2}, 0));
+  ASSERT_TRUE(this->pair.left->references.publish(
+      published->source(), *tp::image_version<tp::xxhash_digest>(published->source()), true, {1, 2}, 0));
   device<TypeParam> d(1);
   for (int i = 0; i < 2; ++i) {
     const auto before = this->sent();

@@ -22,7 +22,8 @@ struct tiny {
 }  // namespace
 
 template <>
-inline constexpr auto tensorpull::members_of<tiny> = tensorpull::members(tensorpull::member{"a", &tiny::a}, tensorpull::member{"b", &tiny::b});
+inline constexpr auto tensorpull::members_of<tiny> = tensorpull::members(tensorpull::member{"a", &tiny::a},
+                                                                         tensorpull::member{"b", &tiny::b});
 
 namespace {
 
@@ -46,7 +47,8 @@ struct script {
     about.kind = frame_kind::description;
     about.ref = {1, 2};
     about.version = version_of(m), about.fingerprint = m.schema().fingerprint, about.nonce = 0x7777'8888;
-    about.image_bytes = image.size(), about.data_start = m.schema().header_bytes, about.tensors = m.schema().tensor_count;
+    about.image_bytes = image.size(), about.data_start = m.schema().header_bytes,
+    about.tensors = m.schema().tensor_count;
     about.length = 64, about.window = 4, about.flag = true;
   }
   bytes answer(std::span<const std::byte> request) const {
@@ -78,7 +80,8 @@ struct script {
 
 /// A recipient of `tiny` and what it asks; every step checks that nothing but the published bytes has landed.
 struct victim {
-  explicit victim(const model& m, const tp::embedded_pull& pull = net_pull) : source(data_of(m)), header(static_cast<std::uint32_t>(m.schema().header_bytes)), small(pull) {}
+  explicit victim(const model& m, const tp::embedded_pull& pull = net_pull)
+      : source(data_of(m)), header(static_cast<std::uint32_t>(m.schema().header_bytes)), small(pull) {}
 
   /// The next request, of now or after time has passed; empty: it has ended.
   bytes ask() {
@@ -113,7 +116,8 @@ TEST(EmbeddedHostile, A_bit_that_was_changed_in_any_answer_lands_nothing_wrong) 
   const script owner(source);
   victim honest(source);
   std::vector<bytes> answers;
-  for (bytes request = honest.ask(); !request.empty(); request = honest.ask()) answers.push_back(owner.answer(request)), honest.hear(answers.back());
+  for (bytes request = honest.ask(); !request.empty(); request = honest.ask())
+    answers.push_back(owner.answer(request)), honest.hear(answers.back());
   ASSERT_TRUE(honest.small.recipient.outcome());
   ASSERT_GE(answers.size(), 6u);
   std::set<errc> how;
@@ -127,12 +131,14 @@ TEST(EmbeddedHostile, A_bit_that_was_changed_in_any_answer_lands_nothing_wrong) 
       spoilt[bit / 8] ^= static_cast<std::byte>(1 << bit % 8);
       const auto landed = v.small.recipient.landed_bytes();
       v.hear(spoilt);
-      const bool payload = k > 0 && k + 1 < answers.size() && bit >= 640;  // which only the digest, or the link, can tell
+      const bool payload = k > 0 && k + 1 < answers.size() && bit >= 640;  // which only the digest, or the link, can
+                                                                           // tell
       if (!payload) {
         EXPECT_TRUE(v.nothing_wrong_landed());
         if (k > 0 && k + 1 < answers.size() && v.small.recipient.landed_bytes() != landed) {
           const std::size_t at = bit / 8;
-          EXPECT_TRUE((at >= 22 && at < 24) || (at >= 64 && at < 72)) << "bits of a chunk that have no meaning, and the digest that was not asked for";
+          EXPECT_TRUE((at >= 22 && at < 24) || (at >= 64 && at < 72))
+              << "bits of a chunk that have no meaning, and the digest that was not asked for";
         }
       }
       v.finish(owner);
@@ -147,7 +153,9 @@ TEST(EmbeddedHostile, A_bit_that_was_changed_in_any_answer_lands_nothing_wrong) 
         EXPECT_TRUE(k == 0 || payload || done.error().code == errc::timed_out) << code_name(done.error().code);
       }
     }
-  for (const errc why : {errc::bad_frame, errc::too_large, errc::stale_version, errc::schema_mismatch, errc::not_verifiable, errc::digest_mismatch}) EXPECT_TRUE(how.contains(why)) << code_name(why);
+  for (const errc why : {errc::bad_frame, errc::too_large, errc::stale_version, errc::schema_mismatch,
+                         errc::not_verifiable, errc::digest_mismatch})
+    EXPECT_TRUE(how.contains(why)) << code_name(why);
 }
 TEST(EmbeddedHostile, A_datagram_that_was_cut_anywhere_is_nothing) {
   const model source = published();
@@ -157,7 +165,8 @@ TEST(EmbeddedHostile, A_datagram_that_was_cut_anywhere_is_nothing) {
     const bytes answer = owner.answer(request);
     const auto landed = v.small.recipient.landed_bytes();
     for (std::size_t n = 0; n < answer.size(); ++n) {
-      const bytes exact(answer.begin(), answer.begin() + static_cast<std::ptrdiff_t>(n));  // so that a sanitizer sees what is read behind it
+      const bytes exact(answer.begin(), answer.begin() + static_cast<std::ptrdiff_t>(n));  // so that a sanitizer sees
+                                                                                           // what is read behind it
       v.hear(exact);
       ASSERT_EQ(v.small.recipient.landed_bytes(), landed) << n;
       ASSERT_FALSE(v.small.recipient.ended());
@@ -201,8 +210,11 @@ TEST(EmbeddedHostile, Chunks_that_were_not_asked_for_never_land) {
           default: break;
         }
         bytes lie = chunk_of(m, std::span(payload).first(std::min<std::size_t>(m.length, payload.size())));
-        if (how == 15) lie[72] = std::byte{5};   // the payload is elsewhere
-        if (how == 16) lie[76] = std::byte{static_cast<unsigned char>((std::to_integer<unsigned>(lie[76]) & 0xf8u) | 3u)};  // it consists of other elements
+        if (how == 15) lie[72] = std::byte{5};  // the payload is elsewhere
+        if (how == 16)
+          lie[76] = std::byte{
+              static_cast<unsigned char>((std::to_integer<unsigned>(lie[76]) & 0xf8u) | 3u)};  // it consists of other
+                                                                                               // elements
         if (how == 17) lie[4] = static_cast<std::byte>(std::to_integer<unsigned>(lie[4]) + 1);  // the segment is longer
         v.hear(lie);
         ASSERT_EQ(v.small.recipient.landed_bytes(), landed) << how;
@@ -227,8 +239,11 @@ TEST(EmbeddedHostile, A_description_that_cannot_be_is_refused_by_name_before_a_b
       {"an exabyte of data", [](frame& m) { m.image_bytes = exabyte; }, errc::too_large},
       {"an exabyte of header", [](frame& m) { m.image_bytes = m.data_start = exabyte; }, errc::too_large},
       {"2 GiB", [](frame& m) { m.image_bytes = std::uint64_t{1} << 31; }, errc::too_large},
-      {"4 GiB more, so that 32 bits are right", [](frame& m) { m.image_bytes += std::uint64_t{1} << 32; }, errc::too_large},
-      {"the same for both", [](frame& m) { m.image_bytes += std::uint64_t{1} << 32, m.data_start += std::uint64_t{1} << 32; }, errc::too_large},
+      {"4 GiB more, so that 32 bits are right", [](frame& m) { m.image_bytes += std::uint64_t{1} << 32; },
+       errc::too_large},
+      {"the same for both",
+       [](frame& m) { m.image_bytes += std::uint64_t{1} << 32, m.data_start += std::uint64_t{1} << 32; },
+       errc::too_large},
       {"a header longer than all", [](frame& m) { m.data_start = m.image_bytes + 1; }, errc::bad_frame},
       {"a header longer than 64 bits of image", [](frame& m) { m.data_start = ~std::uint64_t{0}; }, errc::bad_frame},
       {"a header without its length", [](frame& m) { m.data_start = 7; }, errc::bad_frame},
@@ -285,17 +300,20 @@ TEST(EmbeddedHostile, Every_status_has_its_name_in_every_state) {
   const model source = published();
   const script owner(source);
   for (unsigned s = 0; s < 20; ++s)
-    for (std::size_t after = 0; after < 7; ++after) {  // the description, two chunks of header, three of data, the confirmation
+    for (std::size_t after = 0; after < 7; ++after) {  // the description, two chunks of header, three of data, the
+                                                       // confirmation
 
       SCOPED_TRACE(std::to_string(s) + " after " + std::to_string(after));
       victim v(source);
       bytes request = v.ask();
       for (std::size_t i = 0; i < after; ++i) v.hear(owner.answer(request)), request = v.ask();
       frame no;
-      no.kind = frame_kind::refused, no.id = static_cast<std::uint32_t>(tp::load_le32(request.data() + 16)), no.ref = {1, 2}, no.status = static_cast<tp::status>(s), no.delay_ms = 5;
+      no.kind = frame_kind::refused, no.id = static_cast<std::uint32_t>(tp::load_le32(request.data() + 16)),
+      no.ref = {1, 2}, no.status = static_cast<tp::status>(s), no.delay_ms = 5;
       const bool confirms = request[20] == std::byte{5};
       v.hear(encoded(no));
-      const auto named = s <= static_cast<unsigned>(tp::status::owner_lost) ? to_errc(static_cast<tp::status>(s)) : errc::unsupported_request;
+      const auto named = s <= static_cast<unsigned>(tp::status::owner_lost) ? to_errc(static_cast<tp::status>(s))
+                                                                            : errc::unsupported_request;
       if (named == errc::busy || (confirms && s == static_cast<unsigned>(tp::status::bad_request))) {
         v.finish(owner);
         ASSERT_TRUE(v.small.recipient.outcome());
@@ -312,19 +330,24 @@ TEST(EmbeddedHostile, Every_status_has_its_name_in_every_state) {
         ASSERT_FALSE(v.small.recipient.outcome());
         EXPECT_EQ(v.small.recipient.outcome().error().code, named);
         EXPECT_EQ(v.small.recipient.outcome().error().system, named == errc::withdrawn ? 5 : 0);
-        EXPECT_EQ(v.small.recipient.outcome().error().at, named == errc::schema_mismatch ? 2u : v.small.recipient.landed_bytes());
+        EXPECT_EQ(v.small.recipient.outcome().error().at,
+                  named == errc::schema_mismatch ? 2u : v.small.recipient.landed_bytes());
       }
     }
 }
 TEST(EmbeddedHostile, How_a_confirmation_was_taken_is_in_the_receipt) {
   const model source = published();
   const script owner(source);
-  for (const auto& [s, why] : {std::pair(tp::status::ok, errc{}), std::pair(tp::status::digest_mismatch, errc::digest_mismatch), std::pair(tp::status::already_final, errc::already_final)}) {
+  for (const auto& [s, why] :
+       {std::pair(tp::status::ok, errc{}), std::pair(tp::status::digest_mismatch, errc::digest_mismatch),
+        std::pair(tp::status::already_final, errc::already_final)}) {
     victim v(source);
     bytes request = v.ask();
     while (request[20] != std::byte{5}) v.hear(owner.answer(request)), request = v.ask();
     frame m;
-    m.kind = frame_kind::confirmed, m.ref = {1, 2}, m.id = static_cast<std::uint32_t>(tp::load_le32(request.data() + 16)), m.version = owner.about.version, m.nonce = owner.about.nonce, m.status = s;
+    m.kind = frame_kind::confirmed, m.ref = {1, 2},
+    m.id = static_cast<std::uint32_t>(tp::load_le32(request.data() + 16)), m.version = owner.about.version,
+    m.nonce = owner.about.nonce, m.status = s;
     for (int lie = 0; lie < 3; ++lie) {
       frame other = m;
       if (lie == 0) other.nonce ^= 1;
@@ -357,12 +380,18 @@ TEST(EmbeddedHostile, Noise_in_place_of_datagrams_changes_nothing) {
         for (std::size_t i = 0, times = 1 + random() % 3; i < times; ++i) {
           const std::size_t to = 8 * (random() % (noise.size() / 8)), from = 8 * (random() % (noise.size() / 8));
           if (to >= 80 || from >= 80) continue;
-          if (random() % 2 == 0) std::swap_ranges(noise.begin() + static_cast<std::ptrdiff_t>(to), noise.begin() + static_cast<std::ptrdiff_t>(to) + 8, noise.begin() + static_cast<std::ptrdiff_t>(from));
+          if (random() % 2 == 0)
+            std::swap_ranges(noise.begin() + static_cast<std::ptrdiff_t>(to),
+                             noise.begin() + static_cast<std::ptrdiff_t>(to) + 8,
+                             noise.begin() + static_cast<std::ptrdiff_t>(from));
           else random.fill(std::span(noise).subspan(to, 8));
         }
-        if (noise == answer || tp::load_le64(noise.data() + 56) != tp::load_le64(answer.data() + 56) || tp::load_le64(noise.data() + 48) != tp::load_le64(answer.data() + 48)) noise.clear();  // a nonce may make it ask again, and a digest means nothing
+        if (noise == answer || tp::load_le64(noise.data() + 56) != tp::load_le64(answer.data() + 56) ||
+            tp::load_le64(noise.data() + 48) != tp::load_le64(answer.data() + 48))
+          noise.clear();  // a nonce may make it ask again, and a digest means nothing
       }
-      if (noise == answer || (noise.size() > 80 && std::equal(noise.begin(), noise.begin() + 64, answer.begin()))) continue;
+      if (noise == answer || (noise.size() > 80 && std::equal(noise.begin(), noise.begin() + 64, answer.begin())))
+        continue;
       v.hear(noise);
       ASSERT_EQ(v.small.recipient.landed_bytes(), landed);
       if (v.small.recipient.ended()) break;
@@ -381,8 +410,10 @@ TEST(EmbeddedHostile, A_datagram_holds_any_number_of_frames) {
   for (bytes request = v.ask(); !request.empty(); request = v.ask()) {
     bytes all = last;  // an old answer, a request for a role that is not here, the answer, and the answer again
     frame other;
-    other.kind = frame_kind::describe, other.ref = {1, 2}, other.id = static_cast<std::uint32_t>(tp::load_le32(request.data() + 16));
-    for (const bytes& part : {encoded(other), last = owner.answer(request), last}) all.insert(all.end(), part.begin(), part.end());
+    other.kind = frame_kind::describe, other.ref = {1, 2},
+    other.id = static_cast<std::uint32_t>(tp::load_le32(request.data() + 16));
+    for (const bytes& part : {encoded(other), last = owner.answer(request), last})
+      all.insert(all.end(), part.begin(), part.end());
     v.hear(all);
     ASSERT_TRUE(v.nothing_wrong_landed());
   }
@@ -415,9 +446,11 @@ TEST(EmbeddedHostile, Pieces_that_do_not_fit_are_nothing_and_the_right_ones_are_
   ASSERT_EQ(small.recipient.next(out, now), 80u);
   const bytes description = owner.answer(out);
   ASSERT_EQ(description.size(), 152u);
-  const auto piece_of = [&](std::uint64_t sender, std::uint32_t number, std::uint32_t offset, std::uint32_t length, std::uint32_t total) {
+  const auto piece_of = [&](std::uint64_t sender, std::uint32_t number, std::uint32_t offset, std::uint32_t length,
+                            std::uint32_t total) {
     bytes d(80 + (length + 7) / 8 * 8);
-    tp::detail::piece_prefix::write({frame_kind::piece, sender, number, offset, total, length}, std::span(d).first<80>());
+    tp::detail::piece_prefix::write({frame_kind::piece, sender, number, offset, total, length},
+                                    std::span(d).first<80>());
     for (std::uint32_t i = 0; i < length && offset + i < description.size(); ++i) d[80 + i] = description[offset + i];
     return d;
   };
@@ -428,7 +461,9 @@ TEST(EmbeddedHostile, Pieces_that_do_not_fit_are_nothing_and_the_right_ones_are_
     return static_cast<int>(p->offset) + (p->number == 8 ? 1'000 : 0);
   };
   const auto hear = [&](const bytes& d) { small.recipient.received(d, now); };
-  for (const auto& lie : {piece_of(3, 7, 0, 48, 4096), piece_of(3, 7, 0, 48, 48), piece_of(3, 7, 144, 16, 152), piece_of(3, 7, 0xffff'fff0, 48, 152), piece_of(0, 7, 0, 48, 152), piece_of(3, 7, 0, 0, 152)}) {
+  for (const auto& lie :
+       {piece_of(3, 7, 0, 48, 4096), piece_of(3, 7, 0, 48, 48), piece_of(3, 7, 144, 16, 152),
+        piece_of(3, 7, 0xffff'fff0, 48, 152), piece_of(0, 7, 0, 48, 152), piece_of(3, 7, 0, 0, 152)}) {
     hear(lie);
     EXPECT_EQ(taken(), -1);
   }
@@ -455,7 +490,9 @@ TEST(EmbeddedHostile, Pieces_that_do_not_fit_are_nothing_and_the_right_ones_are_
   hear(piece_of(3, 7, 144, 8, 152));
   EXPECT_EQ(taken(), 1'000) << "it is said as often as it is asked";
   for (int n = 0; n < 5'000; ++n) {  // any numbers: nothing is written outside
-    bytes d = piece_of(random() % 3, static_cast<std::uint32_t>(random() % 4 + 6), static_cast<std::uint32_t>(random() % 200), static_cast<std::uint32_t>(random() % 49), random() % 8 == 0 ? 160 : 152);
+    bytes d = piece_of(random() % 3, static_cast<std::uint32_t>(random() % 4 + 6),
+                       static_cast<std::uint32_t>(random() % 200), static_cast<std::uint32_t>(random() % 49),
+                       random() % 8 == 0 ? 160 : 152);
     hear(d);
     (void)taken();
   }
@@ -490,7 +527,8 @@ TEST(EmbeddedHostile, A_model_of_another_shape_is_named_by_its_first_tensor_that
       EXPECT_EQ(small.recipient.outcome().error().code, errc::schema_mismatch);
       EXPECT_EQ(small.recipient.outcome().error().at, index);
       const auto here = data_of(small.target);
-      EXPECT_TRUE(std::all_of(here.begin(), here.end(), [](std::byte b) { return b == std::byte{0x5a}; })) << "the model is untouched";
+      EXPECT_TRUE(std::all_of(here.begin(), here.end(), [](std::byte b) { return b == std::byte{0x5a}; }))
+          << "the model is untouched";
       EXPECT_EQ(pair.left->references.status_of({1, 2})->cancelled, 1u);
     }
   };
@@ -505,7 +543,8 @@ TEST(EmbeddedHostile, A_model_of_another_shape_is_named_by_its_first_tensor_that
              return true;
            }),
            k, "another name of " + std::to_string(k));
-    pulled(like([&](std::size_t i, std::string&, tp::dtype&, std::vector<std::uint64_t>&) { return i != k; }), k, "without " + std::to_string(k));
+    pulled(like([&](std::size_t i, std::string&, tp::dtype&, std::vector<std::uint64_t>&) { return i != k; }), k,
+           "without " + std::to_string(k));
   }
   model more = like([](std::size_t, std::string&, tp::dtype&, std::vector<std::uint64_t>&) { return true; });
   more.add("zz", tp::dtype::boolean, {3});
@@ -522,12 +561,14 @@ TEST(EmbeddedHostile, A_header_with_metadata_is_that_of_the_same_model) {
     std::string header(8, '\0');
     header += text + std::string(pad, ' ');
     tp::store_le64(header.data(), header.size() - 8);
-    owner.image.assign(reinterpret_cast<const std::byte*>(header.data()), reinterpret_cast<const std::byte*>(header.data()) + header.size());
+    owner.image.assign(reinterpret_cast<const std::byte*>(header.data()),
+                       reinterpret_cast<const std::byte*>(header.data()) + header.size());
     const bytes data = data_of(source);
     owner.image.insert(owner.image.end(), data.begin(), data.end());
     tp::xxhash_digest digest;
     digest.update(owner.image);
-    owner.about.version = digest.digest(), owner.about.image_bytes = owner.image.size(), owner.about.data_start = header.size();
+    owner.about.version = digest.digest(), owner.about.image_bytes = owner.image.size(),
+    owner.about.data_start = header.size();
     victim v(source);
     v.finish(owner);
     ASSERT_TRUE(v.small.recipient.outcome()) << code_name(v.small.recipient.outcome().error().code);

@@ -1,4 +1,5 @@
-// The line of small machines: the same frames as the links of hosts have, in place; steps; and what noise does to a pull.
+// The line of small machines: the same frames as the links of hosts have, in place; steps; and what noise does to a
+// pull.
 #include "embedded/small_pair.hpp"
 
 #include <tensorpull/embedded/line.hpp>
@@ -110,7 +111,9 @@ TEST(EmbeddedLine, It_writes_the_frames_that_hosts_write) {
       ASSERT_TRUE(writer.write(all));
       e.between.to_host.clear();
       e.send(d);
-      ASSERT_TRUE(std::equal(e.between.to_host.begin(), e.between.to_host.end(), writer.frame().begin(), writer.frame().end())) << n;
+      ASSERT_TRUE(
+          std::equal(e.between.to_host.begin(), e.between.to_host.end(), writer.frame().begin(), writer.frame().end()))
+          << n;
     }
 }
 TEST(EmbeddedLine, While_the_device_takes_nothing_there_is_no_room) {
@@ -130,7 +133,8 @@ TEST(EmbeddedLine, Behind_any_noise_it_is_in_step_again_with_the_next_frame_but_
   generator random(9);
   both_ends e;
   for (int round = 0; round < 400; ++round) {
-    for (std::size_t n = random() % 1'500; n > 0; --n) e.between.to_small.push_back(static_cast<std::byte>(random() % (round % 2 == 0 ? 256 : 4)));
+    for (std::size_t n = random() % 1'500; n > 0; --n)
+      e.between.to_small.push_back(static_cast<std::byte>(random() % (round % 2 == 0 ? 256 : 4)));
     const bytes first = some(random, 592), second = some(random, 80);
     for (const bytes* d : {&first, &second}) {
       const std::array<std::span<const std::byte>, 1> all{*d};
@@ -171,7 +175,8 @@ struct pulled_over_a_line {
       std::array<std::uint64_t, 100> memory;
       const auto room = std::as_writable_bytes(std::span(memory));
       tp::only_peer from;
-      for (tp::io_result io = host.receive(room, from); io.status == tp::io_status::ok; io = host.receive(room, from)) (void)left.end->received(idle, room.first(io.bytes), time);
+      for (tp::io_result io = host.receive(room, from); io.status == tp::io_status::ok; io = host.receive(room, from))
+        (void)left.end->received(idle, room.first(io.bytes), time);
       for (tp::datagram_plan plan;;) {
         left.end->plan_datagram(idle, plan, left.room(), time);
         if (plan.bytes == 0) break;
@@ -229,20 +234,22 @@ TEST(EmbeddedLine, A_line_that_flips_loses_and_inserts_costs_time_and_nothing_el
 TEST(EmbeddedLine, A_line_of_nothing_but_noise_times_out_by_name_and_goes_on_behind_it) {
   pulled_over_a_line p;
   generator random(8);
-  const auto all = p.pull([&](std::deque<std::byte>& d) {
-    d.clear();
-    for (std::size_t n = random() % 100; n > 0; --n) d.push_back(static_cast<std::byte>(random()));
-  },
-                          3);
+  const auto all = p.pull(
+      [&](std::deque<std::byte>& d) {
+        d.clear();
+        for (std::size_t n = random() % 100; n > 0; --n) d.push_back(static_cast<std::byte>(random()));
+      },
+      3);
   ASSERT_FALSE(all);
   EXPECT_EQ(all.error().code, tp::errc::timed_out);
   std::uint32_t calls = 0;
-  const auto some_time = p.pull([&](std::deque<std::byte>& d) {
-    if (++calls > 2 * 1'000) return;  // a second of noise
-    d.clear();
-    for (std::size_t n = random() % 100; n > 0; --n) d.push_back(static_cast<std::byte>(random()));
-  },
-                                4);
+  const auto some_time = p.pull(
+      [&](std::deque<std::byte>& d) {
+        if (++calls > 2 * 1'000) return;  // a second of noise
+        d.clear();
+        for (std::size_t n = random() % 100; n > 0; --n) d.push_back(static_cast<std::byte>(random()));
+      },
+      4);
   ASSERT_TRUE(some_time) << code_name(some_time.error().code);
   EXPECT_LT(p.ticks, 1'000 + 3 * net_pull.retry_ms) << "it goes on within a time-out";
 }

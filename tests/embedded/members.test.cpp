@@ -29,19 +29,22 @@ struct outer {
 BOOST_HANA_ADAPT_STRUCT(inner, w, n);
 BOOST_HANA_ADAPT_STRUCT(outer, layers, last, z, h, e, b, u, none);
 template <>
-inline constexpr auto tensorpull::members_of<inner> = tensorpull::members(tensorpull::member{"w", &inner::w}, tensorpull::member{"n", &inner::n});
+inline constexpr auto tensorpull::members_of<inner> = tensorpull::members(tensorpull::member{"w", &inner::w},
+                                                                          tensorpull::member{"n", &inner::n});
 // in another order than the struct's
 template <>
-inline constexpr auto tensorpull::members_of<outer> =
-    tensorpull::members(tensorpull::member{"none", &outer::none}, tensorpull::member{"b", &outer::b}, tensorpull::member{"u", &outer::u}, tensorpull::member{"last", &outer::last},
-                        tensorpull::member{"layers", &outer::layers}, tensorpull::member{"h", &outer::h}, tensorpull::member{"e", &outer::e}, tensorpull::member{"z", &outer::z});
+inline constexpr auto tensorpull::members_of<outer> = tensorpull::members(
+    tensorpull::member{"none", &outer::none}, tensorpull::member{"b", &outer::b}, tensorpull::member{"u", &outer::u},
+    tensorpull::member{"last", &outer::last}, tensorpull::member{"layers", &outer::layers},
+    tensorpull::member{"h", &outer::h}, tensorpull::member{"e", &outer::e}, tensorpull::member{"z", &outer::z});
 
 namespace {
 
 using small = tp::embedded_image<outer>;
 static_assert(small::tensor_count == 2 * 13 + 6);
 static_assert(small::fingerprint == tp::raw_tensors<outer>::schema().fingerprint);
-static_assert(small::image_bytes == tp::raw_tensors<outer>::schema().image_bytes && small::header_bytes == tp::raw_tensors<outer>::schema().header_bytes);
+static_assert(small::image_bytes == tp::raw_tensors<outer>::schema().image_bytes &&
+              small::header_bytes == tp::raw_tensors<outer>::schema().header_bytes);
 static_assert(small::data_bytes == 13 * 24 + 13 * 8 + 16 + 6 + 5 + 4 + 1);
 static_assert(small::schema.of_members);
 
@@ -58,7 +61,8 @@ TEST(EmbeddedMembers, Any_range_is_written_and_read_where_hosts_have_it) {
     outer target;
     std::memset(static_cast<void*>(&target), 0x5a, sizeof target);
     const auto before = data_of(target);
-    const auto at = static_cast<std::uint32_t>(random() % (data.size() + 1)), n = static_cast<std::uint32_t>(random() % (data.size() + 1 - at));
+    const auto at = static_cast<std::uint32_t>(random() % (data.size() + 1)),
+               n = static_cast<std::uint32_t>(random() % (data.size() + 1 - at));
     ASSERT_TRUE(small::write(target, at, std::span(data).subspan(at, n)));
     const auto after = data_of(target);
     ASSERT_TRUE(std::equal(after.begin(), after.begin() + at, before.begin()));
@@ -74,7 +78,8 @@ TEST(EmbeddedMembers, Any_range_is_written_and_read_where_hosts_have_it) {
   std::array<std::byte, 8> slice;
   std::vector<std::byte> host;
   while (host.size() < data.size()) {
-    const auto g = tp::gather(tp::raw_tensors<outer>::source(target), small::header_bytes + host.size(), data.size() - host.size(), pieces, slice);
+    const auto g = tp::gather(tp::raw_tensors<outer>::source(target), small::header_bytes + host.size(),
+                              data.size() - host.size(), pieces, slice);
     for (std::size_t i = 0; i < g.pieces; ++i) host.insert(host.end(), pieces[i].begin(), pieces[i].end());
   }
   EXPECT_EQ(host, data);
@@ -92,7 +97,8 @@ TEST(EmbeddedMembers, A_byte_that_is_no_bool_is_said_and_is_none_in_memory) {
 TEST(EmbeddedMembers, Every_byte_of_the_header_belongs_to_the_tensor_whose_text_it_is) {
   const auto& schema = small::schema;
   for (std::size_t i = 0; i < schema.tensor_count; ++i) {
-    const std::uint32_t begin = schema.tensors[i].text_at, length = static_cast<std::uint32_t>(tp::detail::entry_text_length(schema.tensors[i]));
+    const std::uint32_t begin = schema.tensors[i].text_at,
+                        length = static_cast<std::uint32_t>(tp::detail::entry_text_length(schema.tensors[i]));
     EXPECT_EQ(small::tensor_of_header(begin), i);
     EXPECT_EQ(small::tensor_of_header(begin + length - 1), i);
     EXPECT_EQ(small::tensor_of_header(begin + length), i + 1) << "the comma, or the brace at the end";

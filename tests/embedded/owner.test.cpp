@@ -33,7 +33,8 @@ struct By_hand : testing::Test {
     q.offset = offset, q.length = length, q.version = v;
     return q;
   }
-  tp::frame confirmation(std::uint64_t nonce, std::uint64_t digest, bool verified = true, tp::recipient_id who = alice) {
+  tp::frame confirmation(std::uint64_t nonce, std::uint64_t digest, bool verified = true,
+                         tp::recipient_id who = alice) {
     tp::frame q = ask(kind::confirm, who);
     q.version = version, q.nonce = nonce, q.digest = digest, q.flag = verified;
     return q;
@@ -96,7 +97,8 @@ TEST_F(EmbeddedOwner, Describes_what_a_host_would_describe) {
 
 TEST_F(EmbeddedOwner, Unknown_stale_and_out_of_range_have_their_statuses) {
   EXPECT_EQ(refusal(ask(kind::describe)), status::unknown_reference);
-  EXPECT_EQ(refusal(ask(kind::describe, alice, {})), status::unknown_reference) << "nothing is published, not the reference 0";
+  EXPECT_EQ(refusal(ask(kind::describe, alice, {})), status::unknown_reference)
+      << "nothing is published, not the reference 0";
   publish();
   EXPECT_EQ(refusal(pull_of(0, 8, version + 1)), status::stale);
   EXPECT_EQ(refusal(pull_of(size + 1, 8)), status::out_of_range);
@@ -129,7 +131,8 @@ TEST_F(EmbeddedOwner, R1_a_pull_at_the_end_is_answered_end_whatever_its_length) 
 
 TEST_F(EmbeddedOwner, R2_offsets_that_would_wrap_are_out_of_range) {
   publish();
-  for (const std::uint64_t at : {size + 1, ~std::uint64_t{0}, ~std::uint64_t{0} - 7, std::uint64_t{1} << 63, std::uint64_t{1} << 32, (std::uint64_t{1} << 32) + 8})
+  for (const std::uint64_t at : {size + 1, ~std::uint64_t{0}, ~std::uint64_t{0} - 7, std::uint64_t{1} << 63,
+                                 std::uint64_t{1} << 32, (std::uint64_t{1} << 32) + 8})
     for (const std::uint32_t n : {0u, 8u, 0xffffffffu}) EXPECT_EQ(refusal(pull_of(at, n)), status::out_of_range);
   EXPECT_EQ(o.bytes_served(), 0u);
 }
@@ -154,7 +157,8 @@ TEST_F(EmbeddedOwner, R4_any_offset_is_served_exactly_and_no_more_than_the_cap) 
 
 TEST_F(EmbeddedOwner, R6_reference_zero_and_near_misses_are_unknown_and_look_the_same) {
   publish();
-  for (const tp::ref_id guess : {tp::ref_id{}, tp::ref_id{1, 3}, tp::ref_id{2, 1}, tp::ref_id{0, 2}, tp::ref_id{~0ull, ~0ull}})
+  for (const tp::ref_id guess :
+       {tp::ref_id{}, tp::ref_id{1, 3}, tp::ref_id{2, 1}, tp::ref_id{0, 2}, tp::ref_id{~0ull, ~0ull}})
     for (const kind k : {kind::describe, kind::pull, kind::schema, kind::confirm}) {
       auto q = ask(k, alice, guess);
       if (k != kind::describe) q.version = 7;
@@ -211,7 +215,8 @@ TEST_F(EmbeddedOwner, R8_after_completion_nothing_of_the_model_is_read_and_every
   EXPECT_EQ(refusal(ask(kind::describe)), status::already_final);
   EXPECT_EQ(reply(ask(kind::describe, bob)).delay_ms, 3u);
   o.busy(250);
-  EXPECT_EQ(refusal(ask(kind::describe)), status::busy) << "the next one is in the making, perhaps under the same reference";
+  EXPECT_EQ(refusal(ask(kind::describe)), status::busy)
+      << "the next one is in the making, perhaps under the same reference";
   EXPECT_EQ(reply(confirmation(nonce, version)).status, status::ok) << "whose answer was lost";
   EXPECT_EQ(o.state(), state::completed);
 }
@@ -304,7 +309,8 @@ TEST_F(EmbeddedOwner, A_clock_that_wraps_is_no_silence) {
 }
 TEST_F(EmbeddedOwner, Who_says_no_number_is_whoever_is_at_the_other_end) {
   publish();
-  ASSERT_EQ(reply(pull_of(0, 8)).kind, kind::chunk) << "of an earlier description, before this machine was started again";
+  ASSERT_EQ(reply(pull_of(0, 8)).kind, kind::chunk)
+      << "of an earlier description, before this machine was started again";
   EXPECT_EQ(o.state(), state::acquired);
   const auto nonce = describe({});
   ASSERT_EQ(pull_all({}), nonce);

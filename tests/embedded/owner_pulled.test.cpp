@@ -1,4 +1,5 @@
-// Unmodified hosts pull from the owner of a small machine, over links that lose, double, delay and re-order; and it answers as the owner of a host does.
+// Unmodified hosts pull from the owner of a small machine, over links that lose, double, delay and re-order; and it
+// answers as the owner of a host does.
 #include "support/embedded_link.hpp"
 
 #include <tensorpull/integrity/policies.hpp>
@@ -33,8 +34,15 @@ struct named_link {
   const char* name;
 };
 class EmbeddedOwnerOver : public ::testing::TestWithParam<named_link> {};
-constexpr named_link links[] = {{{600, 0, 0, microseconds(500), microseconds(0)}, "clean"}, {{600, 0.05, 0, microseconds(500), microseconds(0)}, "lossy"}, {{600, 0.05, 0.05, microseconds(500), microseconds(0)}, "doubling"}, {{600, 0.02, 0.02, microseconds(2000), microseconds(1800)}, "reordering"}, {{600, 0.05, 0, microseconds(20'000), microseconds(0)}, "far"}, {{1200, 0.2, 0.1, microseconds(1000), microseconds(900)}, "bad"}, {{600, 0.4, 0.3, microseconds(1000), microseconds(5000)}, "hopeless"}};
-INSTANTIATE_TEST_SUITE_P(Links, EmbeddedOwnerOver, ::testing::ValuesIn(links), [](const auto& i) { return i.param.name; });
+constexpr named_link links[] = {{{600, 0, 0, microseconds(500), microseconds(0)}, "clean"},
+                                {{600, 0.05, 0, microseconds(500), microseconds(0)}, "lossy"},
+                                {{600, 0.05, 0.05, microseconds(500), microseconds(0)}, "doubling"},
+                                {{600, 0.02, 0.02, microseconds(2000), microseconds(1800)}, "reordering"},
+                                {{600, 0.05, 0, microseconds(20'000), microseconds(0)}, "far"},
+                                {{1200, 0.2, 0.1, microseconds(1000), microseconds(900)}, "bad"},
+                                {{600, 0.4, 0.3, microseconds(1000), microseconds(5000)}, "hopeless"}};
+INSTANTIATE_TEST_SUITE_P(Links, EmbeddedOwnerOver, ::testing::ValuesIn(links),
+                         [](const auto& i) { return i.param.name; });
 
 /// A whole pull; the model may change as soon as the owner says that it has completed.
 template <class Owner, class Transfer>
@@ -63,8 +71,9 @@ void expect_completed(const link_conditions& link, std::uint64_t seed, tp::outco
   EXPECT_EQ(pair.owner.state(), expected == tp::outcome::completed ? state::completed : state::completed_unverified);
   EXPECT_EQ(pair.owner.recipient(), tp::recipient_id{9});
   EXPECT_GE(pair.owner.bytes_served(), pair.image.size());
-  EXPECT_LE(pair.owner.bytes_served(), (link.loss > 0.1 ? 6 : link.jitter.count() > 0 ? 3
-                                                                                      : 1.3) *
+  EXPECT_LE(pair.owner.bytes_served(), (link.loss > 0.1           ? 6
+                                        : link.jitter.count() > 0 ? 3
+                                                                  : 1.3) *
                                            static_cast<double>(pair.image.size()));
   EXPECT_EQ(pair.not_understood, 0u) << to_string(pair.last_error);
   EXPECT_LE(pair.down.sent, pair.up.sent * 2) << "the host's farewells and doubles";
@@ -85,7 +94,8 @@ TEST_P(EmbeddedOwnerOver, A_host_gets_a_digest_with_each_chunk) {
   for (std::uint64_t seed = 1; seed <= 3; ++seed) {
     expect_completed<small_owner<512, tp::xxh3_64>, with<tp::chunk_and_image_digest>>(GetParam().link, seed);
     expect_completed<small_owner<512, tp::embedded_crc32c<>>, with<checked_by_crc32c>>(GetParam().link, seed);
-    expect_completed<small_owner<512, tp::xxh3_64>, with<tp::chunk_digest>>(GetParam().link, seed, tp::outcome::completed_unverified);
+    expect_completed<small_owner<512, tp::xxh3_64>, with<tp::chunk_digest>>(GetParam().link, seed,
+                                                                            tp::outcome::completed_unverified);
   }
   expect_completed<small_owner<512>, with<tp::unverified>>(GetParam().link, 4, tp::outcome::completed_unverified);
 }
@@ -127,7 +137,8 @@ TEST_F(EmbeddedOwnerPulled, A_machine_that_was_switched_off_goes_on_with_the_sam
   pull<> t(to, of(), {}, pair.right.end->next_id());
   int restarts = 0;
   pair.after_answer = [&] {
-    if (t.landed_bytes() > static_cast<std::uint64_t>(restarts + 1) * 4000 && restarts < 6) ++restarts, pair.owner = small_owner<>(), pair.owner.publish(source, id, 100u + static_cast<unsigned>(restarts));
+    if (t.landed_bytes() > static_cast<std::uint64_t>(restarts + 1) * 4000 && restarts < 6)
+      ++restarts, pair.owner = small_owner<>(), pair.owner.publish(source, id, 100u + static_cast<unsigned>(restarts));
   };
   const auto done = pair.pull(t);
   ASSERT_TRUE(done) << to_string(done.error().code);
@@ -143,7 +154,8 @@ TEST_F(EmbeddedOwnerPulled, A_machine_that_was_switched_off_before_the_confirmat
   pair.image = image;
   pull<> t(to, of(), {}, pair.right.end->next_id());
   pair.before_answer = [&, off = false]() mutable {
-    if (t.landed_bytes() == image.size() && !off) off = true, pair.owner = small_owner<>(), pair.owner.publish(source, id, 4);
+    if (t.landed_bytes() == image.size() && !off)
+      off = true, pair.owner = small_owner<>(), pair.owner.publish(source, id, 4);
   };
   const auto done = pair.pull(t);
   ASSERT_TRUE(done) << to_string(done.error().code);
@@ -224,8 +236,10 @@ TEST_F(EmbeddedOwnerPulled, Garbage_on_the_line_changes_nothing) {
   pair.after_answer = [&] {
     datagram noise(1 + pair.dice.below(150));
     pair.dice.fill(std::as_writable_bytes(std::span(noise)));
-    if (pair.chance(0.5)) noise[0] = (noise.size() - 1) << 32, noise[1 % noise.size()] = tp::detail::payload_prefix::root_pointer;
-    answers_of(pair.owner, std::as_bytes(std::span(noise)).first(pair.dice.below(noise.size() * 8)), pair.milliseconds(), image);
+    if (pair.chance(0.5))
+      noise[0] = (noise.size() - 1) << 32, noise[1 % noise.size()] = tp::detail::payload_prefix::root_pointer;
+    answers_of(pair.owner, std::as_bytes(std::span(noise)).first(pair.dice.below(noise.size() * 8)),
+               pair.milliseconds(), image);
   };
   const auto done = pair.pull(t);
   ASSERT_TRUE(done) << to_string(done.error().code);
@@ -253,7 +267,8 @@ TEST_F(EmbeddedOwnerPulled, A_host_that_is_started_again_in_the_middle_of_a_desc
   EXPECT_LT(radio.now - before, std::chrono::seconds(5));
 }
 
-// The owner of a host and that of a small machine are asked the same by one recipient. What they say may differ in the nonce and the window alone.
+// The owner of a host and that of a small machine are asked the same by one recipient. What they say may differ in the
+// nonce and the window alone.
 TEST(EmbeddedOwnerBesideTheOwnerOfAHost, Both_say_the_same) {
   std::size_t compared = 0, ended = 0;
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
@@ -273,17 +288,26 @@ TEST(EmbeddedOwnerBesideTheOwnerOfAHost, Both_say_the_same) {
     for (int i = 0; i < 40 && small.state() != state::completed && small.state() != state::completed_unverified; ++i) {
       tp::frame q;
       const std::uint64_t dice = g.below(16);
-      q.kind = dice < 3 || i == 0 ? kind::describe : dice < 12 ? kind::pull
-                                                 : dice < 15   ? kind::confirm
-                                                               : kind::cancel;
+      q.kind = dice < 3 || i == 0 ? kind::describe : dice < 12 ? kind::pull : dice < 15 ? kind::confirm : kind::cancel;
       q.id = g.below(16) == 0 && i > 0 ? last_id - static_cast<std::uint32_t>(g.below(5)) : ++last_id;
       q.ref = g.below(20) == 0 && i > 0 ? tp::ref_id{1, 3} : id;
-      if (q.kind != kind::describe) q.version = g.below(8) != 0 ? version : q.kind == kind::pull && g.below(2) == 0 ? version + 1
-                                                                        : q.kind == kind::pull                      ? 0
-                                                                                                                    : version;
+      if (q.kind != kind::describe)
+        q.version = g.below(8) != 0                           ? version
+                    : q.kind == kind::pull && g.below(2) == 0 ? version + 1
+                    : q.kind == kind::pull                    ? 0
+                                                              : version;
       q.recipient = {9};
       if (q.kind == kind::pull) {
-        const std::uint64_t places[] = {0, 8, size, size + 1, size - 1, size - 512, ~std::uint64_t{0}, std::uint64_t{1} << 63, g.below(size), twin.schema().header_bytes - 3};
+        const std::uint64_t places[] = {0,
+                                        8,
+                                        size,
+                                        size + 1,
+                                        size - 1,
+                                        size - 512,
+                                        ~std::uint64_t{0},
+                                        std::uint64_t{1} << 63,
+                                        g.below(size),
+                                        twin.schema().header_bytes - 3};
         const std::uint32_t lengths[] = {0, 1, 511, 512, 513, 0xffffffff, static_cast<std::uint32_t>(g.below(600))};
         q.offset = places[g.below(std::size(places))], q.length = lengths[g.below(std::size(lengths))];
         q.fingerprint = g.below(3) != 0 ? 0 : twin.schema().fingerprint + g.below(2);
@@ -293,13 +317,15 @@ TEST(EmbeddedOwnerBesideTheOwnerOfAHost, Both_say_the_same) {
         q.status = g.below(2) == 0 ? tp::status::digest_mismatch : tp::status::ok;
         if (g.below(6) == 0) q.recipient = {};
       }
-      // An old request behind one that changed nothing: a host's end, which has one peer, takes it for late; a small owner, whom several ask, does not.
+      // An old request behind one that changed nothing: a host's end, which has one peer, takes it for late; a small
+      // owner, whom several ask, does not.
       apart = q.id != last_id && may_differ;
       if (apart) break;
       const bool right_nonce = g.below(5) != 0;
       answers said[2];
       for (int which = 0; which < 2; ++which) {
-        if (const auto record = host.references.recipient_of(id, {9}); which == 1 && record) nonces[1] = record->nonce;  // one that was refused has not heard its new one
+        if (const auto record = host.references.recipient_of(id, {9}); which == 1 && record)
+          nonces[1] = record->nonce;  // one that was refused has not heard its new one
         q.nonce = right_nonce ? nonces[which] : 12345;
         const frame f = encode(q);
         if (which == 0) {
@@ -309,7 +335,8 @@ TEST(EmbeddedOwnerBesideTheOwnerOfAHost, Both_say_the_same) {
           tp::datagram_plan plan;
           host.end->plan_datagram(idle, plan, host.room(), microseconds(1'000'000));
           std::vector<std::byte> bytes;
-          for (std::size_t s = 0; s < plan.span_count; ++s) bytes.insert(bytes.end(), plan.spans[s].begin(), plan.spans[s].end());
+          for (std::size_t s = 0; s < plan.span_count; ++s)
+            bytes.insert(bytes.end(), plan.spans[s].begin(), plan.spans[s].end());
           if (plan.bytes > 0) host.end->sent(idle, plan, true);
           said[1] = read_answers(bytes, image);
         }
@@ -320,14 +347,18 @@ TEST(EmbeddedOwnerBesideTheOwnerOfAHost, Both_say_the_same) {
       if (said[0].empty()) continue;
       const tp::frame &a = said[0][0], &b = said[1][0];
       const auto fields = [](const tp::frame& m) {
-        return std::tuple(m.kind, m.status, m.id, m.ref.high, m.ref.low, m.version, m.offset, m.length, m.digest, m.fingerprint, m.image_bytes, m.data_start, m.tensors, m.delay_ms, m.flag, m.memory);
+        return std::tuple(m.kind, m.status, m.id, m.ref.high, m.ref.low, m.version, m.offset, m.length, m.digest,
+                          m.fingerprint, m.image_bytes, m.data_start, m.tensors, m.delay_ms, m.flag, m.memory);
       };
-      ASSERT_EQ(fields(a), fields(b)) << seed << ' ' << i << ' ' << static_cast<int>(q.kind) << ": " << static_cast<int>(a.kind) << ' ' << static_cast<int>(a.status) << " and " << static_cast<int>(b.kind) << ' ' << static_cast<int>(b.status);
+      ASSERT_EQ(fields(a), fields(b)) << seed << ' ' << i << ' ' << static_cast<int>(q.kind) << ": "
+                                      << static_cast<int>(a.kind) << ' ' << static_cast<int>(a.status) << " and "
+                                      << static_cast<int>(b.kind) << ' ' << static_cast<int>(b.status);
       ++compared;
     }
     ended += small.state() == state::completed || small.state() == state::completed_unverified;
     if (!apart && ended != 0 && host.references.recipient_of(id, {9})) {
-      EXPECT_EQ(small.state() == state::completed, host.references.recipient_of(id, {9})->state == state::completed) << seed;
+      EXPECT_EQ(small.state() == state::completed, host.references.recipient_of(id, {9})->state == state::completed)
+          << seed;
     }
   }
   std::printf("%zu answers, %zu ended\n", compared, ended);

@@ -1,5 +1,6 @@
-// Radios, whose datagrams are short: 128 bytes with chunks of 48, 256 bytes with chunks of 176, and what is left of them where the link adds 8 bytes of its own.
-// A frame has 80 bytes before its payload, on every link. Small machines and hosts pull from each other, in virtual time.
+// Radios, whose datagrams are short: 128 bytes with chunks of 48, 256 bytes with chunks of 176, and what is left of
+// them where the link adds 8 bytes of its own. A frame has 80 bytes before its payload, on every link. Small machines
+// and hosts pull from each other, in virtual time.
 #include "support/embedded_link.hpp"
 
 #include <tensorpull/embedded/recipient.hpp>
@@ -42,7 +43,9 @@ template <std::size_t Bytes>
 struct host_end {
   datagram_party<> party;
   tp::no_transfer idle;
-  host_end(std::uint64_t seed, const device_model& m, const model& twin) : party(seed, Bytes) { (void)m, party.publish(twin, id, 1); }
+  host_end(std::uint64_t seed, const device_model& m, const model& twin) : party(seed, Bytes) {
+    (void)m, party.publish(twin, id, 1);
+  }
 
   bool completed() { return party.references.status_of(id)->completed == 1; }
   void received(std::span<const std::byte> d, microseconds now) { EXPECT_TRUE(party.end->received(idle, d, now)); }
@@ -67,7 +70,9 @@ struct small_end {
   small_end(std::uint64_t seed, const device_model& m, const model&) { owner.publish(m, id, seed); }
 
   bool completed() { return owner.state() == tp::recipient_state::completed; }
-  void received(std::span<const std::byte> d, microseconds now) { said.push_back(answer_of(owner, d, static_cast<std::uint32_t>(now.count() / 1000))); }
+  void received(std::span<const std::byte> d, microseconds now) {
+    said.push_back(answer_of(owner, d, static_cast<std::uint32_t>(now.count() / 1000)));
+  }
   template <class Put>
   void send(Put put, microseconds) {
     for (const auto& d : said)
@@ -91,7 +96,8 @@ cost pull_by_radio(link_conditions air, std::uint64_t seed) {
   device_model mine{};
   Owner owner(seed + 5, source, twin);
   tp::model_landing<device_model> landing(mine);
-  small_recipient<Bytes> r(landing, {.ref = id, .recipient = {9}, .timeout_ms = 60'000, .retry_ms = 250}, seed * 0x9e3779b97f4a7c15);
+  small_recipient<Bytes> r(landing, {.ref = id, .recipient = {9}, .timeout_ms = 60'000, .retry_ms = 250},
+                           seed * 0x9e3779b97f4a7c15);
   generator dice(seed + 9);
   lossy_line up, down;
   microseconds now{1'000'000};
@@ -101,18 +107,24 @@ cost pull_by_radio(link_conditions air, std::uint64_t seed) {
     datagram words(d.size() / 8 + 1);
     std::memcpy(words.data(), d.data(), d.size());
     for (int copies = chance(air.doubled) ? 2 : 1; copies > 0; --copies)
-      if (!chance(air.loss)) line.on_its_way.emplace(now + air.delay + microseconds(air.jitter.count() > 0 ? dice() % static_cast<std::uint64_t>(air.jitter.count()) : 0), std::pair(words, d.size()));
+      if (!chance(air.loss))
+        line.on_its_way.emplace(
+            now + air.delay +
+                microseconds(air.jitter.count() > 0 ? dice() % static_cast<std::uint64_t>(air.jitter.count()) : 0),
+            std::pair(words, d.size()));
   };
   const auto ms = [&] { return static_cast<std::uint32_t>(now.count() / 1000); };
   for (const auto limit = now + std::chrono::hours(2); !r.ended() && now < limit;) {
     std::array<std::byte, small_recipient<Bytes>::max_out> out;
-    if (const std::size_t n = r.next(out, ms()); n > 0) ++c.datagrams_up, c.bytes_up += n, put(up, std::span(out).first(n));
+    if (const std::size_t n = r.next(out, ms()); n > 0)
+      ++c.datagrams_up, c.bytes_up += n, put(up, std::span(out).first(n));
     owner.send([&](std::span<const std::byte> d) { ++c.datagrams_down, c.bytes_down += d.size(), put(down, d); }, now);
     microseconds wake = now + std::chrono::milliseconds(10);
     for (const lossy_line* l : {&up, &down})
       if (!l->on_its_way.empty()) wake = std::min(wake, std::max(now, l->on_its_way.begin()->first));
     now = wake;
-    for (std::pair<datagram, std::size_t> d; pulled_by_a_host<radio_owner<Bytes>>::next(up, now, d);) owner.received({reinterpret_cast<const std::byte*>(d.first.data()), d.second}, now);
+    for (std::pair<datagram, std::size_t> d; pulled_by_a_host<radio_owner<Bytes>>::next(up, now, d);)
+      owner.received({reinterpret_cast<const std::byte*>(d.first.data()), d.second}, now);
     std::pair<datagram, std::size_t> d;
     if (pulled_by_a_host<radio_owner<Bytes>>::next(down, now, d)) {
       const auto* const p = reinterpret_cast<const std::byte*>(d.first.data());
@@ -159,7 +171,8 @@ void pull_to_a_host(link_conditions air, std::uint64_t seed) {
   pair.owner.publish(source, id, seed + 7);
   model target = model_on_a_host();
   tp::land to(target.destination());
-  tp::datagram_transfer<tp::land, tp::bytes_up_to<chunk_of(Bytes)>, tp::image_digest> t(to, {.ref = id, .recipient = {9}}, {}, pair.right.end->next_id());
+  tp::datagram_transfer<tp::land, tp::bytes_up_to<chunk_of(Bytes)>, tp::image_digest> t(
+      to, {.ref = id, .recipient = {9}}, {}, pair.right.end->next_id());
   const auto done = pair.pull(t);
   ASSERT_TRUE(done) << seed << ' ' << to_string(done.error().code) << ' ' << t.landed_bytes();
   EXPECT_EQ(done->outcome, tp::outcome::completed);
@@ -186,7 +199,8 @@ void pull_between_hosts(link_conditions air, std::uint64_t seed) {
   pair.left.publish(twin, id, 1);
   model target = model_on_a_host();
   tp::land to(target.destination());
-  tp::datagram_transfer<tp::land, tp::bytes_up_to<chunk_of(Bytes)>, tp::image_digest> t(to, {.ref = id, .recipient = {9}}, {}, pair.right.end->next_id());
+  tp::datagram_transfer<tp::land, tp::bytes_up_to<chunk_of(Bytes)>, tp::image_digest> t(
+      to, {.ref = id, .recipient = {9}}, {}, pair.right.end->next_id());
   t.fits(Bytes);
   pair.right.end->begin_pull();
   ASSERT_TRUE(pair.run(t, [&] { return t.ended(); })) << seed;
@@ -210,13 +224,17 @@ TEST(RadioCosts, Are_those_of_the_page) {
   const std::string page{std::istreambuf_iterator<char>(file), {}};
   const auto row = [&page](std::size_t bytes, std::uint64_t image, const cost& c) {
     char line[100];
-    std::snprintf(line, sizeof line, "| %zu | %zu | %llu | %llu | %.2f |\n", bytes, chunk_of(bytes), static_cast<unsigned long long>(c.datagrams_up + c.datagrams_down),
-                  static_cast<unsigned long long>(c.bytes_up + c.bytes_down), static_cast<double>(c.bytes_up + c.bytes_down) / static_cast<double>(image));
+    std::snprintf(line, sizeof line, "| %zu | %zu | %llu | %llu | %.2f |\n", bytes, chunk_of(bytes),
+                  static_cast<unsigned long long>(c.datagrams_up + c.datagrams_down),
+                  static_cast<unsigned long long>(c.bytes_up + c.bytes_down),
+                  static_cast<double>(c.bytes_up + c.bytes_down) / static_cast<double>(image));
     EXPECT_NE(page.find(line), page.npos) << line;
-    const auto header = static_cast<std::uint64_t>(tp::embedded_image<device_model>::header_bytes), chunk = static_cast<std::uint64_t>(chunk_of(bytes));
+    const auto header = static_cast<std::uint64_t>(tp::embedded_image<device_model>::header_bytes),
+               chunk = static_cast<std::uint64_t>(chunk_of(bytes));
     const std::uint64_t chunks = (header + chunk - 1) / chunk + (image - header + chunk - 1) / chunk;
     const std::uint64_t pieces = bytes >= 152 ? 0 : (152 + chunk - 1) / chunk;
-    EXPECT_EQ(c.datagrams_up, chunks + 2 + pieces) << "a request for each chunk, the description and the confirmation, and a word for each piece of the description";
+    EXPECT_EQ(c.datagrams_up, chunks + 2 + pieces)
+        << "a request for each chunk, the description and the confirmation, and a word for each piece of the description";
     EXPECT_EQ(c.datagrams_down, chunks + 2 + (pieces > 0 ? pieces - 1 : 0));
     EXPECT_EQ(c.bytes_up, 80 * c.datagrams_up) << "a datagram of a small machine has 80 bytes";
   };

@@ -63,7 +63,8 @@ TEST(EmbeddedRecipient, Takes_chunks_of_any_length_in_datagrams_of_any_length) {
 TEST(EmbeddedRecipient, A_link_that_loses_doubles_and_reorders_costs_time_and_nothing_else) {
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     SCOPED_TRACE(seed);
-    small_pair pair({seed % 2 != 0 ? 128u : 640u, 0.3, 0.3, 1, 300}, seed);  // answers come long after the request was repeated
+    small_pair pair({seed % 2 != 0 ? 128u : 640u, 0.3, 0.3, 1, 300}, seed);  // answers come long after the request was
+                                                                             // repeated
     const model source = fill(list_of<net>(), seed);
     tp::embedded_pull of = net_pull;
     of.timeout_ms = 60'000;
@@ -73,7 +74,8 @@ TEST(EmbeddedRecipient, A_link_that_loses_doubles_and_reorders_costs_time_and_no
     ASSERT_TRUE(small.recipient.outcome()) << to_string(small.recipient.outcome().error().code);
     EXPECT_EQ(data_of(small.target), data_of(source));
     EXPECT_TRUE(small.guards_intact());
-    EXPECT_EQ(small.recipient.outcome()->chunks, (source.schema().header_bytes + 47) / 48 + (source.schema().data_bytes() + 47) / 48);
+    EXPECT_EQ(small.recipient.outcome()->chunks,
+              (source.schema().header_bytes + 47) / 48 + (source.schema().data_bytes() + 47) / 48);
   }
 }
 TEST(EmbeddedRecipient, An_owner_that_is_started_again_is_described_again_and_the_pull_goes_on) {
@@ -98,7 +100,8 @@ TEST(EmbeddedRecipient, An_owner_that_is_started_again_is_described_again_and_th
     EXPECT_EQ(data_of(small.target), data_of(source));
     EXPECT_LT(pair.now - before, 400u) << "at once";
     const auto sent = pair.left->references.status_of({1, 2})->bytes_sent;
-    EXPECT_LE(sent, source.schema().image_bytes - landed + 64) << "what has landed is not fetched again, but for the chunk that showed it";
+    EXPECT_LE(sent, source.schema().image_bytes - landed + 64)
+        << "what has landed is not fetched again, but for the chunk that showed it";
     EXPECT_EQ(pair.left->references.status_of({1, 2})->completed, 1u);
   }
 }
@@ -108,7 +111,9 @@ TEST(EmbeddedRecipient, An_owner_that_is_started_again_before_the_confirmation_i
   landed_net<64> small;
   pair.left->publish(source, {1, 2}, 1);
   bool lose = false;
-  pair.meddle = [&](std::span<std::byte> d, bool down) { return !(lose = lose || (!down && d[20] == std::byte{5})); };  // it confirms
+  pair.meddle = [&](std::span<std::byte> d, bool down) {
+    return !(lose = lose || (!down && d[20] == std::byte{5}));
+  };  // it confirms
   ASSERT_TRUE(pair.run_until(small.recipient, [&] { return lose; }));
   pair.meddle = {};
   pair.start_again();
@@ -225,7 +230,9 @@ TEST(EmbeddedRecipient, A_busy_owner_is_asked_again_after_its_delay_for_as_long_
       if (down || (frees && refusals == 3)) return true;
       ++refusals;
       tp::frame no;
-      no.kind = tp::frame_kind::refused, no.status = tp::status::busy, no.id = static_cast<std::uint32_t>(tp::load_le32(d.data() + 16)), no.ref = {1, 2}, no.delay_ms = static_cast<std::uint32_t>(limits::busy_delay.count());
+      no.kind = tp::frame_kind::refused, no.status = tp::status::busy,
+      no.id = static_cast<std::uint32_t>(tp::load_le32(d.data() + 16)), no.ref = {1, 2},
+      no.delay_ms = static_cast<std::uint32_t>(limits::busy_delay.count());
       std::array<std::byte, 80> bytes;
       EXPECT_TRUE(tp::word_framing::encode(no, bytes));
       const auto hold = std::move(pair.meddle);
@@ -251,7 +258,8 @@ TEST(EmbeddedRecipient, Without_an_answer_it_gives_up_by_name_within_its_time) {
     landed_net<> small;
     const std::array<std::byte, 96> noise{std::byte{1}};  // two segments: a frame of another layout
     const auto before = pair.now;
-    if (strange) pair.meddle = [&](std::span<std::byte>, bool) { return small.recipient.received(noise, pair.now), true; };
+    if (strange)
+      pair.meddle = [&](std::span<std::byte>, bool) { return small.recipient.received(noise, pair.now), true; };
     ASSERT_TRUE(pair.run(small.recipient));
     EXPECT_EQ(small.recipient.outcome().error().code, strange ? errc::unsupported_layout : errc::timed_out);
     EXPECT_EQ(pair.now - before, net_pull.timeout_ms + 1) << "the owner is not told, since it was never heard";

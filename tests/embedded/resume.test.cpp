@@ -44,7 +44,9 @@ struct cut_test : testing::Test {
   /// One program; it ends, or the power does when `cut()` says so.
   template <class Cut>
   tp::result<tp::receipt> start(Cut cut) {
-    landing.next = landing.saved.offset > kept::image::header_bytes ? static_cast<std::uint32_t>(landing.saved.offset) - kept::image::header_bytes : 0;
+    landing.next = landing.saved.offset > kept::image::header_bytes
+                       ? static_cast<std::uint32_t>(landing.saved.offset) - kept::image::header_bytes
+                       : 0;
     program r(landing, net_pull, pair.dice());
     pair.run_until(r, [&] { return cut(r); });
     pair.on_its_way.clear();
@@ -65,7 +67,8 @@ TEST_F(cut_test, A_pull_that_is_cut_at_any_moment_goes_on_and_fetches_one_chunk_
   for (std::uint64_t seed = 1; seed <= 30; ++seed) {
     SCOPED_TRACE(seed);
     const double noise = seed % 3 == 0 ? 0.1 : 0;
-    pair = small_pair({640, noise, noise / 2, 1, 5}, seed);  // without noise, so that what is sent twice was asked for twice
+    pair = small_pair({640, noise, noise / 2, 1, 5}, seed);  // without noise, so that what is sent twice was asked for
+                                                             // twice
     landing = {};
     pair.left->publish(source, {1, 2}, 1);
     std::uint64_t cuts = 0;
@@ -73,10 +76,12 @@ TEST_F(cut_test, A_pull_that_is_cut_at_any_moment_goes_on_and_fetches_one_chunk_
     for (bool over = false; !over; ++cuts) {
       const auto until = pair.now + 1 + pair.dice() % 400;
       const auto before = landing.saved.offset;
-      done = start([&](const program&) { return static_cast<std::int32_t>(pair.now - static_cast<std::uint32_t>(until)) >= 0; });
+      done = start(
+          [&](const program&) { return static_cast<std::int32_t>(pair.now - static_cast<std::uint32_t>(until)) >= 0; });
       over = done || done.error().code != errc::cancelled;
       ASSERT_GE(landing.saved.offset, before);
-      ASSERT_TRUE(std::equal(landing.data.begin(), landing.data.begin() + landing.next, data_of(source).begin())) << "a wrong byte";
+      ASSERT_TRUE(std::equal(landing.data.begin(), landing.data.begin() + landing.next, data_of(source).begin()))
+          << "a wrong byte";
     }
     ASSERT_TRUE(done) << code_name(done.error().code);
     EXPECT_EQ(done->outcome, tp::outcome::completed);
@@ -144,7 +149,9 @@ TEST_F(cut_test, Another_version_begins_at_the_start) {
 TEST_F(cut_test, Cut_before_the_confirmation_it_confirms_and_fetches_one_byte) {
   pair.left->publish(source, {1, 2}, 1);
   bool confirms = false;
-  pair.meddle = [&](std::span<std::byte> d, bool down) { return !(confirms = confirms || (!down && d[20] == std::byte{5})); };
+  pair.meddle = [&](std::span<std::byte> d, bool down) {
+    return !(confirms = confirms || (!down && d[20] == std::byte{5}));
+  };
   (void)start([&](const program&) { return confirms; });
   pair.meddle = {};
   EXPECT_EQ(pair.left->references.status_of({1, 2})->completed, 0u);
@@ -163,7 +170,9 @@ TEST_F(cut_test, Cut_behind_the_confirmation_it_learns_that_it_is_final) {
     landing = {};
     pair.left->publish(source, {1, 2}, 1);
     bool confirmed = false;
-    pair.meddle = [&](std::span<std::byte> d, bool down) { return !(confirmed = confirmed || (down && d[20] == std::byte{6})); };
+    pair.meddle = [&](std::span<std::byte> d, bool down) {
+      return !(confirmed = confirmed || (down && d[20] == std::byte{6}));
+    };
     (void)start([&](const program&) { return confirmed; });
     pair.meddle = {};
     ASSERT_TRUE(confirmed);

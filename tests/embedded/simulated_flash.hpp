@@ -1,4 +1,5 @@
-// A flash memory in this process that keeps the rules of NOR flash, counts what is done to it, and loses its power at a given operation.
+// A flash memory in this process that keeps the rules of NOR flash, counts what is done to it, and loses its power at a
+// given operation.
 #pragma once
 
 #include <tensorpull/embedded/flash.hpp>
@@ -29,7 +30,9 @@ class simulated_flash {
   static constexpr std::uint64_t never = std::numeric_limits<std::uint64_t>::max();
 
   /// Holds what nobody has erased: the last owner's bytes, or blank ones that cannot be trusted to be.
-  simulated_flash(std::uint32_t pages, std::uint64_t seed, bool blank = false) : random_(seed), bytes_(pages * page_bytes, std::byte{0xff}), units_(pages * page_bytes / program_bytes), erases_(pages) {
+  simulated_flash(std::uint32_t pages, std::uint64_t seed, bool blank = false)
+      : random_(seed), bytes_(pages * page_bytes, std::byte{0xff}), units_(pages * page_bytes / program_bytes),
+        erases_(pages) {
     if (!blank) random_.fill(bytes_);
   }
 
@@ -39,7 +42,8 @@ class simulated_flash {
     const auto kind = begin();
     if (kind == what::nothing) return false;
     ++erases_[page];
-    for (std::uint32_t u = 0; u < page_bytes / program_bytes; ++u) units_[page * page_bytes / program_bytes + u] = {kind == what::half ? state::unknown : state::erased, power_, {}};
+    for (std::uint32_t u = 0; u < page_bytes / program_bytes; ++u)
+      units_[page * page_bytes / program_bytes + u] = {kind == what::half ? state::unknown : state::erased, power_, {}};
     const std::span<std::byte> there(bytes_.data() + page * page_bytes, page_bytes);
     const std::uint64_t how = random_.below(4);
     for (std::size_t i = 0; i < there.size(); ++i) {
@@ -55,7 +59,8 @@ class simulated_flash {
 
   bool program(std::uint32_t at, std::span<const std::byte> in) noexcept {
     if (!on_) return false;
-    if (at % program_bytes != 0 || in.size() % program_bytes != 0 || in.empty()) return complain("a part of a unit was programmed");
+    if (at % program_bytes != 0 || in.size() % program_bytes != 0 || in.empty())
+      return complain("a part of a unit was programmed");
     if (at > bytes_.size() || in.size() > bytes_.size() - at) return complain("bytes outside were programmed");
     const auto kind = begin();
     if (kind == what::nothing) return false;
@@ -64,8 +69,10 @@ class simulated_flash {
     for (std::size_t i = 0; i < in.size(); ++i) {
       if (i % program_bytes == 0) check_unit(units_[(at + i) / program_bytes], in.subspan(i, program_bytes));
       std::byte mask = std::byte{0xff};
-      if (kind == what::half) mask = how == 0 ? static_cast<std::byte>(random_()) : how == 1 ? std::byte{i < until ? std::uint8_t{0xff} : std::uint8_t{0}}
-                                                                                             : std::byte{0};
+      if (kind == what::half)
+        mask = how == 0   ? static_cast<std::byte>(random_())
+               : how == 1 ? std::byte{i < until ? std::uint8_t{0xff} : std::uint8_t{0}}
+                          : std::byte{0};
       bytes_[at + i] &= in[i] | ~mask;
     }
     return on_;
@@ -122,12 +129,12 @@ class simulated_flash {
   what begin() noexcept {
     if (operations_++ != cut_at_) return what::all;
     on_ = false;
-    return kind_ == power_cut::before ? what::nothing : kind_ == power_cut::within ? what::half
-                                                                                   : what::all;
+    return kind_ == power_cut::before ? what::nothing : kind_ == power_cut::within ? what::half : what::all;
   }
   void check_unit(unit& u, std::span<const std::byte> in) {
     if (u.is == state::unknown) complain("a unit was programmed that was not erased");
-    if (u.is == state::programmed && !std::equal(in.begin(), in.end(), u.given.begin())) complain("a unit was programmed again with other bytes");
+    if (u.is == state::programmed && !std::equal(in.begin(), in.end(), u.given.begin()))
+      complain("a unit was programmed again with other bytes");
     if (u.is == state::programmed && u.power == power_) complain("a unit was programmed twice without a power cut");
     u = {state::programmed, power_, {in.begin(), in.end()}};
   }

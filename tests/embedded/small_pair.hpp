@@ -1,5 +1,5 @@
-// An embedded recipient and an unmodified endpoint of hosts in one process and in virtual time, with a link between them that loses, doubles and re-orders; and models
-// for both: the same tensors as a struct and as a list.
+// An embedded recipient and an unmodified endpoint of hosts in one process and in virtual time, with a link between
+// them that loses, doubles and re-orders; and models for both: the same tensors as a struct and as a list.
 #pragma once
 
 #include "support/lossy_pair.hpp"
@@ -14,7 +14,8 @@
 
 namespace test {
 
-/// Every kind of member: nested arrays of either kind, a scalar, structs in structs, an array of structs, what is no tensor, and padding.
+/// Every kind of member: nested arrays of either kind, a scalar, structs in structs, an array of structs, what is no
+/// tensor, and padding.
 struct block {
   std::array<std::array<float, 3>, 5> weight;
   float bias[5];
@@ -38,7 +39,8 @@ inline constexpr std::uint64_t net_guard = 0xa5a5'5a5a'a5a5'5a5a;
 template <class Model>
 model list_of() {
   model m;
-  for (const auto& t : tp::embedded_image<Model>::schema.entries()) m.add(std::string(t.name), t.type, {t.shape, t.shape + t.rank});
+  for (const auto& t : tp::embedded_image<Model>::schema.entries())
+    m.add(std::string(t.name), t.type, {t.shape, t.shape + t.rank});
   return std::move(m.ready());
 }
 /// Fills it; a BOOL element is 0 or 1.
@@ -47,7 +49,8 @@ inline model&& fill(model&& m, std::uint64_t seed) {
   tp::mend_booleans(m.destination(), 0);
   for (std::size_t i = 0; i < m.schema().tensor_count; ++i)
     if (m.schema().tensors[i].type == tp::dtype::boolean)
-      for (std::uint64_t k = 0; k < m.schema().tensors[i].size_bytes(); ++k) m.destination().address(i)[k] &= std::byte{1};
+      for (std::uint64_t k = 0; k < m.schema().tensors[i].size_bytes(); ++k)
+        m.destination().address(i)[k] &= std::byte{1};
   return std::move(m);
 }
 /// The data section of a struct.
@@ -72,7 +75,8 @@ struct small_link {
 
 /// The host's end, which owns, and the link. A recipient is given to run().
 struct small_pair {
-  explicit small_pair(const small_link& c = {}, std::uint64_t seed = 1) : link(c), left(std::make_unique<datagram_party<>>(seed, c.datagram_bytes)), dice(seed + 2) {}
+  explicit small_pair(const small_link& c = {}, std::uint64_t seed = 1)
+      : link(c), left(std::make_unique<datagram_party<>>(seed, c.datagram_bytes)), dice(seed + 2) {}
 
   using bytes = std::vector<std::uint64_t>;  // aligned
   struct flying {
@@ -88,7 +92,9 @@ struct small_pair {
     std::memcpy(f.memory.data(), what.data(), what.size());
     if (meddle && !meddle(bytes_of(f), down)) return;
     for (int copies = chance(link.doubled) ? 2 : 1; copies > 0; --copies)
-      if (!chance(link.loss)) on_its_way.emplace(now + link.delay + (link.jitter > 0 ? static_cast<std::uint32_t>(dice() % link.jitter) : 0), f);
+      if (!chance(link.loss))
+        on_its_way.emplace(now + link.delay + (link.jitter > 0 ? static_cast<std::uint32_t>(dice() % link.jitter) : 0),
+                           f);
   }
   /// One millisecond.
   template <class Recipient>
@@ -143,20 +149,24 @@ struct small_pair {
   std::function<bool(std::span<std::byte>, bool)> meddle;  // false: the datagram is lost
 };
 
-inline constexpr tp::embedded_pull net_pull{.ref = {1, 2}, .version = 0, .recipient = {9}, .timeout_ms = 5'000, .retry_ms = 100, .unverified = false};
+inline constexpr tp::embedded_pull net_pull{
+    .ref = {1, 2}, .version = 0, .recipient = {9}, .timeout_ms = 5'000, .retry_ms = 100, .unverified = false};
 
 /// A net with guards, its landing and a recipient of it.
 template <std::size_t ChunkBytes = 512, class Model = net>
 struct landed_net {
-  explicit landed_net(const tp::embedded_pull& pull = net_pull, std::uint64_t random = 0x1234'5678'9abc'def0) : recipient(landing, pull, random) {
+  explicit landed_net(const tp::embedded_pull& pull = net_pull, std::uint64_t random = 0x1234'5678'9abc'def0)
+      : recipient(landing, pull, random) {
     std::memset(static_cast<void*>(memory.data()), 0x5a, sizeof memory);
     if constexpr (requires { target.guard_before; }) target.guard_before = target.guard_after = net_guard;
   }
   bool guards_intact() const {
     bool good = true;
     for (const auto* m : {&memory.front(), &memory.back()})
-      for (std::size_t i = 0; i < sizeof(Model); ++i) good = good && reinterpret_cast<const unsigned char*>(m)[i] == 0x5a;
-    if constexpr (requires { target.guard_before; }) good = good && target.guard_before == net_guard && target.guard_after == net_guard && target.padded == 0x5a;
+      for (std::size_t i = 0; i < sizeof(Model); ++i)
+        good = good && reinterpret_cast<const unsigned char*>(m)[i] == 0x5a;
+    if constexpr (requires { target.guard_before; })
+      good = good && target.guard_before == net_guard && target.guard_after == net_guard && target.padded == 0x5a;
     return good;
   }
   std::array<Model, 3> memory;
@@ -168,9 +178,11 @@ struct landed_net {
 }  // namespace test
 
 template <>
-inline constexpr auto tensorpull::members_of<test::block> = tensorpull::members(tensorpull::member{"weight", &test::block::weight}, tensorpull::member{"bias", &test::block::bias});
+inline constexpr auto tensorpull::members_of<test::block> = tensorpull::members(
+    tensorpull::member{"weight", &test::block::weight}, tensorpull::member{"bias", &test::block::bias});
 template <>
-inline constexpr auto tensorpull::members_of<test::net> =
-    tensorpull::members(tensorpull::member{"w", &test::net::w}, tensorpull::member{"d", &test::net::d}, tensorpull::member{"table", &test::net::table},
-                        tensorpull::member{"blocks", &test::net::blocks}, tensorpull::member{"scalar", &test::net::scalar}, tensorpull::member{"mask", &test::net::mask},
-                        tensorpull::member{"last", &test::net::last}, tensorpull::member{"half", &test::net::half});
+inline constexpr auto tensorpull::members_of<test::net> = tensorpull::members(
+    tensorpull::member{"w", &test::net::w}, tensorpull::member{"d", &test::net::d},
+    tensorpull::member{"table", &test::net::table}, tensorpull::member{"blocks", &test::net::blocks},
+    tensorpull::member{"scalar", &test::net::scalar}, tensorpull::member{"mask", &test::net::mask},
+    tensorpull::member{"last", &test::net::last}, tensorpull::member{"half", &test::net::half});

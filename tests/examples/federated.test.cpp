@@ -97,9 +97,7 @@ TEST(digits, a_line_is_784_pixels_and_the_label) {
 }
 
 TEST(digits, a_wrong_line_is_named) {
-  const auto message = [](const std::string& line) {
-    return message_of([&] { parse_digit(line, "f.csv line 3"); });
-  };
+  const auto message = [](const std::string& line) { return message_of([&] { parse_digit(line, "f.csv line 3"); }); };
   EXPECT_EQ(message(digit_line("256")), "f.csv line 3: expected a number from 0 to 255, found '256'");
   EXPECT_EQ(message(digit_line("-1")), "f.csv line 3: expected a number from 0 to 255, found '-1'");
   EXPECT_EQ(message(digit_line("1.5")), "f.csv line 3: expected a number from 0 to 255, found '1.5'");

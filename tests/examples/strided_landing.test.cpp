@@ -1,4 +1,5 @@
-// The parts of the Python module that know nothing of Python: where strided tensors' bytes go, and which tensors share memory. Each against a walk of all elements.
+// The parts of the Python module that know nothing of Python: where strided tensors' bytes go, and which tensors share
+// memory. Each against a walk of all elements.
 #include "python/module/overlaps.hpp"
 #include "python/module/strided.hpp"
 
@@ -26,10 +27,13 @@ struct layout {
   std::vector<std::int64_t> strides;
   std::int64_t low = 0, high = 0;  // of the bytes, from the first element on
 
-  std::uint64_t count() const { return std::accumulate(shape.begin(), shape.end(), std::uint64_t{1}, std::multiplies<>{}); }
+  std::uint64_t count() const {
+    return std::accumulate(shape.begin(), shape.end(), std::uint64_t{1}, std::multiplies<>{});
+  }
   std::int64_t place(std::uint64_t element) const {
     std::int64_t at = 0;
-    for (std::size_t d = shape.size(); d-- > 0; element /= shape[d]) at += static_cast<std::int64_t>(element % shape[d]) * strides[d];
+    for (std::size_t d = shape.size(); d-- > 0; element /= shape[d])
+      at += static_cast<std::int64_t>(element % shape[d]) * strides[d];
     return at;
   }
 };
@@ -63,7 +67,8 @@ TEST(StridedLanding, AnyRangeGoesWhereItsElementsAre) {
     std::mt19937 random(seed);
     const layout one = any_layout(random, true);
     const auto size = static_cast<std::size_t>(one.high - one.low);
-    std::vector<std::byte> memory(size, std::byte{0xee}), expected = memory, image(static_cast<std::size_t>(one.count() * one.item));
+    std::vector<std::byte> memory(size, std::byte{0xee}), expected = memory,
+                                                          image(static_cast<std::size_t>(one.count() * one.item));
     for (std::byte& b : image) b = static_cast<std::byte>(random());
     const strided_bytes bytes(memory.data() - one.low, one.item, one.shape, one.strides);
     for (std::size_t at = 0; at < image.size();) {
@@ -72,7 +77,8 @@ TEST(StridedLanding, AnyRangeGoesWhereItsElementsAre) {
       at += n;
     }
     for (std::uint64_t i = 0; i < one.count(); ++i)
-      std::copy_n(image.begin() + static_cast<std::ptrdiff_t>(i * one.item), one.item, expected.begin() + static_cast<std::ptrdiff_t>(one.place(i) - one.low));
+      std::copy_n(image.begin() + static_cast<std::ptrdiff_t>(i * one.item), one.item,
+                  expected.begin() + static_cast<std::ptrdiff_t>(one.place(i) - one.low));
     ASSERT_EQ(memory, expected);
     const std::size_t from = random() % (image.size() + 1), n = random() % (image.size() - from + 1);
     std::vector<std::byte> back(n);
@@ -94,7 +100,8 @@ TEST(StridedLanding, SharedMemoryIsFoundAsByAListOfAllBytes) {
       const std::int64_t address = 100'000 + static_cast<std::int64_t>(random() % 400);
       all.emplace_back(i, space, static_cast<std::uintptr_t>(address), one.item, one.shape, one.strides);
       for (std::uint64_t e = 0; e < one.count(); ++e)
-        for (std::uint64_t b = 0; b < one.item; ++b) ++taken[{space, address + one.place(e) + static_cast<std::int64_t>(b)}];
+        for (std::uint64_t b = 0; b < one.item; ++b)
+          ++taken[{space, address + one.place(e) + static_cast<std::int64_t>(b)}];
     }
     const bool expected = std::any_of(taken.begin(), taken.end(), [](const auto& byte) { return byte.second > 1; });
     shared += expected ? 1 : 0;
@@ -123,7 +130,8 @@ TEST(StridedLanding, ColumnsCostAsMuchAsTheirElements) {
   const std::uint64_t columns = 5000, rows = 500;
   std::vector<footprint> all;
   for (std::uint64_t i = 0; i < columns; ++i)
-    all.emplace_back(static_cast<std::size_t>(i), 0, 4096 + 4 * i, 4, std::vector<std::uint64_t>{rows}, std::vector<std::int64_t>{static_cast<std::int64_t>(4 * columns)});
+    all.emplace_back(static_cast<std::size_t>(i), 0, 4096 + 4 * i, 4, std::vector<std::uint64_t>{rows},
+                     std::vector<std::int64_t>{static_cast<std::int64_t>(4 * columns)});
   auto search = overlap_search([&asked] { return ++asked, false; });
   EXPECT_EQ(search.find(all), search.none);
   EXPECT_EQ(asked, columns * rows / 65536 + 1);  // it asks at each 65,536th element, and at the end of each group
@@ -131,7 +139,9 @@ TEST(StridedLanding, ColumnsCostAsMuchAsTheirElements) {
 
 TEST(StridedLanding, TheSearchEndsWhenItIsToStop) {
   std::vector<footprint> all;
-  for (std::uint64_t i = 0; i < 1000; ++i) all.emplace_back(static_cast<std::size_t>(i), 0, 4096 + 4 * i, 4, std::vector<std::uint64_t>{1000}, std::vector<std::int64_t>{4000});
+  for (std::uint64_t i = 0; i < 1000; ++i)
+    all.emplace_back(static_cast<std::size_t>(i), 0, 4096 + 4 * i, 4, std::vector<std::uint64_t>{1000},
+                     std::vector<std::int64_t>{4000});
   all.emplace_back(1000, 0, 4096 + 4000 + 3996, 4, std::vector<std::uint64_t>{}, std::vector<std::int64_t>{});
   std::size_t asked = 0;
   auto stopped = overlap_search([&asked] { return ++asked, true; });

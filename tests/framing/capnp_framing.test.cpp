@@ -13,7 +13,8 @@ void expect_equal(const tp::frame& a, const tp::frame& b) {
   EXPECT_EQ(a.ref, b.ref);
   EXPECT_EQ(std::tie(a.version, a.nonce, a.fingerprint, a.digest, a.offset, a.image_bytes, a.data_start, a.tensors),
             std::tie(b.version, b.nonce, b.fingerprint, b.digest, b.offset, b.image_bytes, b.data_start, b.tensors));
-  EXPECT_EQ(std::tie(a.length, a.delay_ms, a.application, a.window, a.flag, a.memory, a.status), std::tie(b.length, b.delay_ms, b.application, b.window, b.flag, b.memory, b.status));
+  EXPECT_EQ(std::tie(a.length, a.delay_ms, a.application, a.window, a.flag, a.memory, a.status),
+            std::tie(b.length, b.delay_ms, b.application, b.window, b.flag, b.memory, b.status));
   ASSERT_EQ(a.rows.size(), b.rows.size());
   for (std::size_t i = 0; i < a.rows.size(); ++i) {
     EXPECT_EQ(a.rows[i].name, b.rows[i].name);
@@ -24,7 +25,8 @@ void expect_equal(const tp::frame& a, const tp::frame& b) {
   EXPECT_TRUE(std::ranges::equal(a.references, b.references));
   EXPECT_TRUE(std::ranges::equal(a.body, b.body));
   ASSERT_EQ(a.ranges.size(), b.ranges.size());
-  for (std::size_t i = 0; i < a.ranges.size(); ++i) EXPECT_TRUE(a.ranges[i].begin == b.ranges[i].begin && a.ranges[i].end == b.ranges[i].end);
+  for (std::size_t i = 0; i < a.ranges.size(); ++i)
+    EXPECT_TRUE(a.ranges[i].begin == b.ranges[i].begin && a.ranges[i].end == b.ranges[i].end);
 }
 
 TEST(CapnpFraming, Every_message_survives_its_frame) {
@@ -53,15 +55,30 @@ TEST(CapnpFraming, Encoding_into_too_little_memory_does_not_fit_and_writes_nothi
       const auto n = tp::capnp_framing::encode(m, std::as_writable_bytes(std::span(memory)).first(room));
       if (room < whole.size()) EXPECT_EQ(n.error(), tp::errc::does_not_fit) << room;
       else EXPECT_EQ(*n, whole.size());
-      for (std::size_t i = room; i < memory.size() * 8; ++i) ASSERT_EQ(reinterpret_cast<unsigned char*>(memory.data())[i], 0x5a) << room;
+      for (std::size_t i = room; i < memory.size() * 8; ++i)
+        ASSERT_EQ(reinterpret_cast<unsigned char*>(memory.data())[i], 0x5a) << room;
     }
   }
 }
 
 TEST(CapnpFraming, The_capnp_tool_reads_every_kind) {
-  const char* const expected[] = {"nothing = void", "describe = (refHigh", "pull = (refHigh", "end = (refHigh", "confirm = (refHigh", "confirmed = (refHigh", "cancel = (refHigh",
-                                  "status = alreadyFinal, delayMs = 250", "status = withdrawn, delayMs = 70000", "status = unreadable", "status = ownerLost", "first = 5", "window = 7, verifiable = true",
-                                  "shape = [7, 0, 18446744073709551615]", "names = [\"layers.0.weight\"", "ranges = [(begin = 8, end = 16)", "kind = 77"};
+  const char* const expected[] = {"nothing = void",
+                                  "describe = (refHigh",
+                                  "pull = (refHigh",
+                                  "end = (refHigh",
+                                  "confirm = (refHigh",
+                                  "confirmed = (refHigh",
+                                  "cancel = (refHigh",
+                                  "status = alreadyFinal, delayMs = 250",
+                                  "status = withdrawn, delayMs = 70000",
+                                  "status = unreadable",
+                                  "status = ownerLost",
+                                  "first = 5",
+                                  "window = 7, verifiable = true",
+                                  "shape = [7, 0, 18446744073709551615]",
+                                  "names = [\"layers.0.weight\"",
+                                  "ranges = [(begin = 8, end = 16)",
+                                  "kind = 77"};
   std::size_t i = 0;
   for (const tp::frame& m : every_message()) {
     const std::string text = capnp_decode(encode(m));
@@ -78,9 +95,11 @@ TEST(CapnpFraming, The_capnp_tool_reads_a_chunk) {
   m.version = 3, m.offset = 4, m.nonce = 5, m.digest = 6;
   const std::string text = capnp_decode(chunk_frame(m, some_body));
   // tools before 0.10 write the payload's bytes in octal, later ones in hexadecimal
-  const std::string head = "(id = 9, chunk = (refHigh = 1, refLow = 2, version = 3, offset = 4, nonce = 5, digest = 6, payload = \"";
+  const std::string head =
+      "(id = 9, chunk = (refHigh = 1, refLow = 2, version = 3, offset = 4, nonce = 5, digest = 6, payload = \"";
   EXPECT_EQ(text.substr(0, head.size()), head);
-  EXPECT_TRUE(text.find("\\001\\000\\377") != std::string::npos || text.find("\\x01\\x00\\xff") != std::string::npos) << text;
+  EXPECT_TRUE(text.find("\\001\\000\\377") != std::string::npos || text.find("\\x01\\x00\\xff") != std::string::npos)
+      << text;
 }
 
 TEST(CapnpFraming, Full_size_messages_survive) {

@@ -1,4 +1,5 @@
-// The library puts the fields of control frames where the accessors do that `capnp` generates from the schema, and finds them there.
+// The library puts the fields of control frames where the accessors do that `capnp` generates from the schema, and
+// finds them there.
 #include <tensorpull/core/byte_order.hpp>
 #include "support/generated_codec.hpp"
 #include "support/random_messages.hpp"
@@ -23,7 +24,8 @@ TEST(GeneratedAccessors, Every_kind_has_the_bytes_that_the_generated_builders_wr
   }
 }
 
-/// Both framings and the generated readers agree on a frame, whatever it is. What they read is compared as the generated builders write it.
+/// Both framings and the generated readers agree on a frame, whatever it is. What they read is compared as the
+/// generated builders write it.
 void expect_agreement(const frame& f) {
   const decoded ours(f);
   tp::frame theirs, ours_of_words;
@@ -52,11 +54,16 @@ TEST(GeneratedAccessors, Readers_agree_on_every_kind_with_any_word_changed) {
     for (int round = 0; round < 3000; ++round) {
       const std::size_t word = 1 + random.below(f.size() / 8 - 1);
       const std::uint64_t was = f.word(word), pick = random.below(4);
-      tp::store_le64(f.bytes().data() + 8 * word, pick == 0 ? random() : pick == 1 ? was ^ std::uint64_t{1} << random.below(64)
-                                                                     : pick == 2   ? f.word(random.below(f.size() / 8))
-                                                                                   : list_pointer(static_cast<std::int32_t>(random.below(8)) - 4, static_cast<list_size>(random.below(8)), static_cast<std::uint32_t>(random.below(20))));
+      tp::store_le64(f.bytes().data() + 8 * word, pick == 0   ? random()
+                                                  : pick == 1 ? was ^ std::uint64_t{1} << random.below(64)
+                                                  : pick == 2
+                                                      ? f.word(random.below(f.size() / 8))
+                                                      : list_pointer(static_cast<std::int32_t>(random.below(8)) - 4,
+                                                                     static_cast<list_size>(random.below(8)),
+                                                                     static_cast<std::uint32_t>(random.below(20))));
       expect_agreement(f);
-      if (HasFatalFailure()) FAIL() << "kind " << static_cast<int>(m.kind) << ", word " << word << ": " << std::hex << f.word(word);
+      if (HasFatalFailure())
+        FAIL() << "kind " << static_cast<int>(m.kind) << ", word " << word << ": " << std::hex << f.word(word);
       tp::store_le64(f.bytes().data() + 8 * word, was);
     }
   }

@@ -14,15 +14,19 @@ using namespace test;
 using kind = tp::frame_kind;
 using tp::errc;
 
-// A page, a locate and an application are the kinds with pointers below the root. Their struct is at word 10 of the frame.
-constexpr std::uint64_t page_pointer = struct_pointer(0, 5, 1), locate_pointer = struct_pointer(0, 3, 1), application_pointer = struct_pointer(0, 1, 2);
+// A page, a locate and an application are the kinds with pointers below the root. Their struct is at word 10 of the
+// frame.
+constexpr std::uint64_t page_pointer = struct_pointer(0, 5, 1), locate_pointer = struct_pointer(0, 3, 1),
+                        application_pointer = struct_pointer(0, 1, 2);
 
-/// What both framings say of a frame that has to cost next to nothing: 10 ms of processor time, and no memory in the framing without a library.
+/// What both framings say of a frame that has to cost next to nothing: 10 ms of processor time, and no memory in the
+/// framing without a library.
 errc cheap_decode_error(const frame& f) {
   tp::word_framing::decode_storage lists;
   tp::capnp_framing::decode_storage capnp_lists;
   tp::frame m;
-  EXPECT_LT(least_processor_seconds([&] { EXPECT_FALSE(tp::capnp_framing::decode(f.bytes(), m, capnp_lists)); }, 5), 0.01);
+  EXPECT_LT(least_processor_seconds([&] { EXPECT_FALSE(tp::capnp_framing::decode(f.bytes(), m, capnp_lists)); }, 5),
+            0.01);
   EXPECT_LT(least_processor_seconds([&] { EXPECT_FALSE(tp::word_framing::decode(f.bytes(), m, lists)); }, 5), 0.01);
   const allocation_watch watch;
   EXPECT_FALSE(tp::word_framing::decode(f.bytes(), m, lists));
@@ -31,18 +35,25 @@ errc cheap_decode_error(const frame& f) {
 }
 
 TEST(Framing, The_hand_made_frames_of_this_file_are_valid_before_they_lie) {
-  const decoded locate(single_segment(kind::locate, {locate_pointer, 1, 2, 3, list_pointer(0, of_pointer, 1), list_pointer(0, of_byte, 2), 'a'}));
+  const decoded locate(single_segment(
+      kind::locate, {locate_pointer, 1, 2, 3, list_pointer(0, of_pointer, 1), list_pointer(0, of_byte, 2), 'a'}));
   ASSERT_TRUE(locate.outcome);
   ASSERT_EQ(locate.m.names.size(), 1u);
   EXPECT_EQ(locate.m.names[0], "a");
-  const decoded application(single_segment(kind::application, {application_pointer, 5, 0, list_pointer(0, of_byte, 3), 0x010203}));
+  const decoded application(
+      single_segment(kind::application, {application_pointer, 5, 0, list_pointer(0, of_byte, 3), 0x010203}));
   ASSERT_TRUE(application.outcome);
   EXPECT_EQ(application.m.body.size(), 3u);
 }
 
 TEST(Framing, F8_far_pointers_that_lead_nowhere) {
-  const std::uint64_t far[] = {far_pointer(0, 16, false), far_pointer(1, 0, false), far_pointer(0xffffffff, 0, false), far_pointer(0, 0x1fffffff, false),
-                               far_pointer(0, 9, true), far_pointer(0, 15, true), far_pointer(5, 5, true)};
+  const std::uint64_t far[] = {far_pointer(0, 16, false),
+                               far_pointer(1, 0, false),
+                               far_pointer(0xffffffff, 0, false),
+                               far_pointer(0, 0x1fffffff, false),
+                               far_pointer(0, 9, true),
+                               far_pointer(0, 15, true),
+                               far_pointer(5, 5, true)};
   for (const std::uint64_t p : far) {
     EXPECT_EQ(decode_error(single_segment(kind::schema_page, {p, 0, 0, 0, 0, 0, 0})), errc::bad_frame) << std::hex << p;
     EXPECT_EQ(decode_error(frame(words{segment_table(2), p, 0})), errc::bad_frame) << std::hex << p;
@@ -50,9 +61,24 @@ TEST(Framing, F8_far_pointers_that_lead_nowhere) {
 }
 
 TEST(Framing, F8_double_far_with_a_bad_landing_pad) {
-  for (const std::uint64_t pad : {std::uint64_t{0}, struct_pointer(0, 1, 0), far_pointer(0, 1, true), far_pointer(7, 0, false), far_pointer(0, 1, false)})
-    for (const std::uint64_t tag : {std::uint64_t{0}, far_pointer(0, 0, false), struct_pointer(5, 100, 100), list_pointer(0, of_byte, 1000)}) {
-      words w{segment_table(10) | 1, 2, struct_pointer(0, 7, 1), std::uint64_t{11} << 32, 0, 0, 0, 0, 0, 0, far_pointer(1, 0, true), 0, pad, tag};
+  for (const std::uint64_t pad : {std::uint64_t{0}, struct_pointer(0, 1, 0), far_pointer(0, 1, true),
+                                  far_pointer(7, 0, false), far_pointer(0, 1, false)})
+    for (const std::uint64_t tag :
+         {std::uint64_t{0}, far_pointer(0, 0, false), struct_pointer(5, 100, 100), list_pointer(0, of_byte, 1000)}) {
+      words w{segment_table(10) | 1,
+              2,
+              struct_pointer(0, 7, 1),
+              std::uint64_t{11} << 32,
+              0,
+              0,
+              0,
+              0,
+              0,
+              0,
+              far_pointer(1, 0, true),
+              0,
+              pad,
+              tag};
       w[0] = std::uint64_t{10} << 32 | 1;  // two segments: 10 words and 2
       const decoded d{frame(w)};
       EXPECT_TRUE(d.outcome || d.outcome.error() == errc::bad_frame);
@@ -60,18 +86,24 @@ TEST(Framing, F8_double_far_with_a_bad_landing_pad) {
 }
 
 TEST(Framing, F9_struct_pointers_that_leave_their_segment) {
-  for (const std::uint64_t p : {struct_pointer(-100, 5, 1), struct_pointer(-11, 5, 1), struct_pointer(0x1fffffff, 5, 1), struct_pointer(-0x20000000, 5, 1), struct_pointer(0, 7, 1), struct_pointer(0, 0xffff, 0xffff),
-                                struct_pointer(0, 5, 0xffff), struct_pointer(6, 5, 1)})
+  for (const std::uint64_t p :
+       {struct_pointer(-100, 5, 1), struct_pointer(-11, 5, 1), struct_pointer(0x1fffffff, 5, 1),
+        struct_pointer(-0x20000000, 5, 1), struct_pointer(0, 7, 1), struct_pointer(0, 0xffff, 0xffff),
+        struct_pointer(0, 5, 0xffff), struct_pointer(6, 5, 1)})
     EXPECT_EQ(decode_error(single_segment(kind::schema_page, {p, 0, 0, 0, 0, 0, 0})), errc::bad_frame) << std::hex << p;
-  for (const std::uint64_t p : {struct_pointer(1, 7, 1), struct_pointer(-2, 7, 1), struct_pointer(0, 8, 1), struct_pointer(0, 7, 2)})
-    EXPECT_EQ(decode_error(frame(words{segment_table(9), p, 1ull << 32, 0, 0, 0, 0, 0, 0, 0})), errc::bad_frame) << std::hex << p;
+  for (const std::uint64_t p :
+       {struct_pointer(1, 7, 1), struct_pointer(-2, 7, 1), struct_pointer(0, 8, 1), struct_pointer(0, 7, 2)})
+    EXPECT_EQ(decode_error(frame(words{segment_table(9), p, 1ull << 32, 0, 0, 0, 0, 0, 0, 0})), errc::bad_frame)
+        << std::hex << p;
 }
 
-// No type of the schema contains itself, so a cycle can be followed only as far as the types go, and there the pointer is one of another kind.
+// No type of the schema contains itself, so a cycle can be followed only as far as the types go, and there the pointer
+// is one of another kind.
 const std::pair<frame, std::optional<errc>> cyclic_frames[]{
     // A page whose only pointer is the root's: as a list of tensors it is a struct.
     {single_segment(kind::schema_page, {struct_pointer(-8, 7, 1)}), errc::bad_frame},
-    // A page that begins at the root's own pointer. It shares the root's words, of which the last data word stands where its pointer would. Cap'n Proto
+    // A page that begins at the root's own pointer. It shares the root's words, of which the last data word stands
+    // where its pointer would. Cap'n Proto
     // lets objects overlap, and says what a page with those words says: no tensors.
     {single_segment(kind::schema_page, {struct_pointer(-9, 7, 1)}), std::nullopt},
     {single_segment(kind::schema_page, {struct_pointer(-9, 0, 1)}), errc::bad_frame},  // the root's pointer as a list
@@ -79,8 +111,11 @@ const std::pair<frame, std::optional<errc>> cyclic_frames[]{
     {single_segment(kind::application, {struct_pointer(-9, 0, 2)}), errc::bad_frame},
     // A list that contains itself, and a tensor whose name is the list of tensors.
     {single_segment(kind::locate, {locate_pointer, 0, 0, 0, list_pointer(-1, of_pointer, 1)}), errc::bad_frame},
-    {single_segment(kind::schema_page, {page_pointer, 0, 0, 0, 0, 0, list_pointer(-1, of_composite, 1)}), errc::bad_frame},
-    {single_segment(kind::schema_page, {page_pointer, 0, 0, 0, 0, 0, list_pointer(0, of_composite, 3), struct_pointer(1, 0, 3), list_pointer(-2, of_composite, 3), 0, 0}), errc::bad_frame}};
+    {single_segment(kind::schema_page, {page_pointer, 0, 0, 0, 0, 0, list_pointer(-1, of_composite, 1)}),
+     errc::bad_frame},
+    {single_segment(kind::schema_page, {page_pointer, 0, 0, 0, 0, 0, list_pointer(0, of_composite, 3),
+                                        struct_pointer(1, 0, 3), list_pointer(-2, of_composite, 3), 0, 0}),
+     errc::bad_frame}};
 
 TEST(Framing, F10_cyclic_pointers_are_bad_frames_or_read_as_what_they_overlap) {
   for (const auto& [f, error] : cyclic_frames) {
@@ -145,23 +180,57 @@ TEST(Framing, F11_lists_of_half_a_billion_things_without_size) {
   const frame lists[]{
       single_segment(kind::schema_page, {page_pointer, 0, 0, 0, 0, 0, list_pointer(0, of_void, most)}),
       single_segment(kind::locate, {locate_pointer, 0, 0, 0, list_pointer(0, of_void, most)}),
-      single_segment(kind::schema_page, {page_pointer, 0, 0, 0, 0, 0, list_pointer(0, of_composite, 0), std::uint64_t{most} << 2}),
-      single_segment(kind::application, {application_pointer, 0, list_pointer(1, of_composite, 0), 0, std::uint64_t{most} << 2}),
-      single_segment(kind::schema_page, {page_pointer, 0, 0, 0, 0, 0, list_pointer(0, of_composite, 3), struct_pointer(1, 0, 3), 0, 0, list_pointer(0, of_void, most)}),
+      single_segment(kind::schema_page,
+                     {page_pointer, 0, 0, 0, 0, 0, list_pointer(0, of_composite, 0), std::uint64_t{most} << 2}),
+      single_segment(kind::application,
+                     {application_pointer, 0, list_pointer(1, of_composite, 0), 0, std::uint64_t{most} << 2}),
+      single_segment(kind::schema_page, {page_pointer, 0, 0, 0, 0, 0, list_pointer(0, of_composite, 3),
+                                         struct_pointer(1, 0, 3), 0, 0, list_pointer(0, of_void, most)}),
       single_segment(kind::application, {application_pointer, 0, 0, list_pointer(0, of_bit, most)})};
-  for (const frame& f : lists) EXPECT_EQ(cheap_decode_error(f), errc::bad_frame) << std::hex << f.word(f.size() / 8 - 1);
+  for (const frame& f : lists)
+    EXPECT_EQ(cheap_decode_error(f), errc::bad_frame) << std::hex << f.word(f.size() / 8 - 1);
 }
 
 TEST(Framing, F12_many_pointers_to_one_list_are_bounded) {
   // 64 names that are all the same 1,600 letters: the limit of traversal
-  words names{0, struct_pointer(0, 7, 1), std::uint64_t{static_cast<std::uint16_t>(kind::locate)} << 32, 0, 0, 0, 0, 0, 0, locate_pointer, 0, 0, 0, list_pointer(0, of_pointer, 64)};
+  words names{0,
+              struct_pointer(0, 7, 1),
+              std::uint64_t{static_cast<std::uint16_t>(kind::locate)} << 32,
+              0,
+              0,
+              0,
+              0,
+              0,
+              0,
+              locate_pointer,
+              0,
+              0,
+              0,
+              list_pointer(0, of_pointer, 64)};
   const std::size_t text = names.size() + 64;
-  while (names.size() < text) names.push_back(list_pointer(static_cast<std::int32_t>(text - names.size() - 1), of_byte, 1600));
+  while (names.size() < text)
+    names.push_back(list_pointer(static_cast<std::int32_t>(text - names.size() - 1), of_byte, 1600));
   names.resize(text + 200);
   names[0] = segment_table(static_cast<std::uint32_t>(names.size() - 1));
   EXPECT_EQ(cheap_decode_error(frame(names)), errc::bad_frame);
   // 64 rows whose shapes are all the same 200 numbers: the limit of a page's numbers
-  words w{0, struct_pointer(0, 7, 1), std::uint64_t{11} << 32, 0, 0, 0, 0, 0, 0, page_pointer, 0, 0, 0, 0, 0, list_pointer(0, of_composite, 64 * 3), std::uint64_t{64} << 2 | std::uint64_t{3} << 48};
+  words w{0,
+          struct_pointer(0, 7, 1),
+          std::uint64_t{11} << 32,
+          0,
+          0,
+          0,
+          0,
+          0,
+          0,
+          page_pointer,
+          0,
+          0,
+          0,
+          0,
+          0,
+          list_pointer(0, of_composite, 64 * 3),
+          std::uint64_t{64} << 2 | std::uint64_t{3} << 48};
   const std::size_t target = w.size() + 64 * 3;
   for (int i = 0; i < 64; ++i) {
     w.insert(w.end(), {0, 0, 0});
@@ -173,9 +242,12 @@ TEST(Framing, F12_many_pointers_to_one_list_are_bounded) {
 }
 
 TEST(Framing, F13_text_that_is_no_text) {
-  const auto name = [](std::uint64_t pointer, std::uint64_t content) { return single_segment(kind::locate, {locate_pointer, 0, 0, 0, list_pointer(0, of_pointer, 1), pointer, content}); };
+  const auto name = [](std::uint64_t pointer, std::uint64_t content) {
+    return single_segment(kind::locate, {locate_pointer, 0, 0, 0, list_pointer(0, of_pointer, 1), pointer, content});
+  };
   EXPECT_EQ(decode_error(name(list_pointer(0, of_byte, 0), 0)), errc::bad_frame) << "no terminating zero in nothing";
-  EXPECT_EQ(decode_error(name(list_pointer(0, of_byte, 8), 0x4141414141414141)), errc::bad_frame) << "no terminating zero";
+  EXPECT_EQ(decode_error(name(list_pointer(0, of_byte, 8), 0x4141414141414141)), errc::bad_frame)
+      << "no terminating zero";
   EXPECT_EQ(decode_error(name(list_pointer(0, of_eight, 1), 0)), errc::bad_frame);
   EXPECT_EQ(decode_error(name(list_pointer(0, of_bit, 8), 0)), errc::bad_frame);
   EXPECT_EQ(decode_error(name(list_pointer(0, of_byte, 9), 0)), errc::bad_frame) << "past the end";
@@ -187,19 +259,25 @@ TEST(Framing, F13_text_that_is_no_text) {
 
 TEST(Framing, F14_a_list_of_structs_where_a_list_of_pointers_belongs) {
   // CVE-2022-46149: a composite list read as List(Text), with and without pointers in its elements
-  constexpr auto elements = [](std::uint64_t count, std::uint64_t data, std::uint64_t pointers) { return count << 2 | data << 32 | pointers << 48; };
-  const auto names = [](std::uint64_t tag) { return single_segment(kind::locate, {locate_pointer, 0, 0, 0, list_pointer(0, of_composite, 2), tag, 0, 0}); };
+  constexpr auto elements = [](std::uint64_t count, std::uint64_t data, std::uint64_t pointers) {
+    return count << 2 | data << 32 | pointers << 48;
+  };
+  const auto names = [](std::uint64_t tag) {
+    return single_segment(kind::locate, {locate_pointer, 0, 0, 0, list_pointer(0, of_composite, 2), tag, 0, 0});
+  };
   EXPECT_EQ(decode_error(names(elements(2, 1, 0))), errc::bad_frame) << "no pointer in an element";
   EXPECT_EQ(decode_error(names(elements(0x3fffffff >> 1, 0, 0))), errc::bad_frame) << "elements of nothing";
   EXPECT_EQ(decode_error(names(elements(2, 0, 0xffff))), errc::bad_frame) << "longer than the list";
-  const decoded upgraded(names(elements(1, 0, 1)));  // a struct whose first member is the text: a later version may write it so
+  const decoded upgraded(names(elements(1, 0, 1)));  // a struct whose first member is the text: a later version may
+                                                     // write it so
   ASSERT_TRUE(upgraded.outcome);
   ASSERT_EQ(upgraded.m.names.size(), 1u);
   EXPECT_EQ(upgraded.m.names[0], "");
   // and the reverse: pointers or numbers where structs belong
   for (const list_size s : {of_bit, of_byte, of_two, of_four, of_eight, of_pointer}) {
     const decoded d(single_segment(kind::schema_page, {page_pointer, 0, 0, 0, 0, 0, list_pointer(0, s, 1), 0}));
-    ASSERT_EQ(d.outcome.has_value(), s != of_bit) << "an older version may have had numbers or pointers there, and no version bits: " << s;
+    ASSERT_EQ(d.outcome.has_value(), s != of_bit)
+        << "an older version may have had numbers or pointers there, and no version bits: " << s;
     if (d.outcome) {
       ASSERT_EQ(d.m.rows.size(), 1u);
       EXPECT_EQ(d.m.rows[0].name, "");
@@ -210,8 +288,10 @@ TEST(Framing, F14_a_list_of_structs_where_a_list_of_pointers_belongs) {
 }
 
 TEST(Framing, F15_capabilities_and_reserved_pointers) {
-  for (const std::uint64_t p : {std::uint64_t{3}, std::uint64_t{0xffffffff00000003}, std::uint64_t{7}, ~std::uint64_t{0}, list_pointer(0, of_byte, 8), list_pointer(0, of_composite, 1)}) {
-    EXPECT_EQ(decode_error(frame(words{segment_table(9), p, 0, 0, 0, 0, 0, 0, 0, 0})), errc::bad_frame) << std::hex << p;
+  for (const std::uint64_t p : {std::uint64_t{3}, std::uint64_t{0xffffffff00000003}, std::uint64_t{7},
+                                ~std::uint64_t{0}, list_pointer(0, of_byte, 8), list_pointer(0, of_composite, 1)}) {
+    EXPECT_EQ(decode_error(frame(words{segment_table(9), p, 0, 0, 0, 0, 0, 0, 0, 0})), errc::bad_frame)
+        << std::hex << p;
     EXPECT_EQ(decode_error(single_segment(kind::application, {p, 0, 0, 0})), errc::bad_frame) << std::hex << p;
   }
 }
@@ -242,8 +322,9 @@ TEST(Framing, Lists_above_the_limits_are_too_large) {
 }
 
 TEST(Framing, Valid_frames_of_several_segments_are_read) {
-  const decoded d{frame(words{std::uint64_t{9} << 32 | 1, 6, struct_pointer(0, 7, 1), std::uint64_t{12} << 32 | 5, 0, 0, 0, 0, 0, 0, far_pointer(1, 0, false),
-                              struct_pointer(0, 3, 1), 1, 2, 3, list_pointer(0, of_pointer, 1), 0})};
+  const decoded d{
+      frame(words{std::uint64_t{9} << 32 | 1, 6, struct_pointer(0, 7, 1), std::uint64_t{12} << 32 | 5, 0, 0, 0, 0, 0, 0,
+                  far_pointer(1, 0, false), struct_pointer(0, 3, 1), 1, 2, 3, list_pointer(0, of_pointer, 1), 0})};
   ASSERT_TRUE(d.outcome);
   EXPECT_EQ(d.m.kind, kind::locate);
   EXPECT_EQ(d.m.names.size(), 1u);

@@ -1,4 +1,5 @@
-// The framing for small machines: its layouts are those of the schema, it reads all that our encoders write, and it refuses every other frame.
+// The framing for small machines: its layouts are those of the schema, it reads all that our encoders write, and it
+// refuses every other frame.
 #include "support/generated_codec.hpp"
 #include "support/random_messages.hpp"
 
@@ -22,18 +23,24 @@ constexpr bool has_size(tp::detail::struct_size size) {
   return Struct::_capnpPrivate::dataWordSize == size.data && Struct::_capnpPrivate::pointerCount == size.pointers;
 }
 static_assert(has_size<wire::Frame>(tp::detail::size_of_frame) && has_size<wire::Tensor>(tp::detail::size_of_tensor));
-static_assert(has_size<wire::Range>(tp::detail::size_of_range) && has_size<wire::Reference>(tp::detail::size_of_reference));
+static_assert(has_size<wire::Range>(tp::detail::size_of_range) &&
+              has_size<wire::Reference>(tp::detail::size_of_reference));
 static_assert(has_size<wire::Description>(tp::detail::layout_body<tp::all_frames>(kind::description)));
 static_assert(has_size<wire::SchemaPage>(tp::detail::layout_body<tp::all_frames>(kind::schema_page)));
-static_assert(has_size<wire::Locate>(tp::detail::layout_body<tp::all_frames>(kind::locate)) && has_size<wire::Located>(tp::detail::layout_body<tp::all_frames>(kind::located)));
+static_assert(has_size<wire::Locate>(tp::detail::layout_body<tp::all_frames>(kind::locate)) &&
+              has_size<wire::Located>(tp::detail::layout_body<tp::all_frames>(kind::located)));
 static_assert(has_size<wire::Application>(tp::detail::layout_body<tp::all_frames>(kind::application)));
-static_assert(tp::detail::frame_head_bytes == 8 * (2 + wire::Frame::_capnpPrivate::dataWordSize + wire::Frame::_capnpPrivate::pointerCount));
+static_assert(tp::detail::frame_head_bytes ==
+              8 * (2 + wire::Frame::_capnpPrivate::dataWordSize + wire::Frame::_capnpPrivate::pointerCount));
 constexpr bool is_tag(kind k, wire::Frame::Which tag) { return static_cast<unsigned>(k) == static_cast<unsigned>(tag); }
-static_assert(is_tag(kind::nothing, wire::Frame::NOTHING) && is_tag(kind::describe, wire::Frame::DESCRIBE) && is_tag(kind::pull, wire::Frame::PULL) && is_tag(kind::chunk, wire::Frame::CHUNK) &&
-              is_tag(kind::end, wire::Frame::END) && is_tag(kind::confirm, wire::Frame::CONFIRM) && is_tag(kind::confirmed, wire::Frame::CONFIRMED) && is_tag(kind::cancel, wire::Frame::CANCEL) &&
-              is_tag(kind::refused, wire::Frame::REFUSED) && is_tag(kind::schema, wire::Frame::SCHEMA) && is_tag(kind::description, wire::Frame::DESCRIPTION) &&
-              is_tag(kind::schema_page, wire::Frame::SCHEMA_PAGE) && is_tag(kind::locate, wire::Frame::LOCATE) && is_tag(kind::located, wire::Frame::LOCATED) &&
-              is_tag(kind::application, wire::Frame::APPLICATION));
+static_assert(is_tag(kind::nothing, wire::Frame::NOTHING) && is_tag(kind::describe, wire::Frame::DESCRIBE) &&
+              is_tag(kind::pull, wire::Frame::PULL) && is_tag(kind::chunk, wire::Frame::CHUNK) &&
+              is_tag(kind::end, wire::Frame::END) && is_tag(kind::confirm, wire::Frame::CONFIRM) &&
+              is_tag(kind::confirmed, wire::Frame::CONFIRMED) && is_tag(kind::cancel, wire::Frame::CANCEL) &&
+              is_tag(kind::refused, wire::Frame::REFUSED) && is_tag(kind::schema, wire::Frame::SCHEMA) &&
+              is_tag(kind::description, wire::Frame::DESCRIPTION) &&
+              is_tag(kind::schema_page, wire::Frame::SCHEMA_PAGE) && is_tag(kind::locate, wire::Frame::LOCATE) &&
+              is_tag(kind::located, wire::Frame::LOCATED) && is_tag(kind::application, wire::Frame::APPLICATION));
 static_assert(static_cast<unsigned>(tp::status::owner_lost) == static_cast<unsigned>(wire::Status::OWNER_LOST));
 
 // The rows of the table are where put_words() puts the fields, and it puts none elsewhere.
@@ -75,7 +82,10 @@ constexpr bool table_is_that_of_the_writer() {
       tp::detail::put_words(m, words + 1);
       const std::size_t first = tp::detail::layout_first<tp::all_frames>(m.kind) / 8;
       for (const tp::detail::layout_row& r : tp::detail::layout_rows)
-        if (r.kind == m.kind && r.field == static_cast<frame_field>(f)) words[r.word == 2 ? 0 : r.word - first + 1] ^= (r.bits == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << r.bits) - 1) << r.bit;
+        if (r.kind == m.kind && r.field == static_cast<frame_field>(f))
+          words[r.word == 2 ? 0 : r.word - first + 1] ^= (r.bits == 64 ? ~std::uint64_t{0}
+                                                                       : (std::uint64_t{1} << r.bits) - 1)
+                                                         << r.bit;
       for (const std::uint64_t w : words)
         if (w != 0) return false;
     }
@@ -97,8 +107,10 @@ TEST(LayoutFraming, Every_field_is_where_the_generated_accessors_put_it) {
       ASSERT_EQ(with.size(), without.size());
       for (std::size_t i = 0; i < with.size(); ++i) with[i] ^= without[i];
       for (const tp::detail::layout_row& r : tp::detail::layout_rows)
-        if (r.kind == m.kind && r.field == static_cast<frame_field>(f)) with[r.word] ^= (~std::uint64_t{0} >> (64 - r.bits)) << r.bit, ++found;
-      EXPECT_EQ(std::ranges::count(with, std::uint64_t{0}), static_cast<std::ptrdiff_t>(with.size())) << "kind " << static_cast<int>(m.kind) << ", field " << f;
+        if (r.kind == m.kind && r.field == static_cast<frame_field>(f))
+          with[r.word] ^= (~std::uint64_t{0} >> (64 - r.bits)) << r.bit, ++found;
+      EXPECT_EQ(std::ranges::count(with, std::uint64_t{0}), static_cast<std::ptrdiff_t>(with.size()))
+          << "kind " << static_cast<int>(m.kind) << ", field " << f;
     }
   }
   EXPECT_GE(found, std::size(tp::detail::layout_rows));
@@ -117,7 +129,8 @@ void expect_the_same_frame(const tp::frame& m) {
   }
   const auto theirs = generated::encode(m);
   ASSERT_TRUE(n);
-  ASSERT_TRUE(std::ranges::equal(out.first(*n), std::as_bytes(std::span(theirs)))) << "kind " << static_cast<int>(m.kind);
+  ASSERT_TRUE(std::ranges::equal(out.first(*n), std::as_bytes(std::span(theirs))))
+      << "kind " << static_cast<int>(m.kind);
   bool accepted = false;
   const char* const what = layout_disagreement<Kinds>(frame(theirs).bytes(), accepted);
   ASSERT_EQ(what, nullptr) << what << ": kind " << static_cast<int>(m.kind);
@@ -149,7 +162,8 @@ TEST(LayoutFraming, Encoding_into_too_little_memory_does_not_fit_and_writes_noth
       const auto n = tp::layout_framing::encode(m, std::as_writable_bytes(std::span(memory)).first(room));
       if (room < whole.size()) EXPECT_EQ(n.error(), errc::does_not_fit) << room;
       else EXPECT_EQ(*n, whole.size());
-      for (std::size_t i = room; i < memory.size() * 8; ++i) ASSERT_EQ(reinterpret_cast<unsigned char*>(memory.data())[i], 0x5a) << room;
+      for (std::size_t i = room; i < memory.size() * 8; ++i)
+        ASSERT_EQ(reinterpret_cast<unsigned char*>(memory.data())[i], 0x5a) << room;
     }
   }
 }
@@ -159,7 +173,8 @@ TEST(LayoutFraming, Chunks_and_pieces_are_not_encoded) {
   for (const unsigned k : {3u, 15u, 16u, 31u, 32u, 200u, 65535u}) {
     tp::frame m;
     m.kind = static_cast<kind>(k);
-    EXPECT_EQ(tp::layout_framing::encode(m, std::as_writable_bytes(std::span(room))).error(), errc::invalid_argument) << k;
+    EXPECT_EQ(tp::layout_framing::encode(m, std::as_writable_bytes(std::span(room))).error(), errc::invalid_argument)
+        << k;
   }
 }
 
@@ -192,7 +207,8 @@ TEST(LayoutFraming, Lists_are_as_long_as_the_limits_allow_and_no_longer) {
     const std::vector<std::uint64_t> shape(limits::control_frame_bytes / 8 + more, 7);
     const std::vector<tp::schema_row> one{{"n", "F32", shape}};
     EXPECT_EQ(of(kind::schema_page, [&](tp::frame& m) { m.rows = one; }), expected);
-    const std::vector<tp::schema_row> two{{"n", "F32", std::span(shape).first(100)}, {"n", "F32", std::span(shape).first(shape.size() - 100)}};
+    const std::vector<tp::schema_row> two{{"n", "F32", std::span(shape).first(100)},
+                                          {"n", "F32", std::span(shape).first(shape.size() - 100)}};
     EXPECT_EQ(of(kind::schema_page, [&](tp::frame& m) { m.rows = two; }), expected);
     const std::vector<std::string_view> names(limits::control_frame_bytes / 16 + more, "a name");
     EXPECT_EQ(of(kind::locate, [&](tp::frame& m) { m.names = names; }), expected);
@@ -282,12 +298,17 @@ TEST(LayoutFraming, Random_words_and_pointers_in_every_kind) {
     for (int round = 0; round < 2000; ++round) {
       const std::size_t word = random.below(f.size() / 8);
       const std::uint64_t was = f.word(word), pick = random.below(5);
-      tp::store_le64(f.bytes().data() + 8 * word, pick == 0 ? random() : pick == 1 ? random.below(16)
-                                                                     : pick == 2   ? f.word(random.below(f.size() / 8))
-                                                                     : pick == 3   ? was + (std::uint64_t{1} << random.below(64))
-                                                                                   : list_pointer(static_cast<std::int32_t>(random.below(8)) - 4, static_cast<list_size>(random.below(8)), static_cast<std::uint32_t>(random.below(20))));
+      tp::store_le64(f.bytes().data() + 8 * word, pick == 0   ? random()
+                                                  : pick == 1 ? random.below(16)
+                                                  : pick == 2 ? f.word(random.below(f.size() / 8))
+                                                  : pick == 3
+                                                      ? was + (std::uint64_t{1} << random.below(64))
+                                                      : list_pointer(static_cast<std::int32_t>(random.below(8)) - 4,
+                                                                     static_cast<list_size>(random.below(8)),
+                                                                     static_cast<std::uint32_t>(random.below(20))));
       const char* const what = layout_disagreement(f.bytes());
-      ASSERT_EQ(what, nullptr) << what << ": kind " << static_cast<int>(m.kind) << ", word " << word << ": " << std::hex << f.word(word);
+      ASSERT_EQ(what, nullptr) << what << ": kind " << static_cast<int>(m.kind) << ", word " << word << ": " << std::hex
+                               << f.word(word);
       tp::store_le64(f.bytes().data() + 8 * word, was);
     }
   }
@@ -295,22 +316,27 @@ TEST(LayoutFraming, Random_words_and_pointers_in_every_kind) {
 
 TEST(LayoutFraming, Other_valid_layouts_are_refused_by_name) {
   const frame pull = encode(every_message()[2]);
-  words newer{segment_table(1 + 9 + 3), struct_pointer(0, 9, 3)}, two{std::uint64_t{9} << 32 | 1, 0, struct_pointer(0, 7, 1)};
+  words newer{segment_table(1 + 9 + 3), struct_pointer(0, 9, 3)},
+      two{std::uint64_t{9} << 32 | 1, 0, struct_pointer(0, 7, 1)};
   for (std::size_t i = 2; i < 9; ++i) newer.push_back(pull.word(i)), two.push_back(pull.word(i));
   newer.insert(newer.end(), {0x1234, 0x5678, 0, 0, 0});
   two.push_back(0);
-  words described{segment_table(19), struct_pointer(0, 7, 1)};  // the description has a word between the frame and itself
+  words described{segment_table(19), struct_pointer(0, 7, 1)};  // the description has a word between the frame and
+                                                                // itself
   tp::frame m;
   m.kind = kind::description, m.image_bytes = 7;
   const frame description = encode(m);
   for (std::size_t i = 2; i < 9; ++i) described.push_back(description.word(i));
   described.insert(described.end(), {struct_pointer(1, 9, 0), 0});
   for (std::size_t i = 10; i < 19; ++i) described.push_back(description.word(i));
-  const frame others[]{frame(newer), frame(two), frame(described),
-                       frame(words{segment_table(4), struct_pointer(0, 3, 0), std::uint64_t{2} << 32 | 5, 11, 12}),
-                       single_segment(kind::locate, {struct_pointer(0, 3, 1), 1, 2, 3, 0}),
-                       single_segment(kind::locate, {struct_pointer(0, 3, 1), 1, 2, 3, list_pointer(0, of_pointer, 1), 0}),
-                       single_segment(kind::description, {0})};
+  const frame others[]{
+      frame(newer),
+      frame(two),
+      frame(described),
+      frame(words{segment_table(4), struct_pointer(0, 3, 0), std::uint64_t{2} << 32 | 5, 11, 12}),
+      single_segment(kind::locate, {struct_pointer(0, 3, 1), 1, 2, 3, 0}),
+      single_segment(kind::locate, {struct_pointer(0, 3, 1), 1, 2, 3, list_pointer(0, of_pointer, 1), 0}),
+      single_segment(kind::description, {0})};
   for (const frame& f : others) {
     tp::word_framing::decode_storage lists;
     tp::frame back;
@@ -322,7 +348,8 @@ TEST(LayoutFraming, Other_valid_layouts_are_refused_by_name) {
 TEST(LayoutFraming, A_chunk_is_read_elsewhere_and_a_kind_outside_the_set_is_unexpected) {
   EXPECT_EQ(error_of(chunk_frame(every_message()[2], some_body)), errc::unsupported_layout);
   EXPECT_EQ(error_of(single_segment(static_cast<kind>(15), {0})), errc::unexpected_frame);
-  for (unsigned k = 15; k < 65536; k += k < 300 ? 1 : 97) EXPECT_EQ(error_of(single_segment(static_cast<kind>(k), {0})), errc::unexpected_frame) << k;
+  for (unsigned k = 15; k < 65536; k += k < 300 ? 1 : 97)
+    EXPECT_EQ(error_of(single_segment(static_cast<kind>(k), {0})), errc::unexpected_frame) << k;
   for (const tp::frame& m : every_message()) {
     tp::basic_layout_framing<tp::recipient_frames>::decode_storage lists;
     tp::frame back;
@@ -338,7 +365,9 @@ TEST(LayoutFraming, A_chunk_is_read_elsewhere_and_a_kind_outside_the_set_is_unex
 /// Calls f with each row of the table whose kind has no lists, as a constant.
 template <class F>
 void for_each_row(F f) {
-  [&]<std::size_t... I>(std::index_sequence<I...>) { (f(std::integral_constant<std::size_t, I>{}), ...); }(std::make_index_sequence<std::size(tp::detail::layout_rows)>{});
+  [&]<std::size_t... I>(std::index_sequence<I...>) {
+    (f(std::integral_constant<std::size_t, I>{}), ...);
+  }(std::make_index_sequence<std::size(tp::detail::layout_rows)>{});
 }
 std::uint64_t value_of(const tp::frame& m, frame_field f) {
   switch (f) {
@@ -397,7 +426,10 @@ TEST(FrameFields, Frames_that_are_read_and_written_in_place_are_those_of_the_fra
       m.kind = row.kind, m.id = 0x01020304;
       set_field(m, row.field);
       const frame f = encode(m);
-      EXPECT_EQ(std::vector<std::uint64_t>(room), words(reinterpret_cast<const std::uint64_t*>(f.bytes().data()), reinterpret_cast<const std::uint64_t*>(f.bytes().data() + f.size()))) << I;
+      EXPECT_EQ(std::vector<std::uint64_t>(room),
+                words(reinterpret_cast<const std::uint64_t*>(f.bytes().data()),
+                      reinterpret_cast<const std::uint64_t*>(f.bytes().data() + f.size())))
+          << I;
     }
   });
   std::uint64_t room[10];

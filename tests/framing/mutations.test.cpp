@@ -1,4 +1,5 @@
-// Valid frames with something changed: whatever comes out, it points into the frame, and nothing throws or reads outside.
+// Valid frames with something changed: whatever comes out, it points into the frame, and nothing throws or reads
+// outside.
 #include <tensorpull/core/byte_order.hpp>
 #include "support/messages.hpp"
 #include "support/random.hpp"
@@ -14,7 +15,9 @@ std::uint64_t check_views(const decoded& d) {
     const auto a = reinterpret_cast<std::uintptr_t>(p), b = reinterpret_cast<std::uintptr_t>(from);
     return n == 0 || (a >= b && n <= size && a - b <= size - n);
   };
-  const auto in_frame = [&](const void* p, std::size_t n) { return inside(p, n, d.from.bytes().data(), d.from.size()); };
+  const auto in_frame = [&](const void* p, std::size_t n) {
+    return inside(p, n, d.from.bytes().data(), d.from.size());
+  };
   const auto in_storage = [&](const void* p, std::size_t n) { return inside(p, n, &d.lists, sizeof d.lists); };
   std::uint64_t sum = 0;
   for (const auto& r : d.m.rows) {
@@ -27,7 +30,8 @@ std::uint64_t check_views(const decoded& d) {
     for (const char c : n) sum += static_cast<unsigned char>(c);
   }
   for (const auto& r : d.m.ranges) sum += r.begin + r.end;
-  EXPECT_TRUE(in_storage(d.m.names.data(), d.m.names.size_bytes()) && in_storage(d.m.references.data(), d.m.references.size_bytes()));
+  EXPECT_TRUE(in_storage(d.m.names.data(), d.m.names.size_bytes()) &&
+              in_storage(d.m.references.data(), d.m.references.size_bytes()));
   EXPECT_TRUE(in_frame(d.m.body.data(), d.m.body.size()));
   for (const std::byte b : d.m.body) sum += static_cast<unsigned>(b);
   EXPECT_LT(d.m.rows.size() + d.m.names.size() + d.m.ranges.size() + d.m.references.size(), 1000u);
@@ -39,8 +43,26 @@ std::vector<frame> seeds() {
   for (const auto& m : every_message()) all.push_back(encode(m));
   all.push_back(chunk_frame(every_message()[2], some_body));
   // the same page in two segments
-  all.push_back(frame(words{std::uint64_t{9} << 32 | 1, 9, struct_pointer(0, 7, 1), std::uint64_t{12} << 32 | 5, 0, 0, 0, 0, 0, 0, far_pointer(1, 0, false), struct_pointer(0, 3, 1), 1, 2, 3,
-                            list_pointer(0, of_pointer, 2), list_pointer(1, of_byte, 2), list_pointer(1, of_byte, 3), 'a', 'b'}));
+  all.push_back(frame(words{std::uint64_t{9} << 32 | 1,
+                            9,
+                            struct_pointer(0, 7, 1),
+                            std::uint64_t{12} << 32 | 5,
+                            0,
+                            0,
+                            0,
+                            0,
+                            0,
+                            0,
+                            far_pointer(1, 0, false),
+                            struct_pointer(0, 3, 1),
+                            1,
+                            2,
+                            3,
+                            list_pointer(0, of_pointer, 2),
+                            list_pointer(1, of_byte, 2),
+                            list_pointer(1, of_byte, 3),
+                            'a',
+                            'b'}));
   return all;
 }
 
@@ -76,9 +98,10 @@ TEST(Mutations, Twenty_thousand_random_changes) {
     for (std::uint64_t n = 1 + random.below(6); n > 0; --n) {
       if (random.below(3) == 0) {  // a whole word, often a small number or a pointer
         const std::uint64_t word = random.below(f.size() / 8), pick = random.below(4);
-        tp::store_le64(f.bytes().data() + 8 * word, pick == 0 ? random() : pick == 1 ? random.below(16)
-                                                                       : pick == 2   ? f.word(random.below(f.size() / 8))
-                                                                                     : ~random.below(64));
+        tp::store_le64(f.bytes().data() + 8 * word, pick == 0   ? random()
+                                                    : pick == 1 ? random.below(16)
+                                                    : pick == 2 ? f.word(random.below(f.size() / 8))
+                                                                : ~random.below(64));
       } else {
         f.bytes()[random.below(f.size())] = static_cast<std::byte>(random());
       }
@@ -95,7 +118,11 @@ TEST(Mutations, Random_words_behind_a_right_segment_table) {
   for (int round = 0; round < 20'000; ++round) {
     const std::size_t n = 1 + random.below(40);
     words w(n + 1);
-    for (auto& x : w) x = random.below(2) == 0 ? random() : struct_pointer(static_cast<std::int32_t>(random.below(8)) - 4, static_cast<std::uint16_t>(random.below(9)), static_cast<std::uint16_t>(random.below(4)));
+    for (auto& x : w)
+      x = random.below(2) == 0 ? random()
+                               : struct_pointer(static_cast<std::int32_t>(random.below(8)) - 4,
+                                                static_cast<std::uint16_t>(random.below(9)),
+                                                static_cast<std::uint16_t>(random.below(4)));
     w[0] = segment_table(static_cast<std::uint32_t>(n));
     if (random.below(2) == 0 && n >= 9) w[1] = struct_pointer(0, 7, 1), w[2] = random.below(16) << 32;
     check_views(decoded(frame(w)));

@@ -1,4 +1,5 @@
-// The ten words before a payload are what the Cap'n Proto library itself would write, and nothing else is taken for them.
+// The ten words before a payload are what the Cap'n Proto library itself would write, and nothing else is taken for
+// them.
 #include <tensorpull/core/byte_order.hpp>
 #include "support/allocation_counter.hpp"
 #include "support/frames.hpp"
@@ -60,7 +61,8 @@ TEST(PayloadPrefix, Survives_at_every_length_up_to_the_limit) {
     ASSERT_TRUE(prefix::announces_payload(bytes));
     const auto back = prefix::read(bytes);
     ASSERT_TRUE(back) << n;
-    EXPECT_EQ(std::tie(back->id, back->version, back->offset, back->nonce, back->digest, back->length), std::tie(m.id, m.version, m.offset, m.nonce, m.digest, m.length));
+    EXPECT_EQ(std::tie(back->id, back->version, back->offset, back->nonce, back->digest, back->length),
+              std::tie(m.id, m.version, m.offset, m.nonce, m.digest, m.length));
     EXPECT_EQ(back->ref, m.ref);
   }
 }
@@ -78,8 +80,10 @@ TEST(PayloadPrefix, L2_length_fields_that_differ_are_a_bad_frame) {
   std::array<std::byte, prefix::bytes> good;
   prefix::write(m, good);
   const std::uint64_t table = tp::load_le64(good.data()), list = tp::load_le64(good.data() + 72);
-  for (const std::uint64_t words : {0ull, 1ull, 21ull, 23ull, 1000ull, 0xffffffffull}) EXPECT_EQ(read_error(good, 0, words << 32), tp::errc::bad_frame) << words;
-  for (const std::uint64_t length : {0ull, 96ull, 105ull, 1000ull, 536'870'904ull}) EXPECT_EQ(read_error(good, 9, (list & 0x7ffffffff) | length << 35), tp::errc::bad_frame) << length;
+  for (const std::uint64_t words : {0ull, 1ull, 21ull, 23ull, 1000ull, 0xffffffffull})
+    EXPECT_EQ(read_error(good, 0, words << 32), tp::errc::bad_frame) << words;
+  for (const std::uint64_t length : {0ull, 96ull, 105ull, 1000ull, 536'870'904ull})
+    EXPECT_EQ(read_error(good, 9, (list & 0x7ffffffff) | length << 35), tp::errc::bad_frame) << length;
   EXPECT_EQ(read_error(good, 9, (list & 0x7ffffffff) | 536'870'905ull << 35), tp::errc::too_large);
   EXPECT_EQ(read_error(good, 9, ~0ull), tp::errc::unsupported_layout);
   EXPECT_EQ(read_error(good, 0, table + (1ull << 32)), tp::errc::bad_frame);
@@ -90,8 +94,10 @@ TEST(PayloadPrefix, A_payload_pointer_of_any_other_layout_is_unsupported) {
   m.length = 100;
   std::array<std::byte, prefix::bytes> good;
   prefix::write(m, good);
-  for (const std::uint64_t pointer : {std::uint64_t{0}, list_pointer(1, of_byte, 100), list_pointer(-1, of_byte, 100), list_pointer(0, of_eight, 100), list_pointer(0, of_composite, 12),
-                                      list_pointer(0, of_void, 100), far_pointer(0, 3, false), far_pointer(1, 0, true), struct_pointer(0, 7, 1), std::uint64_t{3}})
+  for (const std::uint64_t pointer :
+       {std::uint64_t{0}, list_pointer(1, of_byte, 100), list_pointer(-1, of_byte, 100), list_pointer(0, of_eight, 100),
+        list_pointer(0, of_composite, 12), list_pointer(0, of_void, 100), far_pointer(0, 3, false),
+        far_pointer(1, 0, true), struct_pointer(0, 7, 1), std::uint64_t{3}})
     EXPECT_EQ(read_error(good, 9, pointer), tp::errc::unsupported_layout) << std::hex << pointer;
 }
 
@@ -122,7 +128,8 @@ TEST(PayloadPrefix, Any_72_bytes_are_read_without_harm) {
     random.fill(bytes);
     (void)prefix::read(bytes);
   }
-  for (std::size_t n = 0; n < 24; ++n) EXPECT_FALSE(prefix::announces_payload(std::span<const std::byte>(bytes).first(n)));
+  for (std::size_t n = 0; n < 24; ++n)
+    EXPECT_FALSE(prefix::announces_payload(std::span<const std::byte>(bytes).first(n)));
 }
 
 }  // namespace

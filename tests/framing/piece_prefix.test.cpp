@@ -1,4 +1,5 @@
-// The ten words before a piece, and those of `taken`, are what the Cap'n Proto library itself would write, and nothing else is taken for them.
+// The ten words before a piece, and those of `taken`, are what the Cap'n Proto library itself would write, and nothing
+// else is taken for them.
 #include "support/frames.hpp"
 #include "support/random.hpp"
 

@@ -29,11 +29,13 @@ TEST(Framing, F1_segment_count_512_is_refused) {
   EXPECT_EQ(refused(table(511, {})), tp::errc::too_large);
   EXPECT_EQ(refused(table(510, std::vector<std::uint32_t>(511, 0))), tp::errc::too_large);
   EXPECT_EQ(refused(table(511, std::vector<std::uint32_t>(512, 1))), tp::errc::too_large);
-  for (const std::uint32_t n : {16u, 17u, 0x7fffffffu, 0xfffffffeu}) EXPECT_EQ(refused(table(n, {1})), tp::errc::too_large) << n;
+  for (const std::uint32_t n : {16u, 17u, 0x7fffffffu, 0xfffffffeu})
+    EXPECT_EQ(refused(table(n, {1})), tp::errc::too_large) << n;
   EXPECT_EQ(refused(table(0xffffffff, {0})), tp::errc::bad_frame);
   // even if all its 511 sizes are there
   const auto long_table = table(510, std::vector<std::uint32_t>(511, 0));
-  EXPECT_LT(least_processor_seconds([&] { EXPECT_FALSE(tp::detail::measure_frame(long_table, cap, segments)); }), 0.001);
+  EXPECT_LT(least_processor_seconds([&] { EXPECT_FALSE(tp::detail::measure_frame(long_table, cap, segments)); }),
+            0.001);
   // a table within the limit whose segments hold nothing
   EXPECT_EQ(refused(table(segments - 1, std::vector<std::uint32_t>(segments, 0))), tp::errc::bad_frame);
 }
@@ -45,7 +47,8 @@ TEST(Framing, F2_one_segment_of_8_MiWords_is_refused_from_its_first_word) {
 }
 
 TEST(Framing, F3_eight_segments_of_4_GiWords_do_not_wrap) {
-  for (const std::uint32_t size : {0xffffffffu, 0x20000000u, 0x80000000u}) EXPECT_EQ(refused(table(7, std::vector<std::uint32_t>(8, size))), tp::errc::too_large) << size;
+  for (const std::uint32_t size : {0xffffffffu, 0x20000000u, 0x80000000u})
+    EXPECT_EQ(refused(table(7, std::vector<std::uint32_t>(8, size))), tp::errc::too_large) << size;
   // the sum of 16 segments modulo 2^32 words would be small
   EXPECT_EQ(refused(table(15, std::vector<std::uint32_t>(16, 0x10000000u))), tp::errc::too_large);
 }
@@ -81,7 +84,8 @@ TEST(Framing, Every_table_of_few_segments_is_measured_exactly) {
     std::vector<std::uint32_t> sizes(count, 3);
     const auto head = table(count - 1, sizes);
     EXPECT_EQ(**tp::detail::measure_frame(head, cap, segments), head.size() + 24 * count);
-    EXPECT_FALSE(*tp::detail::measure_frame(std::span(head).first(head.size() - (head.size() > 8 ? 8 : 1)), cap, segments));
+    EXPECT_FALSE(
+        *tp::detail::measure_frame(std::span(head).first(head.size() - (head.size() > 8 ? 8 : 1)), cap, segments));
   }
 }
 

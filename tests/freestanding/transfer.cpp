@@ -1,5 +1,6 @@
-// A model goes from an owner to a recipient through two ring buffers, with the component freestanding alone: no heap, no exceptions, no RTTI,
-// no library besides the standard's headers. What a microcontroller does, less the wire. Status 0: every byte landed and was confirmed.
+// A model goes from an owner to a recipient through two ring buffers, with the component freestanding alone: no heap,
+// no exceptions, no RTTI, no library besides the standard's headers. What a microcontroller does, less the wire. Status
+// 0: every byte landed and was confirmed.
 #include <tensorpull/chunking/policies.hpp>
 #include <tensorpull/consumers/land.hpp>
 #include <tensorpull/core/xxh3.hpp>
@@ -33,9 +34,24 @@ struct plain_framing {
 
   static result<std::size_t> encode(const frame& m, std::span<std::byte> out) noexcept {
     if (out.size() < frame_bytes) return failure(errc::does_not_fit);
-    const fields f{m.ref.high, m.ref.low, m.version, m.nonce, m.fingerprint, m.digest, m.offset, m.image_bytes, m.data_start, m.tensors,
-                   m.id, m.length, m.delay_ms, m.application,
-                   static_cast<std::uint16_t>(m.kind), static_cast<std::uint16_t>(m.status), m.window, std::uint16_t{m.flag}};
+    const fields f{m.ref.high,
+                   m.ref.low,
+                   m.version,
+                   m.nonce,
+                   m.fingerprint,
+                   m.digest,
+                   m.offset,
+                   m.image_bytes,
+                   m.data_start,
+                   m.tensors,
+                   m.id,
+                   m.length,
+                   m.delay_ms,
+                   m.application,
+                   static_cast<std::uint16_t>(m.kind),
+                   static_cast<std::uint16_t>(m.status),
+                   m.window,
+                   std::uint16_t{m.flag}};
     const std::array<std::uint32_t, 2> segment_table{0, sizeof(fields) / 8};
     std::memcpy(out.data(), &segment_table, 8);
     std::memcpy(out.data() + 8, &f, sizeof f);
@@ -46,9 +62,11 @@ struct plain_framing {
     fields f;
     std::memcpy(&f, bytes.data() + 8, sizeof f);
     m = {};
-    m.kind = static_cast<frame_kind>(f.kind), m.status = static_cast<status>(f.status), m.id = f.id, m.ref = {f.ref_high, f.ref_low};
+    m.kind = static_cast<frame_kind>(f.kind), m.status = static_cast<status>(f.status), m.id = f.id,
+    m.ref = {f.ref_high, f.ref_low};
     m.version = f.version, m.nonce = f.nonce, m.fingerprint = f.fingerprint, m.digest = f.digest, m.offset = f.offset;
-    m.image_bytes = f.image_bytes, m.data_start = f.data_start, m.tensors = f.tensors, m.length = f.length, m.delay_ms = f.delay_ms;
+    m.image_bytes = f.image_bytes, m.data_start = f.data_start, m.tensors = f.tensors, m.length = f.length,
+    m.delay_ms = f.delay_ms;
     m.application = f.application, m.window = f.window, m.flag = f.flag != 0;
     return {};
   }
@@ -106,12 +124,15 @@ constexpr std::uint64_t weights_shape[]{20, 12}, bias_shape[]{20}, codes_shape[]
 
 /// The table of one model's tensors, in arrays of its own.
 struct small_image {
-  std::array<tensor_entry, 3> entries{{{.name = "layer.weight", .type = dtype::f32, .rank = 2, .shape = weights_shape}, {.name = "layer.bias", .type = dtype::f32, .rank = 1, .shape = bias_shape}, {.name = "codes", .type = dtype::i8, .rank = 1, .shape = codes_shape}}};
+  std::array<tensor_entry, 3> entries{{{.name = "layer.weight", .type = dtype::f32, .rank = 2, .shape = weights_shape},
+                                       {.name = "layer.bias", .type = dtype::f32, .rank = 1, .shape = bias_shape},
+                                       {.name = "codes", .type = dtype::i8, .rank = 1, .shape = codes_shape}}};
   std::array<std::uintptr_t, 3> where;
   result<image_schema> schema;
 
   explicit small_image(small_model& m) noexcept
-      : where{reinterpret_cast<std::uintptr_t>(&m.weights), reinterpret_cast<std::uintptr_t>(&m.bias), reinterpret_cast<std::uintptr_t>(&m.codes)},
+      : where{reinterpret_cast<std::uintptr_t>(&m.weights), reinterpret_cast<std::uintptr_t>(&m.bias),
+              reinterpret_cast<std::uintptr_t>(&m.codes)},
         schema(arrange(entries, where)) {}
   destination_view view() const noexcept { return {&*schema, nullptr, where.data()}; }
 };
@@ -131,7 +152,8 @@ alignas(64) std::byte owner_scratch[1024], recipient_scratch[1024];
 
 int run() {
   for (std::size_t i = 0; i < published.codes.size(); ++i) published.codes[i] = static_cast<std::int8_t>(i + 1);
-  for (std::size_t i = 0; i < published.bias.size(); ++i) published.bias[i] = published.weights[i][i % 12] = static_cast<float>(i) - 0.5f;
+  for (std::size_t i = 0; i < published.bias.size(); ++i)
+    published.bias[i] = published.weights[i][i % 12] = static_cast<float>(i) - 0.5f;
   small_image source(published), destination(mine);
   if (!source.schema || !destination.schema) return 1;
 

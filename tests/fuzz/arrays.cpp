@@ -20,7 +20,8 @@ namespace tp = tensorpull;
 __extension__ typedef unsigned __int128 wide;  // sizes whose products cannot wrap
 
 bool same(const tp::npy_header& a, const tp::npy_header& b) {
-  return a.format.type == b.format.type && a.format.swap_bytes == b.format.swap_bytes && a.fortran_order == b.fortran_order && a.data_bytes == b.data_bytes &&
+  return a.format.type == b.format.type && a.format.swap_bytes == b.format.swap_bytes &&
+         a.fortran_order == b.fortran_order && a.data_bytes == b.data_bytes &&
          std::ranges::equal(a.extents(), b.extents());
 }
 
@@ -28,14 +29,17 @@ bool same(const tp::npy_header& a, const tp::npy_header& b) {
 std::string rewritten(const tp::npy_header& h) {
   std::string descr, shape = "(";
   for (const char* kind : {"b1", "u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f2", "f4", "f8", "c8"})
-    if (tp::parse_numpy_descr(kind)->type == h.format.type) descr = (h.format.swap_bytes != 0 ? ">" : "<") + std::string(kind);
+    if (tp::parse_numpy_descr(kind)->type == h.format.type)
+      descr = (h.format.swap_bytes != 0 ? ">" : "<") + std::string(kind);
   if (descr.empty()) descr = tp::numpy_name(h.format.type);
   for (const std::uint64_t n : h.extents()) shape += std::to_string(n) + ", ";
-  return "{'descr': '" + descr + "', 'fortran_order': " + (h.fortran_order ? "True" : "False") + ", 'shape': " + shape + "), }";
+  return "{'descr': '" + descr + "', 'fortran_order': " + (h.fortran_order ? "True" : "False") + ", 'shape': " + shape +
+         "), }";
 }
 
 tp::result<tp::npy_header> parsed(std::string_view file) {
-  return tp::parse_npy_header(std::as_bytes(std::span(file)).first(std::min(file.size(), tp::npy_header_most_bytes)), file.size());
+  return tp::parse_npy_header(std::as_bytes(std::span(file)).first(std::min(file.size(), tp::npy_header_most_bytes)),
+                              file.size());
 }
 
 unsigned one_array(std::string_view file) {
@@ -54,7 +58,8 @@ unsigned one_array(std::string_view file) {
   }
   const auto with_tail = parsed(std::string(file) + "tail");
   require(with_tail && same(h, *with_tail), "what lies behind an array says nothing");
-  require(!parsed(file.substr(0, h.data_offset + h.data_bytes - (h.data_bytes != 0))) == (h.data_bytes != 0), "an array that is not whole is none");
+  require(!parsed(file.substr(0, h.data_offset + h.data_bytes - (h.data_bytes != 0))) == (h.data_bytes != 0),
+          "an array that is not whole is none");
 
   const memory_file content{std::string(file)};
   tp::detail::npy_place place;
@@ -67,13 +72,16 @@ unsigned one_array(std::string_view file) {
   }
   const auto read = [&](std::uint64_t offset, std::size_t n) {
     std::string out(n, '\xff');
-    require(tp::detail::npy_reader(content, place).read(offset, std::as_writable_bytes(std::span(out))).has_value(), "an array can be read");
+    require(tp::detail::npy_reader(content, place).read(offset, std::as_writable_bytes(std::span(out))).has_value(),
+            "an array can be read");
     return out;
   };
   const std::string whole = read(0, data.size());
   for (std::size_t at = 0, step = 1 + file.size() % 13; at < whole.size(); at += step)
-    require(read(at, std::min(step, whole.size() - at)) == whole.substr(at, step), "a part of an array is a part of its whole");
-  require(std::is_permutation(whole.begin(), whole.end(), data.begin(), data.end()), "every byte of an array is a byte of its file");
+    require(read(at, std::min(step, whole.size() - at)) == whole.substr(at, step),
+            "a part of an array is a part of its whole");
+  require(std::is_permutation(whole.begin(), whole.end(), data.begin(), data.end()),
+          "every byte of an array is a byte of its file");
   return 1;
 }
 
@@ -90,7 +98,8 @@ unsigned archive(std::string_view file) {
     arrays += one_array(file.substr(m.offset, m.size));
   }
   std::sort(places.begin(), places.end());
-  for (std::size_t i = 1; i < places.size(); ++i) require(places[i - 1].first + places[i - 1].second <= places[i].first, "members do not overlap");
+  for (std::size_t i = 1; i < places.size(); ++i)
+    require(places[i - 1].first + places[i - 1].second <= places[i].first, "members do not overlap");
   return arrays;
 }
 

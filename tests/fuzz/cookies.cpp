@@ -1,5 +1,5 @@
-// Datagrams to an owner over a link whose addresses anybody can forge: who has not shown the word of its address gets no more bytes than it sent and takes no
-// place.
+// Datagrams to an owner over a link whose addresses anybody can forge: who has not shown the word of its address gets
+// no more bytes than it sent and takes no place.
 #include "target.hpp"
 
 #include <tensorpull/tensorpull.hpp>
@@ -68,15 +68,16 @@ using net = tp::pipeline<tp::tensor_list, tp::fit_datagram, memory_transport, li
 
 }  // namespace
 
-/// Datagrams, each with a head of two bytes: the sender and whether it says its word, then the length in words. The word is put in front by the target: a fuzzer cannot
-/// guess it.
+/// Datagrams, each with a head of two bytes: the sender and whether it says its word, then the length in words. The
+/// word is put in front by the target: a fuzzer cannot guess it.
 unsigned cookies(input in) {
   network between;
   auto owner = net::downloader::over(memory_link{&between}, {.peers = 4, .long_buffers = 2});
   require(owner.has_value(), "the owner has its memory");
   std::array<std::uint64_t, 1> shape{1000};
   std::array<std::byte, 1000> bytes{};
-  const std::array views{tp::mutable_tensor_view{.name = "w", .type = tp::dtype::u8, .shape = shape, .data = bytes.data()}};
+  const std::array views{
+      tp::mutable_tensor_view{.name = "w", .type = tp::dtype::u8, .shape = shape, .data = bytes.data()}};
   const auto image = tp::dynamic_image::make(std::span<const tp::mutable_tensor_view>(views));
   require(owner->add_image(image->source(), {.id = {1, 2}}).has_value(), "the model is published");
   unsigned proved = 0;

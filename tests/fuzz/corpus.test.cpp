@@ -32,7 +32,8 @@ struct content {
 
 std::vector<std::filesystem::path> files_of(const target& t) {
   std::vector<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(TENSORPULL_CORPUS) / t.name)) files.push_back(entry.path());
+  for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(TENSORPULL_CORPUS) / t.name))
+    files.push_back(entry.path());
   std::sort(files.begin(), files.end());
   return files;
 }
@@ -50,9 +51,11 @@ TEST_P(Corpus, Every_file_keeps_the_invariants) {
       ADD_FAILURE() << file << ": " << e.what();
       continue;
     }
-    const unsigned least = !file.filename().string().starts_with("valid-") ? 0 : GetParam().name == "replies" ? 1000
-                                                                                                              : 1;
-    EXPECT_GE(reached, least) << file << " is not what the library says now: make the seeds anew (tests/fuzz/README.md)";
+    const unsigned least = !file.filename().string().starts_with("valid-") ? 0
+                           : GetParam().name == "replies"                  ? 1000
+                                                                           : 1;
+    EXPECT_GE(reached, least) << file
+                              << " is not what the library says now: make the seeds anew (tests/fuzz/README.md)";
   }
 }
 
@@ -86,7 +89,8 @@ TEST_P(Corpus, A_thousand_mutations_of_frames_keep_them_too) {
     std::vector<std::byte> room(c.size + 512);
     std::memcpy(room.data(), c.bytes.get(), c.size);
     std::size_t size = c.size;
-    for (std::uint32_t k = 0; k <= round % 4; ++k) size = mutate_frames(room, size, GetParam().settings, round * 4 + k, no_change);
+    for (std::uint32_t k = 0; k <= round % 4; ++k)
+      size = mutate_frames(room, size, GetParam().settings, round * 4 + k, no_change);
     ASSERT_LE(size, room.size());
     room.resize(size);
     try {
@@ -97,6 +101,7 @@ TEST_P(Corpus, A_thousand_mutations_of_frames_keep_them_too) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Fuzz, Corpus, testing::ValuesIn(targets), [](const auto& which) { return std::string(which.param.name); });
+INSTANTIATE_TEST_SUITE_P(Fuzz, Corpus, testing::ValuesIn(targets),
+                         [](const auto& which) { return std::string(which.param.name); });
 
 }  // namespace

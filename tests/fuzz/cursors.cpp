@@ -1,4 +1,5 @@
-// A cursor that anybody may have written, beside a destination that holds anything: the transfer that resumes from it is exact, or starts at 0.
+// A cursor that anybody may have written, beside a destination that holds anything: the transfer that resumes from it
+// is exact, or starts at 0.
 #include "sides.hpp"
 #include "target.hpp"
 
@@ -10,7 +11,8 @@
 namespace test::fuzz {
 namespace {
 
-/// One byte says how much of the cursor is put right, and what lies in the destination; then the cursor; then bytes of the destination.
+/// One byte says how much of the cursor is put right, and what lies in the destination; then the cursor; then bytes of
+/// the destination.
 enum : std::uint8_t {
   right_reference = 1,
   right_schema = 2,
@@ -49,11 +51,13 @@ unsigned cursors(input in) {
   }
   const auto rest = in.subspan(tp::resume_cursor::encoded_bytes);
   for (std::size_t k = 0; k + 2 < rest.size() && schema.data_bytes() > 0; k += 3) {  // edited since
-    const std::uint64_t at = (static_cast<std::uint64_t>(rest[k]) << 8 | static_cast<std::uint64_t>(rest[k + 1])) % schema.data_bytes();
+    const std::uint64_t at = (static_cast<std::uint64_t>(rest[k]) << 8 | static_cast<std::uint64_t>(rest[k + 1])) %
+                             schema.data_bytes();
     const std::size_t i = tp::tensor_at(schema, at);
     d.address(i)[at - schema.tensors[i].begin] ^= rest[k + 2];
   }
-  if ((mode & right_digest) && c.offset <= schema.image_bytes) c.digest = *tp::range_digest<tp::xxhash_digest>(d, 0, c.offset);
+  if ((mode & right_digest) && c.offset <= schema.image_bytes)
+    c.digest = *tp::range_digest<tp::xxhash_digest>(d, 0, c.offset);
 
   pair p;
   p.left.publish(source, first_ref);
@@ -65,9 +69,11 @@ unsigned cursors(input in) {
   if (!done) {
     require(resumed, "without a cursor nothing is in the way");
     // the version in a cursor is a promise, and the digest of the whole checks what the prefix's own digest let pass
-    require(done.error() == tp::errc::stale_version || done.error() == tp::errc::digest_mismatch, "the error says which");
+    require(done.error() == tp::errc::stale_version || done.error() == tp::errc::digest_mismatch,
+            "the error says which");
   } else {
-    require(done->outcome == tp::outcome::completed && mine.same_tensors(source), "completed means the published bytes");
+    require(done->outcome == tp::outcome::completed && mine.same_tensors(source),
+            "completed means the published bytes");
   }
   require(mine.guards_intact(), "nothing outside is written");
   return resumed ? 2 : 1;

@@ -19,8 +19,10 @@ std::vector<std::uint64_t> next_of(end_type& end, Transfer& t, std::span<std::by
   end.plan_datagram(t, plan, scratch, now);
   std::vector<std::uint64_t> d(plan.bytes / 8);
   if (plan.bytes == 0) return d;
-  require(plan.bytes <= datagram_bytes && plan.bytes % 8 == 0 && plan.span_count <= tp::datagram_plan::max_spans, "a datagram fits its link");
-  for (std::size_t i = 0, at = 0; i < plan.span_count; at += plan.spans[i++].size()) std::memcpy(reinterpret_cast<std::byte*>(d.data()) + at, plan.spans[i].data(), plan.spans[i].size());
+  require(plan.bytes <= datagram_bytes && plan.bytes % 8 == 0 && plan.span_count <= tp::datagram_plan::max_spans,
+          "a datagram fits its link");
+  for (std::size_t i = 0, at = 0; i < plan.span_count; at += plan.spans[i++].size())
+    std::memcpy(reinterpret_cast<std::byte*>(d.data()) + at, plan.spans[i].data(), plan.spans[i].size());
   end.sent(t, plan, true);
   return d;
 }
@@ -51,7 +53,8 @@ unsigned datagrams(input in) {
   tp::pull_request asked;
   asked.ref = first_ref;
   asked.recipient = {5};
-  end_type mine(other.references, other.pool, other.box, datagram_bytes, 0x1000000000000001), theirs(side.end.references, side.end.pool, side.end.box, datagram_bytes, 3);
+  end_type mine(other.references, other.pool, other.box, datagram_bytes, 0x1000000000000001),
+      theirs(side.end.references, side.end.pool, side.end.box, datagram_bytes, 3);
   tp::datagram_transfer<watched_land, tp::fixed_bytes<64>, tp::image_digest> t(to, asked, {}, mine.next_id());
   alignas(8) std::byte hold[512];
   t.hold(hold);
@@ -75,18 +78,23 @@ unsigned datagrams(input in) {
     }
     for (int k = 0; k < 8; ++k) {
       const auto up = next_of(mine, t, scratch, now);
-      if (!up.empty()) require(theirs.received(idle, as_bytes(up), now).has_value() || (s.scenario & 2) != 0, "what an end asks for is understood");
+      if (!up.empty())
+        require(theirs.received(idle, as_bytes(up), now).has_value() || (s.scenario & 2) != 0,
+                "what an end asks for is understood");
       const auto down = next_of(theirs, idle, scratch, now);
       if (!down.empty()) (void)mine.received(t, as_bytes(down), now);
     }
-    for (const tp::publication& p : side.end.storage.view().slots) require(p.pins == 0, "a pin lasts no longer than a datagram");
+    for (const tp::publication& p : side.end.storage.view().slots)
+      require(p.pins == 0, "a pin lasts no longer than a datagram");
   }
   if (t.ended() && t.outcome()) {
-    require(digest_of(to.taken) == t.outcome()->version && t.outcome()->version == a.version(), "what completed are the published bytes");
+    require(digest_of(to.taken) == t.outcome()->version && t.outcome()->version == a.version(),
+            "what completed are the published bytes");
   }
   mine.closed();
   theirs.closed();
-  require(side.end.pool.available() == 2 && other.pool.available() == 2, "a connection that ends gives its buffers back");
+  require(side.end.pool.available() == 2 && other.pool.available() == 2,
+          "a connection that ends gives its buffers back");
   require(a.guards_intact() && b.guards_intact(), "an owner writes nothing around its tensors");
   return understood;
 }

@@ -31,11 +31,14 @@ class memory_file {
     require(static_cast<bool>(file_), "a file in memory can be made");
   }
   tp::result<tp::safetensors_image> open_with(std::string_view content) const {
-    const bool written = ::ftruncate(file_.get(), 0) == 0 && tp::detail::write_all(file_.get(), 0, std::as_bytes(std::span(content))) == 0;
+    const bool written = ::ftruncate(file_.get(), 0) == 0 &&
+                         tp::detail::write_all(file_.get(), 0, std::as_bytes(std::span(content))) == 0;
     require(written, "a file in memory can be written");
     return tp::safetensors_image::open(path_);
   }
-  void shrink_to(std::size_t n) const { require(::ftruncate(file_.get(), static_cast<off_t>(n)) == 0, "a file in memory can be cut"); }
+  void shrink_to(std::size_t n) const {
+    require(::ftruncate(file_.get(), static_cast<off_t>(n)) == 0, "a file in memory can be cut");
+  }
 
  private:
   tp::detail::file_descriptor file_;
@@ -57,12 +60,14 @@ struct opinion {
 
 /// The JSON, unless one key that means something stands twice in its object, or it is nested too deep.
 std::optional<json> parsed(const std::string& text) {
-  if (text.empty() || text[0] != '{' || text.find('\0') != text.npos || text[text.find_last_not_of(' ')] != '}') return std::nullopt;
+  if (text.empty() || text[0] != '{' || text.find('\0') != text.npos || text[text.find_last_not_of(' ')] != '}')
+    return std::nullopt;
   bool refused = false;
   std::string member;
   std::set<std::string> members, fields;
   const auto watch = [&](int depth, json::parse_event_t event, json& value) {
-    if ((event == json::parse_event_t::object_start || event == json::parse_event_t::array_start) && depth >= 127) refused = true;
+    if ((event == json::parse_event_t::object_start || event == json::parse_event_t::array_start) && depth >= 127)
+      refused = true;
     if (event != json::parse_event_t::key) return true;
     const std::string key = value;
     if (depth == 1) member = key, fields.clear(), refused |= !members.insert(key).second;
@@ -80,7 +85,8 @@ bool are_numbers(const json& list) {
 }
 
 std::optional<tensor> read_tensor(const json& entry) {
-  if (!entry.is_object() || !entry.contains("dtype") || !entry.contains("shape") || !entry.contains("data_offsets")) return std::nullopt;
+  if (!entry.is_object() || !entry.contains("dtype") || !entry.contains("shape") || !entry.contains("data_offsets"))
+    return std::nullopt;
   const json &type = entry["dtype"], &shape = entry["shape"], &offsets = entry["data_offsets"];
   if (!type.is_string() || !are_numbers(shape) || !are_numbers(offsets) || offsets.size() != 2) return std::nullopt;
   const auto known = tp::dtype_from_string(type.get<std::string>());
@@ -139,7 +145,8 @@ std::string bytes_of(const tp::safetensors_image& image, std::size_t slice_bytes
   std::array<std::span<const std::byte>, 3> out;
   while (all.size() < image.schema().image_bytes) {
     const auto got = tp::gather(image.source(), all.size(), image.schema().image_bytes - all.size(), out, slice);
-    for (std::size_t i = 0; i < got.pieces; ++i) all.append(reinterpret_cast<const char*>(out[i].data()), out[i].size());
+    for (std::size_t i = 0; i < got.pieces; ++i)
+      all.append(reinterpret_cast<const char*>(out[i].data()), out[i].size());
     if (got.failed) break;
     require(got.bytes != 0, "an image that can be read is read to its end");
   }
@@ -158,8 +165,10 @@ void check_image(const tp::safetensors_image& image, const opinion& expected, co
     require(found != expected.tensors.end(), "a tensor has its name");
     const tensor& t = found->second;
     require(tp::to_string(e.type) == t.type && std::ranges::equal(e.extents(), t.shape), "a tensor is as described");
-    const std::string here = bytes.substr(static_cast<std::size_t>(schema.header_bytes + e.begin), static_cast<std::size_t>(e.size_bytes()));
-    require(here.size() == t.end - t.begin && here == data.substr(static_cast<std::size_t>(t.begin), here.size()), "a tensor has its bytes");
+    const std::string here = bytes.substr(static_cast<std::size_t>(schema.header_bytes + e.begin),
+                                          static_cast<std::size_t>(e.size_bytes()));
+    require(here.size() == t.end - t.begin && here == data.substr(static_cast<std::size_t>(t.begin), here.size()),
+            "a tensor has its bytes");
     require(image.file_offset(at++) + data.size() == image.file().size() + t.begin, "a tensor lies where it was found");
     room += 64 + 8 * e.rank + e.name.size();
   }
@@ -183,13 +192,15 @@ unsigned files(input given) {
   bool fits = true;
   if (as_it_is) {
     std::uint64_t length = 0;
-    for (unsigned i = 0; i < 8 && i < rest.size(); ++i) length |= std::uint64_t{static_cast<unsigned char>(rest[i])} << (8 * i);
+    for (unsigned i = 0; i < 8 && i < rest.size(); ++i)
+      length |= std::uint64_t{static_cast<unsigned char>(rest[i])} << (8 * i);
     fits = rest.size() >= 8 && length <= rest.size() - 8;
     text = fits ? rest.substr(8, static_cast<std::size_t>(length)) : std::string();
     data = fits ? rest.substr(8 + text.size()) : std::string();
   }
   auto expected = fits ? judge(text) : std::nullopt;
-  if (!as_it_is && expected && expected->data_bytes <= 1 << 16) data = pattern(static_cast<std::size_t>(expected->data_bytes));
+  if (!as_it_is && expected && expected->data_bytes <= 1 << 16)
+    data = pattern(static_cast<std::size_t>(expected->data_bytes));
   if (expected && expected->data_bytes != data.size()) expected.reset();
   const std::string content = as_it_is ? rest : file_of(text, data);
   const auto image = file.open_with(content);
@@ -204,7 +215,8 @@ unsigned files(input given) {
   if (!data.empty()) {
     file.shrink_to(content.size() - 1);
     const std::string part = bytes_of(*image, 64);
-    require(part.size() < bytes.size() && bytes.starts_with(part), "a file that shrinks is an error, and no other bytes");
+    require(part.size() < bytes.size() && bytes.starts_with(part),
+            "a file that shrinks is an error, and no other bytes");
   }
   return static_cast<unsigned>(1 + expected->tensors.size());
 }

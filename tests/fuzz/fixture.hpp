@@ -1,4 +1,5 @@
-// What the targets of streams share: a model between guard pages, and a byte stream that reads from an input in the input's own pieces.
+// What the targets of streams share: a model between guard pages, and a byte stream that reads from an input in the
+// input's own pieces.
 #pragma once
 
 #include "target.hpp"
@@ -24,18 +25,22 @@ namespace test::fuzz {
 
 namespace tp = tensorpull;
 
-/// Memory of n bytes that ends where a page begins that nobody may touch; the rest of its own pages is filled with one value.
+/// Memory of n bytes that ends where a page begins that nobody may touch; the rest of its own pages is filled with one
+/// value.
 class guarded_bytes {
  public:
   static constexpr std::byte canary{0xa5};
 
-  explicit guarded_bytes(std::size_t n) : page_(static_cast<std::size_t>(sysconf(_SC_PAGESIZE))), inner_((n / page_ + 1) * page_), size_(n) {
+  explicit guarded_bytes(std::size_t n)
+      : page_(static_cast<std::size_t>(sysconf(_SC_PAGESIZE))), inner_((n / page_ + 1) * page_), size_(n) {
     void* const all = mmap(nullptr, inner_ + 2 * page_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (all == MAP_FAILED || mprotect(static_cast<std::byte*>(all) + page_, inner_, PROT_READ | PROT_WRITE) != 0) throw std::bad_alloc();
+    if (all == MAP_FAILED || mprotect(static_cast<std::byte*>(all) + page_, inner_, PROT_READ | PROT_WRITE) != 0)
+      throw std::bad_alloc();
     start_ = static_cast<std::byte*>(all) + page_;
     reset();
   }
-  guarded_bytes(guarded_bytes&& other) noexcept : page_(other.page_), inner_(other.inner_), size_(other.size_), start_(std::exchange(other.start_, nullptr)) {}
+  guarded_bytes(guarded_bytes&& other) noexcept
+      : page_(other.page_), inner_(other.inner_), size_(other.size_), start_(std::exchange(other.start_, nullptr)) {}
   ~guarded_bytes() {
     if (start_ != nullptr) munmap(start_ - page_, inner_ + 2 * page_);
   }
@@ -46,13 +51,16 @@ class guarded_bytes {
   bool untouched_from(std::size_t i) const noexcept { return i >= size_ || same(bytes().data() + i, size_ - i); }
 
  private:
-  static bool same(const std::byte* p, std::size_t n) noexcept { return n == 0 || (p[0] == canary && std::memcmp(p, p + 1, n - 1) == 0); }
+  static bool same(const std::byte* p, std::size_t n) noexcept {
+    return n == 0 || (p[0] == canary && std::memcmp(p, p + 1, n - 1) == 0);
+  }
 
   std::size_t page_, inner_, size_;
   std::byte* start_ = nullptr;
 };
 
-/// Seven small tensors: several dtypes, odd sizes, a scalar, empty ones; 169 bytes of data. Made once, filled anew for each input.
+/// Seven small tensors: several dtypes, odd sizes, a scalar, empty ones; 169 bytes of data. Made once, filled anew for
+/// each input.
 class small_model {
  public:
   /// `part`: three of the tensors, as who asks for a subset has them.
@@ -92,7 +100,8 @@ class small_model {
   bool untouched_from(std::uint64_t at) const {
     const auto entries = schema().entries();
     return std::all_of(entries.begin(), entries.end(), [&](const tp::tensor_entry& e) {
-      const tensor& t = *std::find_if(tensors_.begin(), tensors_.end(), [&](const tensor& x) { return x.name == e.name; });
+      const tensor& t = *std::find_if(tensors_.begin(), tensors_.end(),
+                                      [&](const tensor& x) { return x.name == e.name; });
       return at >= e.end || t.memory.untouched_from(at > e.begin ? static_cast<std::size_t>(at - e.begin) : 0);
     });
   }
@@ -100,7 +109,8 @@ class small_model {
     std::vector<std::byte> all(static_cast<std::size_t>(schema().header_bytes));
     tp::write_header(schema(), 0, all);
     for (const tp::tensor_entry& e : schema().entries()) {
-      const tensor& t = *std::find_if(tensors_.begin(), tensors_.end(), [&](const tensor& x) { return x.name == e.name; });
+      const tensor& t = *std::find_if(tensors_.begin(), tensors_.end(),
+                                      [&](const tensor& x) { return x.name == e.name; });
       all.insert(all.end(), t.memory.bytes().begin(), t.memory.bytes().end());
     }
     return all;
@@ -144,7 +154,9 @@ class piecewise {
   std::size_t consumed() const noexcept { return at_; }
 
   tp::io_result read_some(std::span<const std::span<std::byte>> spans) noexcept {
-    std::size_t left = std::min(size(sizes_.reads[reads_ % sizes_.reads.size()], reads_), std::min(allowed, in_.size()) - std::min(allowed, at_)), n = 0;
+    std::size_t left = std::min(size(sizes_.reads[reads_ % sizes_.reads.size()], reads_),
+                                std::min(allowed, in_.size()) - std::min(allowed, at_)),
+                n = 0;
     ++reads_;
     for (const auto& s : spans) {
       const std::size_t k = std::min(s.size(), left);
@@ -167,8 +179,9 @@ class piecewise {
 
  private:
   /// Pieces grow after the first hundred: a long stream in single bytes costs time and shows no more.
-  static std::size_t size(std::uint8_t stated, std::size_t calls) noexcept { return stated == 0 ? ~std::size_t{0} : calls < 100 ? stated
-                                                                                                                                : stated * std::size_t{32}; }
+  static std::size_t size(std::uint8_t stated, std::size_t calls) noexcept {
+    return stated == 0 ? ~std::size_t{0} : calls < 100 ? stated : stated * std::size_t{32};
+  }
 
   settings sizes_;
   input in_;

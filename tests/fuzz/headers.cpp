@@ -72,12 +72,14 @@ bool has_size(const tensor& t, std::uint64_t& bytes) noexcept {
 }
 
 /// Whether an image can be made of it; nothing where that depends on the length of the header.
-std::optional<bool> acceptable(const std::vector<tensor>& tensors, const std::vector<std::pair<std::string, std::string>>& metadata) {
+std::optional<bool> acceptable(const std::vector<tensor>& tensors,
+                               const std::vector<std::pair<std::string, std::string>>& metadata) {
   std::set<std::string> names, keys;
   wide total = 0;
   for (const tensor& t : tensors) {
     std::uint64_t bytes = 0;
-    if (t.name == "__metadata__" || !json_takes(t.name) || !names.insert(t.name).second || !has_size(t, bytes)) return false;
+    if (t.name == "__metadata__" || !json_takes(t.name) || !names.insert(t.name).second || !has_size(t, bytes))
+      return false;
     total += bytes;
   }
   for (const auto& [key, value] : metadata)
@@ -87,17 +89,23 @@ std::optional<bool> acceptable(const std::vector<tensor>& tensors, const std::ve
   return true;
 }
 
-void check_text(const std::string& text, const tp::image_schema& schema, const std::vector<tensor>& tensors, const std::vector<std::pair<std::string, std::string>>& metadata) {
+void check_text(const std::string& text, const tp::image_schema& schema, const std::vector<tensor>& tensors,
+                const std::vector<std::pair<std::string, std::string>>& metadata) {
   const json parsed = json::parse(text);
-  require(parsed.is_object() && parsed.size() == tensors.size() + !metadata.empty(), "a header has one entry for each tensor");
+  require(parsed.is_object() && parsed.size() == tensors.size() + !metadata.empty(),
+          "a header has one entry for each tensor");
   if (!metadata.empty())
-    for (const auto& [key, value] : metadata) require(parsed.at("__metadata__").at(key) == value, "metadata is as given");
+    for (const auto& [key, value] : metadata)
+      require(parsed.at("__metadata__").at(key) == value, "metadata is as given");
   std::uint64_t end = 0;
   for (const auto& [name, entry] : parsed.items()) {  // in the order of the text
     if (name == "__metadata__") continue;
-    const auto t = std::find_if(tensors.begin(), tensors.end(), [&key = name](const tensor& x) { return x.name == key; });
+    const auto t = std::find_if(tensors.begin(), tensors.end(),
+                                [&key = name](const tensor& x) { return x.name == key; });
     require(t != tensors.end() && entry.size() == 3, "a name is as given");
-    require(entry.at("dtype") == std::string(tp::to_string(t->type)) && entry.at("shape").get<std::vector<std::uint64_t>>() == t->shape, "dtype and shape are as given");
+    require(entry.at("dtype") == std::string(tp::to_string(t->type)) &&
+                entry.at("shape").get<std::vector<std::uint64_t>>() == t->shape,
+            "dtype and shape are as given");
     std::uint64_t bytes = 0;
     require(has_size(*t, bytes), "a tensor in a header has a size");
     require(entry.at("data_offsets") == json::array({end, end + bytes}), "the data has no hole and no overlap");
@@ -131,21 +139,25 @@ unsigned headers(input given) {
   std::vector<tp::metadata_entry> entries;
   for (const auto& [key, value] : metadata) entries.push_back({key, value});
   const auto image = tp::dynamic_image::make(std::span<const tp::tensor_view>(views), entries);
-  const bool types_valid = std::all_of(tensors.begin(), tensors.end(), [](const tensor& t) { return tp::is_valid(t.type); });
+  const bool types_valid = std::all_of(tensors.begin(), tensors.end(),
+                                       [](const tensor& t) { return tp::is_valid(t.type); });
   const auto expected = types_valid ? acceptable(tensors, metadata) : false;
-  require(!expected || image.has_value() == *expected, "an image is made of exactly the lists that another reader could read");
+  require(!expected || image.has_value() == *expected,
+          "an image is made of exactly the lists that another reader could read");
   if (!image) return 0;
 
   const tp::image_schema& schema = image->schema();
   std::string whole(static_cast<std::size_t>(schema.header_bytes), '\xff');
-  require(tp::write_header(schema, 0, std::as_writable_bytes(std::span(whole))) == whole.size(), "a header has the length that was computed");
+  require(tp::write_header(schema, 0, std::as_writable_bytes(std::span(whole))) == whole.size(),
+          "a header has the length that was computed");
   const std::uint64_t length = tp::load_le64(whole.data());
   require(length + 8 == whole.size() && length % 8 == 0, "the text's length stands before it");
   check_text(whole.substr(8), schema, tensors, metadata);
   for (std::size_t at = 0, step = 1 + window; at < whole.size(); at += step) {
     std::string part(step, '\xff');
     const std::size_t n = tp::write_header(schema, at, std::as_writable_bytes(std::span(part)));
-    require(n == std::min(step, whole.size() - at) && whole.compare(at, n, part, 0, n) == 0, "a part of a header is a part of its whole");
+    require(n == std::min(step, whole.size() - at) && whole.compare(at, n, part, 0, n) == 0,
+            "a part of a header is a part of its whole");
   }
   return static_cast<unsigned>(1 + tensors.size());
 }

@@ -33,7 +33,9 @@ struct conversation {
   conversation(const small_model& a, const small_model& b, const settings& s, input in) {
     tp::owner_storage<4, 16> storage;
     owner_type references(storage, [n = std::uint64_t{0}]() mutable { return ++n; });
-    require(references.publish(a.source(), a.version(), true, open_ref, 0).has_value() && references.publish(b.source(), 77, false, other_ref, 0).has_value(), "there is room for two");
+    require(references.publish(a.source(), a.version(), true, open_ref, 0).has_value() &&
+                references.publish(b.source(), 77, false, other_ref, 0).has_value(),
+            "there is room for two");
     alignas(64) std::byte memory[8192];
     tp::buffer_pool<tp::no_lock> pool(memory, 4096);
     shared_handler handler;
@@ -49,7 +51,8 @@ struct conversation {
       for (int quiet = 0; quiet < 4 && !failed;) {
         const auto did = tp::pump_once(end, idle, stream, *scratch);
         failed = !did;
-        for (const tp::publication& p : storage.view().slots) require(p.pins == 0, "a pin lasts no longer than a write");
+        for (const tp::publication& p : storage.view().slots)
+          require(p.pins == 0, "a pin lasts no longer than a write");
         quiet = did && did->received + did->sent > 0 ? 0 : quiet + 1;
       }
       out.assign(reinterpret_cast<const char*>(stream.out.data()), stream.out.size());
@@ -58,7 +61,8 @@ struct conversation {
     require(handler.of_all.counts.open() == 0, "a connection that ends is not counted");
     sent = handler.of_all.counts.image_bytes();
     require(references.totals().bytes_sent == sent, "payload is counted as it is sent");
-    for (const auto status : tp::http_statuses) answered += static_cast<unsigned>(handler.of_all.counts.answers(status));
+    for (const auto status : tp::http_statuses)
+      answered += static_cast<unsigned>(handler.of_all.counts.answers(status));
   }
 };
 
@@ -69,7 +73,8 @@ std::string field_of(const std::string& head, const std::string& name) {
   return head.substr(begin, head.find("\r\n", begin) - begin);
 }
 
-/// Takes the answers apart as a client does that knows what it has asked; counts those that gave bytes. Dates go, since two conversations may have two.
+/// Takes the answers apart as a client does that knows what it has asked; counts those that gave bytes. Dates go, since
+/// two conversations may have two.
 unsigned check(std::string& out, const conversation& c, const std::string (&images)[2], const std::string (&tags)[2]) {
   unsigned given = 0, answers = 0;
   std::uint64_t payload = 0;
@@ -89,18 +94,22 @@ unsigned check(std::string& out, const conversation& c, const std::string (&imag
     if (status == 100) continue;  // who has sent the body along with the head is not told to go on
     const std::size_t date = head.find("\r\nDate: ");
     plain += date == head.npos ? head : head.substr(0, date) + head.substr(head.find("\r\n", date + 2));
-    require(std::find(tp::http_statuses.begin(), tp::http_statuses.end(), status) != tp::http_statuses.end(), "the status is one of ours");
+    require(std::find(tp::http_statuses.begin(), tp::http_statuses.end(), status) != tp::http_statuses.end(),
+            "the status is one of ours");
     ++answers;
     closed = field_of(head, "Connection") == "close";
     require(status < 500 || status == 501 || status == 503 || status == 505, "nothing goes wrong at the owner");
-    const std::string tag = field_of(head, "ETag"), length = field_of(head, "Content-Length"), origin = field_of(head, "Access-Control-Allow-Origin");
-    require(c.pages ? origin == "*" || tag.empty() : head.find("Access-Control-") == head.npos, "a page may read an image if the option says so");
+    const std::string tag = field_of(head, "ETag"), length = field_of(head, "Content-Length"),
+                      origin = field_of(head, "Access-Control-Allow-Origin");
+    require(c.pages ? origin == "*" || tag.empty() : head.find("Access-Control-") == head.npos,
+            "a page may read an image if the option says so");
     require(status != 204 || c.pages, "OPTIONS is answered if a page may read");
     if (status == 304 || status == 204) continue;
     require(!length.empty(), "each answer says how long it is");
     const std::size_t n = std::stoull(length);
     if (tag.empty()) {  // text: behind HEAD there is none, and the next answer or the end follows
-      if (out.compare(at, 5, "HTTP/") != 0) plain += out.substr(at, std::min(n, out.size() - at)), at += std::min(n, out.size() - at);
+      if (out.compare(at, 5, "HTTP/") != 0)
+        plain += out.substr(at, std::min(n, out.size() - at)), at += std::min(n, out.size() - at);
       continue;
     }
     const std::size_t which = tag == tags[0] ? 0 : 1;
@@ -109,11 +118,15 @@ unsigned check(std::string& out, const conversation& c, const std::string (&imag
     if (status == 206) {
       const std::string range = field_of(head, "Content-Range");
       from = std::stoull(range.substr(6));
-      require(range == "bytes " + std::to_string(from) + "-" + std::to_string(from + n - 1) + "/" + std::to_string(images[which].size()), "the range is the one that is given");
+      require(range == "bytes " + std::to_string(from) + "-" + std::to_string(from + n - 1) + "/" +
+                           std::to_string(images[which].size()),
+              "the range is the one that is given");
     } else require(status == 200 && n == images[which].size(), "without a range it is the whole");
     const std::size_t there = std::min(n, out.size() - at);
     if (out.compare(at, 5, "HTTP/") == 0 || there == 0) continue;  // HEAD
-    require(from <= images[which].size() && n <= images[which].size() - from && out.compare(at, there, images[which], from, there) == 0, "the bytes are the image's");
+    require(from <= images[which].size() && n <= images[which].size() - from &&
+                out.compare(at, there, images[which], from, there) == 0,
+            "the bytes are the image's");
     at += there;
     payload += there;
     ++given;

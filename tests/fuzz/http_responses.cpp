@@ -1,4 +1,5 @@
-// What an HTTP server answers: the head, read at once and byte by byte, where a redirect leads, and the body with the end of the connection behind it.
+// What an HTTP server answers: the head, read at once and byte by byte, where a redirect leads, and the body with the
+// end of the connection behind it.
 #include "target.hpp"
 
 #include <tensorpull/transports/http/detail/pull_line.hpp>
@@ -61,12 +62,14 @@ std::string body_of(std::string_view text, std::size_t piece, std::size_t room) 
     const auto n = line.available();
     if (!n) return body + "; refused";
     if (*n == 0) continue;  // wait, or it has ended
-    const std::array<std::span<std::byte>, 1> out{std::span(memory).first(static_cast<std::size_t>(std::min<std::uint64_t>(*n, room)))};
+    const std::array<std::span<std::byte>, 1> out{
+        std::span(memory).first(static_cast<std::size_t>(std::min<std::uint64_t>(*n, room)))};
     const auto io = line.take(out);
     require(io.bytes <= out[0].size(), "no more is taken than there is room for");
     body.append(reinterpret_cast<const char*>(memory.data()), io.bytes);
     require(body.size() <= text.size(), "no more is taken than has come");
-    if (io.status != tp::io_status::ok && io.status != tp::io_status::would_block && !line.body_ended()) return body + "; cut";
+    if (io.status != tp::io_status::ok && io.status != tp::io_status::would_block && !line.body_ended())
+      return body + "; cut";
   }
   for (;;) {
     const auto end = line.at_end();
@@ -89,15 +92,19 @@ unsigned http_responses(input in) {
 
   tp::http_response_reader pieces;
   tp::result<std::size_t> cut = std::size_t{0};
-  for (std::size_t n = 1; n <= text.size() && cut && *cut == 0; ++n) cut = pieces.take(std::string_view(text).substr(0, n));
+  for (std::size_t n = 1; n <= text.size() && cut && *cut == 0; ++n)
+    cut = pieces.take(std::string_view(text).substr(0, n));
   require(at_once.has_value() == cut.has_value(), "a head is refused however it is cut");
   if (!at_once) return 0;
   require(*at_once == *cut, "a head ends at the same byte however it is cut");
   if (*at_once == 0) return 0;
   const tp::http_head& head = whole.head();
-  require(text.find("\r\n\r\n") + 4 == *at_once && *at_once <= tp::http_response_reader::most_bytes, "a head ends with its empty line");
+  require(text.find("\r\n\r\n") + 4 == *at_once && *at_once <= tp::http_response_reader::most_bytes,
+          "a head ends with its empty line");
   require(!(head.has_length && head.chunked), "a body has one length");
-  require(!head.has_range || head.range.unsatisfied || (head.range.from < head.range.to && head.range.to <= head.range.total), "a range lies in the file");
+  require(!head.has_range || head.range.unsatisfied ||
+              (head.range.from < head.range.to && head.range.to <= head.range.total),
+          "a range lies in the file");
   for (const char c : head.etag.view()) require(c != '\r' && c != '\n', "a validator cannot end a line");
   for (const bool secure : {false, true}) {
     const auto base = *tp::parse_http_url(secure ? "https://h:1/a/b?c" : "http://h:1/a/b?c");

@@ -17,7 +17,9 @@ struct guarded_tensors {
   tp::result<std::byte*> allocate(const tp::tensor_entry& entry) {
     bytes += entry.size_bytes();
     require(bytes <= 1u << 20, "no more is allocated than the limits allow");
-    return made.emplace_back(std::string(entry.name), guarded_bytes(static_cast<std::size_t>(entry.size_bytes()))).second.bytes().data();
+    return made.emplace_back(std::string(entry.name), guarded_bytes(static_cast<std::size_t>(entry.size_bytes())))
+        .second.bytes()
+        .data();
   }
   void clear() noexcept { made.clear(); }
 };
@@ -29,12 +31,15 @@ struct shadow {
   std::vector<std::byte> bytes;
   std::size_t header = 0;  ///< where the tensors begin; 0: not known
 
-  std::size_t first_missing() const { return static_cast<std::size_t>(std::find(there.begin(), there.end(), false) - there.begin()); }
+  std::size_t first_missing() const {
+    return static_cast<std::size_t>(std::find(there.begin(), there.end(), false) - there.begin());
+  }
 };
 
 std::uint64_t number(input in, std::size_t at, std::size_t width) {
   std::uint64_t n = 0;
-  for (std::size_t i = 0; i < width && at + i < in.size(); ++i) n |= std::uint64_t{static_cast<std::uint8_t>(in[at + i])} << (8 * i);
+  for (std::size_t i = 0; i < width && at + i < in.size(); ++i)
+    n |= std::uint64_t{static_cast<std::uint8_t>(in[at + i])} << (8 * i);
   return n;
 }
 
@@ -49,7 +54,9 @@ void check_reads(const tp::source_view& source, std::span<const std::byte> image
       const tp::gathered g = tp::gather(source, at, left, pieces, slice);
       require(!g.failed && g.bytes > 0 && g.bytes <= left, "a read gives something, and no more than was asked for");
       for (std::size_t k = 0; k < g.pieces; ++k) {
-        require(pieces[k].size() <= left && std::equal(pieces[k].begin(), pieces[k].end(), image.begin() + static_cast<std::ptrdiff_t>(at)), "a read gives the image's bytes");
+        require(pieces[k].size() <= left &&
+                    std::equal(pieces[k].begin(), pieces[k].end(), image.begin() + static_cast<std::ptrdiff_t>(at)),
+                "a read gives the image's bytes");
         at += pieces[k].size(), left -= pieces[k].size();
       }
     }
@@ -58,7 +65,8 @@ void check_reads(const tp::source_view& source, std::span<const std::byte> image
 
 }  // namespace
 
-/// A mode (whose header, and how long the image is said to be), the number of writes, writes of five bytes each (what, offset, length); the image of the input lies behind them.
+/// A mode (whose header, and how long the image is said to be), the number of writes, writes of five bytes each (what,
+/// offset, length); the image of the input lies behind them.
 unsigned landings(input in) {
   static small_model model;
   model.fill(1);
@@ -87,7 +95,9 @@ unsigned landings(input in) {
     if ((what & 3) == 3) offset += to.made().header_bytes;
     std::vector<std::byte> bytes(length, static_cast<std::byte>(what));
     const bool inside = offset < image.size();
-    if (inside && (what & 128) == 0) std::copy_n(image.begin() + static_cast<std::ptrdiff_t>(offset), std::min<std::size_t>(length, image.size() - static_cast<std::size_t>(offset)), bytes.begin());
+    if (inside && (what & 128) == 0)
+      std::copy_n(image.begin() + static_cast<std::ptrdiff_t>(offset),
+                  std::min<std::size_t>(length, image.size() - static_cast<std::size_t>(offset)), bytes.begin());
     // of the exact size, so that a sanitizer sees a read behind it
     const std::unique_ptr<std::byte[]> exact(new std::byte[length]);
     std::copy(bytes.begin(), bytes.end(), exact.get());
@@ -112,14 +122,19 @@ unsigned landings(input in) {
     } else if (!over) {
       require(to.written() == before, "what is refused changes nothing");
       const auto code = how.error().code;
-      require(code == tp::errc::out_of_range || code == tp::errc::bad_request || code == tp::errc::too_large, "a refusal has one of three names");
+      require(code == tp::errc::out_of_range || code == tp::errc::bad_request || code == tp::errc::too_large,
+              "a refusal has one of three names");
       if (claims) continue;
       bool twice = false;
-      for (std::size_t k = 0; inside && k < length && offset + k < image.size(); ++k) twice = twice || model_of.there[static_cast<std::size_t>(offset) + k];
+      for (std::size_t k = 0; inside && k < length && offset + k < image.size(); ++k)
+        twice = twice || model_of.there[static_cast<std::size_t>(offset) + k];
       if (code == tp::errc::bad_request) require(twice, "only what is there is refused as there");
-      if (code == tp::errc::out_of_range) require(offset > stated || length > stated - offset || !had_header, "only what lies outside is refused as outside");
+      if (code == tp::errc::out_of_range)
+        require(offset > stated || length > stated - offset || !had_header,
+                "only what lies outside is refused as outside");
     }
-    for (const auto& [name, memory] : to.allocator().made) require(memory.intact(), "nothing is written around a tensor");
+    for (const auto& [name, memory] : to.allocator().made)
+      require(memory.intact(), "nothing is written around a tensor");
   }
   if (over) {
     require(to.allocator().made.empty(), "what was made is freed when it is over");
@@ -140,7 +155,8 @@ unsigned landings(input in) {
   std::size_t i = 0;
   for (const tp::tensor_entry& e : to.made().entries()) {
     const auto memory = to.allocator().made[i++].second.bytes();
-    require(std::equal(memory.begin(), memory.end(), model_of.bytes.begin() + static_cast<std::ptrdiff_t>(at)), "each tensor has its bytes");
+    require(std::equal(memory.begin(), memory.end(), model_of.bytes.begin() + static_cast<std::ptrdiff_t>(at)),
+            "each tensor has its bytes");
     at += memory.size();
     views.push_back({e.name, e.type, std::span(e.shape, e.rank), memory.data()});
   }

@@ -27,8 +27,10 @@ unsigned layouts(input in) {
     tp::frame by_layout, by_library;
     tp::layout_framing::decode_storage lists;
     tp::capnp_framing::decode_storage more_lists;
-    require(tp::layout_framing::decode(given.bytes(), by_layout, lists).has_value(), "a frame that was accepted is accepted");
-    require(tp::capnp_framing::decode(given.bytes(), by_library, more_lists).has_value(), "what is accepted is valid for the library");
+    require(tp::layout_framing::decode(given.bytes(), by_layout, lists).has_value(),
+            "a frame that was accepted is accepted");
+    require(tp::capnp_framing::decode(given.bytes(), by_library, more_lists).has_value(),
+            "what is accepted is valid for the library");
     require(same_values(by_layout, by_library), "the library reads the same");
   }
   switch (set) {

@@ -24,5 +24,6 @@ extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t s
   if constexpr (!chosen().of_frames) return LLVMFuzzerMutate(data, size, room);
   // one change in four knows nothing of frames, so that no shape of input is out of reach
   if (seed % 4 == 0) return LLVMFuzzerMutate(data, size, room);
-  return test::fuzz::mutate_frames(std::as_writable_bytes(std::span(data, room)), size, chosen().settings, seed / 4, LLVMFuzzerMutate);
+  return test::fuzz::mutate_frames(std::as_writable_bytes(std::span(data, room)), size, chosen().settings, seed / 4,
+                                   LLVMFuzzerMutate);
 }

@@ -60,7 +60,11 @@ unsigned lines(input in) {
   tensorpull::cobs_reader<most> reader;
   std::vector<bytes> found;
   for (auto rest = in; !rest.empty();) {
-    const bytes piece(rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(std::min(step, rest.size())));  // memory of exactly this size
+    const bytes piece(rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(std::min(step, rest.size())));  // memory
+                                                                                                               // of
+                                                                                                               // exactly
+                                                                                                               // this
+                                                                                                               // size
     std::span<const std::byte> part(piece);
     rest = rest.subspan(piece.size());
     while (reader.read(part)) found.emplace_back(reader.datagram().begin(), reader.datagram().end());
@@ -73,7 +77,8 @@ unsigned lines(input in) {
     const std::span<const std::byte> all(d);
     require(writer.write({&all, 1}), "what was read can be written");
     std::span<const std::byte> frame = writer.frame();
-    require(std::count(frame.begin(), frame.end(), std::byte{0}) == 1 && frame.back() == std::byte{0}, "a frame has one zero, at its end");
+    require(std::count(frame.begin(), frame.end(), std::byte{0}) == 1 && frame.back() == std::byte{0},
+            "a frame has one zero, at its end");
     require(frame.size() <= tensorpull::cobs_frame_bytes(d.size()), "a frame is no longer than stated");
     tensorpull::cobs_reader<most> again;
     require(again.read(frame) && std::ranges::equal(again.datagram(), d), "what was written is read");

@@ -1,5 +1,5 @@
-// Writes the seeds: make_corpus FOLDER. Valid ones come from the library's own encoder and from transfers that are recorded; the hostile
-// ones are made by hand, after group F of the catalogue of faults.
+// Writes the seeds: make_corpus FOLDER. Valid ones come from the library's own encoder and from transfers that are
+// recorded; the hostile ones are made by hand, after group F of the catalogue of faults.
 #include "sides.hpp"
 
 #include "support/messages.hpp"
@@ -25,9 +25,12 @@ std::filesystem::path folder;
 
 void write(const char* target, const std::string& name, std::span<const std::byte> content) {
   std::filesystem::create_directories(folder / target);
-  std::ofstream(folder / target / name, std::ios::binary).write(reinterpret_cast<const char*>(content.data()), static_cast<std::streamsize>(content.size()));
+  std::ofstream(folder / target / name, std::ios::binary)
+      .write(reinterpret_cast<const char*>(content.data()), static_cast<std::streamsize>(content.size()));
 }
-void write(const char* target, const std::string& name, std::string_view text) { write(target, name, std::as_bytes(std::span(text))); }
+void write(const char* target, const std::string& name, std::string_view text) {
+  write(target, name, std::as_bytes(std::span(text)));
+}
 
 bytes joined(std::initializer_list<std::span<const std::byte>> parts) {
   bytes all;
@@ -43,13 +46,17 @@ bytes head(unsigned scenario, std::array<unsigned, 4> reads = {}, std::array<uns
 }
 
 std::vector<std::pair<std::string, frame>> hostile_frames() {
-  constexpr std::uint64_t page = struct_pointer(0, 5, 1), locate = struct_pointer(0, 3, 1), application = struct_pointer(0, 1, 2);
+  constexpr std::uint64_t page = struct_pointer(0, 5, 1), locate = struct_pointer(0, 3, 1),
+                          application = struct_pointer(0, 1, 2);
   constexpr std::uint32_t most = (1u << 29) - 1;
-  const auto lone = [](std::uint64_t root) { return frame(words{segment_table(9), root, 1ull << 32, 0, 0, 0, 0, 0, 0, 0}); };
+  const auto lone = [](std::uint64_t root) {
+    return frame(words{segment_table(9), root, 1ull << 32, 0, 0, 0, 0, 0, 0, 0});
+  };
   words empty_segments(257, 0), alias{locate, 0, 0, 0, list_pointer(0, of_pointer, 64)};
   empty_segments[0] = std::uint64_t{1} << 32 | 511;
   empty_segments.push_back(0);
-  words aliased{0, struct_pointer(0, 7, 1), std::uint64_t{static_cast<std::uint16_t>(kind::locate)} << 32, 0, 0, 0, 0, 0, 0};
+  words aliased{
+      0, struct_pointer(0, 7, 1), std::uint64_t{static_cast<std::uint16_t>(kind::locate)} << 32, 0, 0, 0, 0, 0, 0};
   aliased.insert(aliased.end(), alias.begin(), alias.end());
   for (int i = 0; i < 64; ++i) aliased.push_back(list_pointer(63 - i, of_byte, 256));
   aliased.resize(aliased.size() + 32, 0x6161616161616161);
@@ -58,8 +65,10 @@ std::vector<std::pair<std::string, frame>> hostile_frames() {
   return {
       {"f01-512-segments", frame(empty_segments)},
       {"f02-eight-mi-words", frame(words{segment_table(8u << 20), 0})},
-      {"f03-eight-segments-of-all", frame(words{~std::uint64_t{0} << 32 | 7, ~std::uint64_t{0}, ~std::uint64_t{0}, ~std::uint64_t{0}, 0xffffffff})},
-      {"f04-three-of-four-mi-words", frame(words{std::uint64_t{4u << 20} << 32 | 2, std::uint64_t{4u << 20} << 32 | (4u << 20)})},
+      {"f03-eight-segments-of-all",
+       frame(words{~std::uint64_t{0} << 32 | 7, ~std::uint64_t{0}, ~std::uint64_t{0}, ~std::uint64_t{0}, 0xffffffff})},
+      {"f04-three-of-four-mi-words",
+       frame(words{std::uint64_t{4u << 20} << 32 | 2, std::uint64_t{4u << 20} << 32 | (4u << 20)})},
       {"f05-no-word", frame(words{0})},
       {"f08-far-to-nowhere", single_segment(kind::schema_page, {far_pointer(1, 0, false), 0, 0, 0, 0, 0, 0})},
       {"f08-far-to-itself", single_segment(kind::schema_page, {far_pointer(0, 9, false), 0, 0, 0, 0, 0, 0})},
@@ -70,39 +79,72 @@ std::vector<std::pair<std::string, frame>> hostile_frames() {
       {"f10-page-is-the-root", single_segment(kind::schema_page, {struct_pointer(-9, 7, 1)})},
       {"f10-list-in-itself", single_segment(kind::locate, {locate, 0, 0, 0, list_pointer(-1, of_pointer, 1)})},
       {"f11-voids", single_segment(kind::locate, {locate, 0, 0, 0, list_pointer(0, of_void, most)})},
-      {"f11-structs-without-size", single_segment(kind::schema_page, {page, 0, 0, 0, 0, 0, list_pointer(0, of_composite, 0), struct_pointer(static_cast<std::int32_t>(most), 0, 0)})},
+      {"f11-structs-without-size",
+       single_segment(kind::schema_page, {page, 0, 0, 0, 0, 0, list_pointer(0, of_composite, 0),
+                                          struct_pointer(static_cast<std::int32_t>(most), 0, 0)})},
       {"f12-alias-bomb", frame(aliased)},
-      {"f13-text-without-end", single_segment(kind::locate, {locate, 1, 2, 3, list_pointer(0, of_pointer, 1), list_pointer(0, of_byte, 2), 0x6161})},
-      {"f13-text-of-size-zero", single_segment(kind::locate, {locate, 1, 2, 3, list_pointer(0, of_pointer, 1), list_pointer(0, of_byte, 0)})},
-      {"f14-structs-for-pointers", single_segment(kind::locate, {locate, 1, 2, 3, list_pointer(0, of_composite, 2), struct_pointer(2, 1, 0), 7, 8})},
+      {"f13-text-without-end", single_segment(kind::locate, {locate, 1, 2, 3, list_pointer(0, of_pointer, 1),
+                                                             list_pointer(0, of_byte, 2), 0x6161})},
+      {"f13-text-of-size-zero",
+       single_segment(kind::locate, {locate, 1, 2, 3, list_pointer(0, of_pointer, 1), list_pointer(0, of_byte, 0)})},
+      {"f14-structs-for-pointers", single_segment(kind::locate, {locate, 1, 2, 3, list_pointer(0, of_composite, 2),
+                                                                 struct_pointer(2, 1, 0), 7, 8})},
       {"f15-capability", lone(3)},
       {"f15-reserved-kind", single_segment(kind::schema_page, {std::uint64_t{7}})},
       {"f17-unknown-tag", single_segment(static_cast<kind>(200), {0})},
       {"f17-unknown-status", single_segment(kind::refused, {~std::uint64_t{0}, ~std::uint64_t{0}})},
-      {"f17-longer-root", frame(words{segment_table(15), struct_pointer(0, 12, 2), 1ull << 32 | 9, 1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0})},
-      {"application-of-two-lists", single_segment(kind::application, {application, 5, list_pointer(1, of_composite, 4), list_pointer(0, of_byte, 0), struct_pointer(1, 4, 0), 1, 2, 3, 4})},
+      {"f17-longer-root", frame(words{segment_table(15), struct_pointer(0, 12, 2), 1ull << 32 | 9, 1, 2, 0, 0, 0, 0, 0,
+                                      0, 0, 0, 0, 0, 0})},
+      {"application-of-two-lists",
+       single_segment(kind::application, {application, 5, list_pointer(1, of_composite, 4), list_pointer(0, of_byte, 0),
+                                          struct_pointer(1, 4, 0), 1, 2, 3, 4})},
   };
 }
 
 void make_frames() {
-  for (const tp::frame& m : every_message()) write("frames", "valid-" + std::to_string(static_cast<int>(m.kind)), encode(m).bytes());
-  for (const std::size_t n : {0u, 1u, 13u, 64u}) write("frames", "valid-chunk-" + std::to_string(n), chunk_frame(every_message()[2], bytes(n, std::byte{7})).bytes());
+  for (const tp::frame& m : every_message())
+    write("frames", "valid-" + std::to_string(static_cast<int>(m.kind)), encode(m).bytes());
+  for (const std::size_t n : {0u, 1u, 13u, 64u})
+    write("frames", "valid-chunk-" + std::to_string(n),
+          chunk_frame(every_message()[2], bytes(n, std::byte{7})).bytes());
   write("frames", "valid-two-segments",
-        frame(words{std::uint64_t{9} << 32 | 1, 9, struct_pointer(0, 7, 1), std::uint64_t{12} << 32 | 5, 0, 0, 0, 0, 0, 0, far_pointer(1, 0, false), struct_pointer(0, 3, 1), 1, 2, 3,
-                    list_pointer(0, of_pointer, 2), list_pointer(1, of_byte, 2), list_pointer(1, of_byte, 3), 'a', 'b'})
+        frame(words{std::uint64_t{9} << 32 | 1,
+                    9,
+                    struct_pointer(0, 7, 1),
+                    std::uint64_t{12} << 32 | 5,
+                    0,
+                    0,
+                    0,
+                    0,
+                    0,
+                    0,
+                    far_pointer(1, 0, false),
+                    struct_pointer(0, 3, 1),
+                    1,
+                    2,
+                    3,
+                    list_pointer(0, of_pointer, 2),
+                    list_pointer(1, of_byte, 2),
+                    list_pointer(1, of_byte, 3),
+                    'a',
+                    'b'})
             .bytes());
   for (const auto& [name, f] : hostile_frames()) write("frames", name, f.bytes());
 }
 
-/// The same frames behind a byte that says for which set of kinds they are; those with lists are in the set of that number.
+/// The same frames behind a byte that says for which set of kinds they are; those with lists are in the set of that
+/// number.
 void make_layouts() {
-  const auto add = [](unsigned set, const std::string& name, const frame& f) { write("layouts", name, joined({bytes{static_cast<std::byte>(set)}, f.bytes()})); };
+  const auto add = [](unsigned set, const std::string& name, const frame& f) {
+    write("layouts", name, joined({bytes{static_cast<std::byte>(set)}, f.bytes()}));
+  };
   for (const tp::frame& m : every_message()) {
-    const unsigned set = m.kind == kind::schema ? 1 : m.kind == kind::application ? 2
-                                                  : m.kind == kind::schema_page   ? 3
-                                                  : m.kind == kind::located       ? 4
-                                                  : m.kind == kind::locate        ? 5
-                                                                                  : 0;
+    const unsigned set = m.kind == kind::schema        ? 1
+                         : m.kind == kind::application ? 2
+                         : m.kind == kind::schema_page ? 3
+                         : m.kind == kind::located     ? 4
+                         : m.kind == kind::locate      ? 5
+                                                       : 0;
     add(set, "valid-" + std::to_string(static_cast<int>(m.kind)), encode(m));
   }
   add(0, "chunk", chunk_frame(every_message()[2], bytes(13, std::byte{7})));
@@ -114,7 +156,9 @@ struct recording {
   bytes to_owner, to_recipient;
 };
 /// What was put into a wire since the last call, and not yet taken out.
-void keep_new(bytes& kept, const wire& w) { kept.insert(kept.end(), w.bytes.end() - static_cast<std::ptrdiff_t>(w.carried - kept.size()), w.bytes.end()); }
+void keep_new(bytes& kept, const wire& w) {
+  kept.insert(kept.end(), w.bytes.end() - static_cast<std::ptrdiff_t>(w.carried - kept.size()), w.bytes.end());
+}
 
 recording record(const pull_plan& plan) {
   static small_model a, b(4), all, part(3, true);
@@ -125,12 +169,15 @@ recording record(const pull_plan& plan) {
   wire up, down;
   pipe_end left(up, down, {}, {}), right(down, up, {}, {});
   recording r;
-  const auto scratch = [](party& p) { return std::span<std::byte>(reinterpret_cast<std::byte*>(p.scratch.get()), 65536); };
+  const auto scratch = [](party& p) {
+    return std::span<std::byte>(reinterpret_cast<std::byte*>(p.scratch.get()), 65536);
+  };
   plan.with_policies([&]<class Chunking, class Integrity>(Chunking, Integrity) {
     for (int i = 0; i < (plan.twice ? 2 : 1); ++i) {
       watched_land to(into);
       const auto names = into.names();
-      tp::transfer<watched_land, Chunking, Integrity> t(to, plan.request(names, a.version()), Chunking{}, recipient.end.next_id());
+      tp::transfer<watched_land, Chunking, Integrity> t(to, plan.request(names, a.version()), Chunking{},
+                                                        recipient.end.next_id());
       recipient.end.begin_pull();
       tp::no_transfer idle;
       for (int round = 0; round < 1000 && !t.ended(); ++round) {
@@ -189,7 +236,8 @@ void make_streams() {
     write("requests", "valid-" + std::to_string(scenario), joined({head(0), r.to_owner}));
     write("datagrams", "requests-" + std::to_string(scenario), joined({head(2), r.to_owner}));
     write("datagrams", "answers-" + std::to_string(scenario), joined({head(2, {1, 2, 0, 1}), r.to_recipient}));
-    write("requests", "withdrawn-" + std::to_string(scenario), joined({head(3, {9, 64, 1, 30}, {5, 100, 41}), r.to_owner}));
+    write("requests", "withdrawn-" + std::to_string(scenario),
+          joined({head(3, {9, 64, 1, 30}, {5, 100, 41}), r.to_owner}));
   }
   tp::frame m;
   m.ref = second_ref;
@@ -199,15 +247,17 @@ void make_streams() {
     to.insert(to.end(), f.bytes().begin(), f.bytes().end());
   };
   for (std::uint32_t i = 0; i < 20; ++i) {
-    m.kind = i % 5 == 0 ? kind::describe : i % 5 == 4 ? kind::schema
-                                                      : kind::pull;
+    m.kind = i % 5 == 0 ? kind::describe : i % 5 == 4 ? kind::schema : kind::pull;
     m.id = i, m.offset = m.kind == kind::pull ? 37u * i : 0, m.length = 100, m.flag = i % 2 == 0;
     add(pulls, m);
   }
   write("requests", "pulls-of-two-versions", pulls);
   bytes odd = head(0, {100, 3, 0, 0}, {0, 0, 9});
   for (const tp::ref_id id : {tp::ref_id{}, first_ref, second_ref, withdrawn_ref, tp::ref_id{9, 9}})
-    for (const auto& [offset, length] : {std::pair{~std::uint64_t{0}, ~0u}, {std::uint64_t{0}, 0u}, {~std::uint64_t{0} - 5, 10u}, {std::uint64_t{0}, ~0u}}) {
+    for (const auto& [offset, length] : {std::pair{~std::uint64_t{0}, ~0u},
+                                         {std::uint64_t{0}, 0u},
+                                         {~std::uint64_t{0} - 5, 10u},
+                                         {std::uint64_t{0}, ~0u}}) {
       m = {};
       m.kind = kind::pull, m.ref = id, m.offset = offset, m.length = length;
       add(odd, m);
@@ -229,8 +279,11 @@ void make_streams() {
   write("datagrams", "l03-pieces", pieces());
   for (const char* target : {"requests", "replies"}) {
     write(target, "f16-zeros", joined({head(0), bytes(512)}));
-    write(target, "f16-http", joined({head(0), std::as_bytes(std::span(std::string_view("GET / HTTP/1.1\r\nHost: a\r\n\r\n")))}));
-    write(target, "f16-tls", joined({head(0), std::as_bytes(std::span(std::string_view("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 and thirty-two random bytes")))}));
+    write(target, "f16-http",
+          joined({head(0), std::as_bytes(std::span(std::string_view("GET / HTTP/1.1\r\nHost: a\r\n\r\n")))}));
+    write(target, "f16-tls",
+          joined({head(0), std::as_bytes(std::span(std::string_view(
+                               "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 and thirty-two random bytes")))}));
     write(target, "f16-ssh", joined({head(0), std::as_bytes(std::span(std::string_view("SSH-2.0-OpenSSH_9.2\r\n")))}));
   }
 }
@@ -242,7 +295,8 @@ void make_headers() {
     for (const unsigned n : extents) s += static_cast<char>(n);
     return s.append(name);
   };
-  constexpr auto f32 = static_cast<unsigned>(tp::dtype::f32), u8 = static_cast<unsigned>(tp::dtype::u8), f4 = static_cast<unsigned>(tp::dtype::f4);
+  constexpr auto f32 = static_cast<unsigned>(tp::dtype::f32), u8 = static_cast<unsigned>(tp::dtype::u8),
+                 f4 = static_cast<unsigned>(tp::dtype::f4);
   const std::string plain("\0\x0a", 2), pair("\x01\x00\x03\x02keyvv", 9);
   write("headers", "valid-none", plain);
   write("headers", "valid-one", plain + tensor(f32, {2, 3}, "weight"));
@@ -252,7 +306,9 @@ void make_headers() {
     return s;
   }());
   write("headers", "valid-metadata", pair + tensor(f32, {}, "scalar") + tensor(f32, {0, 5}, "none"));
-  write("headers", "valid-escapes", plain + tensor(f32, {1}, "\"\\/\b\f\n\r\t\x01\x1f\x7f") + tensor(f32, {1}, "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80") + tensor(f32, {1}, ""));
+  write("headers", "valid-escapes",
+        plain + tensor(f32, {1}, "\"\\/\b\f\n\r\t\x01\x1f\x7f") +
+            tensor(f32, {1}, "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80") + tensor(f32, {1}, ""));
   write("headers", "l04-size-overflow", plain + tensor(f32, {232, 232}, "a") + tensor(f32, {0, 239, 239}, "b"));
   write("headers", "l06-one-name-twice", plain + tensor(f32, {2}, "a") + tensor(u8, {2}, "a"));
   write("headers", "reserved-name", plain + tensor(f32, {2}, "__metadata__"));
@@ -264,10 +320,12 @@ void make_cursors() {
   const model source = mixed_model().fill(1);
   const auto& schema = source.schema();
   const auto image = source.image_bytes();
-  for (const std::uint64_t offset : {std::uint64_t{1}, schema.header_bytes, schema.header_bytes + 1, schema.image_bytes / 2, schema.image_bytes - 1, schema.image_bytes}) {
+  for (const std::uint64_t offset : {std::uint64_t{1}, schema.header_bytes, schema.header_bytes + 1,
+                                     schema.image_bytes / 2, schema.image_bytes - 1, schema.image_bytes}) {
     tp::xxhash_digest h;
     h.update(std::span(image).first(static_cast<std::size_t>(offset)));
-    const auto cursor = tp::encode(tp::resume_cursor{first_ref, schema.fingerprint, version_of(source), offset, h.digest()});
+    const auto cursor = tp::encode(
+        tp::resume_cursor{first_ref, schema.fingerprint, version_of(source), offset, h.digest()});
     std::string text(1, '\x10');  // the destination holds the source's bytes
     text.append(reinterpret_cast<const char*>(cursor.data()), cursor.size());
     write("cursors", "valid-" + std::to_string(offset), text);
@@ -278,19 +336,26 @@ void make_cursors() {
 }
 
 void make_files() {
-  const auto entry = [](std::string_view name, std::string_view type, std::string_view shape, std::string_view offsets, std::string_view more = {}) {
-    return "\"" + std::string(name) + "\":{\"dtype\":\"" + std::string(type) + "\",\"shape\":[" + std::string(shape) + "],\"data_offsets\":[" + std::string(offsets) + "]" + std::string(more) + "}";
+  const auto entry = [](std::string_view name, std::string_view type, std::string_view shape, std::string_view offsets,
+                        std::string_view more = {}) {
+    return "\"" + std::string(name) + "\":{\"dtype\":\"" + std::string(type) + "\",\"shape\":[" + std::string(shape) +
+           "],\"data_offsets\":[" + std::string(offsets) + "]" + std::string(more) + "}";
   };
   const auto text = [](const std::string& name, const std::string& of) { write("files", name, "1" + of); };
-  const std::string a = entry("a", "F32", "2,3", "0,24"), ignored = ",\"x\":[{\"y\":null},-1.5e3,\"\\u00e9\\ud83d\\ude00\",true,false]";
+  const std::string a = entry("a", "F32", "2,3", "0,24"),
+                    ignored = ",\"x\":[{\"y\":null},-1.5e3,\"\\u00e9\\ud83d\\ude00\",true,false]";
   text("valid-none", "{}      ");
   text("valid-one", "{" + a + "}");
   text("valid-metadata", "{\"__metadata__\":{\"format\":\"pt\"}," + a + "}");
   text("valid-unsorted", "{" + entry("z", "U8", "1", "25,26") + "," + entry("b", "BOOL", "", "24,25") + "," + a + "}");
   text("valid-unknown-field", "{" + entry("a", "F32", "2,3", "0,24", ignored) + "}");
-  text("valid-odd-words", "{ \n\"\\u0061\\n\" : {\"shape\":[0 ,18446744073709551615], \"\\u0064type\":\"F8_E4M3FNUZ\",\"data_offsets\":[0,0]}}");
-  text("s03-nested", "{" + entry("a", "U8", "1", "0,1", ",\"x\":" + std::string(130, '[') + std::string(130, ']')) + "}");
-  text("valid-s03-nested-just-so", "{" + entry("a", "U8", "1", "0,1", ",\"x\":" + std::string(125, '[') + std::string(125, ']')) + "}");
+  text(
+      "valid-odd-words",
+      "{ \n\"\\u0061\\n\" : {\"shape\":[0 ,18446744073709551615], \"\\u0064type\":\"F8_E4M3FNUZ\",\"data_offsets\":[0,0]}}");
+  text("s03-nested",
+       "{" + entry("a", "U8", "1", "0,1", ",\"x\":" + std::string(130, '[') + std::string(130, ']')) + "}");
+  text("valid-s03-nested-just-so",
+       "{" + entry("a", "U8", "1", "0,1", ",\"x\":" + std::string(125, '[') + std::string(125, ']')) + "}");
   text("s04-size-overflow", "{" + entry("a", "F32", "4294967296,4294967296", "0,0") + "}");
   text("s05-hole", "{" + a + "," + entry("b", "U8", "1", "25,26") + "}");
   text("s05-overlap", "{" + a + "," + entry("b", "U8", "2", "23,25") + "}");
@@ -306,9 +371,15 @@ void make_files() {
 
 void make_texts() {
   const std::pair<const char*, std::string_view> all[] = {
-      {"valid-reference", "0123456789abcdef0123456789ABCDEF"}, {"valid-address", "127.0.0.1:8002"}, {"valid-address-v6", "[fe80::1]:65535"}, {"valid-port-alone", ":0"}, {"valid-dtype", "F8_E4M3FNUZ"}, {"r06-reference-too-short", "0123456789abcdef0123456789abcde"}, {"r06-reference-with-zero", std::string_view("0123456789abcdef\0"
-                                                                                                                                                                                                                                                                                                                      "123456789abcdef",
-                                                                                                                                                                                                                                                                                                                      32)},
+      {"valid-reference", "0123456789abcdef0123456789ABCDEF"},
+      {"valid-address", "127.0.0.1:8002"},
+      {"valid-address-v6", "[fe80::1]:65535"},
+      {"valid-port-alone", ":0"},
+      {"valid-dtype", "F8_E4M3FNUZ"},
+      {"r06-reference-too-short", "0123456789abcdef0123456789abcde"},
+      {"r06-reference-with-zero", std::string_view("0123456789abcdef\0"
+                                                   "123456789abcdef",
+                                                   32)},
       {"port-too-large", "host:65536"},
       {"port-negative", "host:-1"},
       {"port-missing", "host:"},
@@ -342,7 +413,8 @@ void make_texts() {
 }
 
 void make_arrays() {
-  const std::string six(6, 'x'), twelve(12, 'y'), one = npy("|u1", "(6,)", false, six), other = npy(">i2", "(2, 3)", true, twelve);
+  const std::string six(6, 'x'), twelve(12, 'y'), one = npy("|u1", "(6,)", false, six),
+                                                  other = npy(">i2", "(2, 3)", true, twelve);
   const std::pair<const char*, std::string> files[] = {
       {"valid-bytes", one},
       {"valid-fortran-swapped", other},
@@ -351,14 +423,16 @@ void make_arrays() {
       {"valid-version-2", npy("{'descr': '<f4', 'fortran_order': False, 'shape': (3, 1), }", twelve, 2)},
       {"valid-version-3", npy("{'descr': '<f4', 'fortran_order': False, 'shape': (3, 1), } # \xc3\xa9", twelve, 3)},
       {"valid-python-2", npy("{'descr': '<c8', 'fortran_order': True, 'shape': (1L, 1L), }", twelve)},
-      {"valid-other-spelling", npy("({\"shape\": (0x3, +1), # rows\n u'des' 'cr': r'''>u4''', 'fortran_order': (False)})", twelve)},
+      {"valid-other-spelling",
+       npy("({\"shape\": (0x3, +1), # rows\n u'des' 'cr': r'''>u4''', 'fortran_order': (False)})", twelve)},
       {"n1-structure", npy("{'descr': [('a', '<i4'), ('b', '>f8')], 'fortran_order': False, 'shape': (1,), }", twelve)},
       {"n1-object", npy("|O", "(1,)", false, six)},
       {"valid-n2-two-arrays", one + other},
       {"sizes-that-wrap", npy("<f4", "(4294967296, 4294967296)", false, "")},
       {"brackets", npy("{'descr': " + std::string(300, '('), "")},
       {"valid-archive", zip({{"a.npy", one}, {"../b.npy", other}, {"notes.txt", "none"}})},
-      {"valid-archive-64", zip({{"a.npy", one, 0, 0, 45, true}, {"\xe4\xb8\xad.npy", other, 0x800, 0, 45, true}}, {.comment = "c", .zip64 = true})},
+      {"valid-archive-64", zip({{"a.npy", one, 0, 0, 45, true}, {"\xe4\xb8\xad.npy", other, 0x800, 0, 45, true}},
+                               {.comment = "c", .zip64 = true})},
       {"archive-deflated", zip({{"a.npy", one, 0, 8}})},
       {"archive-of-claims", zip({{"a.npy", one}}, {.zip64 = true, .length_change = 1ll << 40})},
   };
@@ -366,31 +440,44 @@ void make_arrays() {
 }
 
 void make_http_requests() {
-  const std::string eight(8, '\0'), cut = std::string("\x01\x01\x03\x02\x07\x05\x01\x40", 8), key = "0123456789abcdef0123456789abcdef";
+  const std::string eight(8, '\0'), cut = std::string("\x01\x01\x03\x02\x07\x05\x01\x40", 8),
+                                    key = "0123456789abcdef0123456789abcdef";
   static small_model a;
   a.fill(1);
   char version[20];
   std::snprintf(version, sizeof version, "%016llx", static_cast<unsigned long long>(a.version()));
-  const std::string path = "/v1/model/" + std::string(version), fields = " HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer " + key + "\r\n", get = "GET " + path + fields, end = "\r\n";
+  const std::string path = "/v1/model/" + std::string(version),
+                    fields = " HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer " + key + "\r\n",
+                    get = "GET " + path + fields, end = "\r\n";
   const std::string post = "POST " + path + "/confirm" + fields;
-  const std::string pages = "\x02" + std::string(7, '\0'), old = "GET " + path + " HTTP/1.0\r\nAuthorization: Bearer " + key + "\r\nConnection: keep-alive\r\n";
+  const std::string pages = "\x02" + std::string(7, '\0'), old = "GET " + path + " HTTP/1.0\r\nAuthorization: Bearer " +
+                                                                 key + "\r\nConnection: keep-alive\r\n";
   const std::pair<const char*, std::string> files[] = {
       {"valid-get", eight + get + end},
       {"valid-get-in-pieces", cut + get + end},
       {"valid-head", eight + "HEAD " + path + fields + end},
       {"valid-range", cut + get + "Range: bytes=8-99\r\nIf-Range: \"" + version + "\"\r\n" + end},
       {"valid-suffix", eight + get + "Range: bytes=-5\r\n" + end},
-      {"valid-several", eight + get + "Range: bytes=0-1, 4-5\r\n" + end + get + "Range: bytes=9-8\r\n" + end + get + "Connection: close\r\n" + end + get + end},
-      {"valid-conditions", eight + get + "If-None-Match: W/\"" + version + "\", \"a,b\"\r\n" + end + get + "If-Match: *\r\n" + end},
-      {"valid-confirmed", cut + get + "Tensorpull-Recipient: site-1\r\n" + end + post + "Tensorpull-Recipient: site-1\r\nContent-Length: 23\r\n" + end + "digest=" + version},
-      {"valid-digest-in-a-field", eight + get + end + post + "Repr-Digest: sha-256=:AA==:, xxh3=:AAAAAAAAAAI=:\r\nContent-Length: 0\r\n" + end},
-      {"valid-continued", eight + get + end + post + "Expect: 100-continue\r\nContent-Length: 23\r\n" + end + "digest=" + version},
+      {"valid-several", eight + get + "Range: bytes=0-1, 4-5\r\n" + end + get + "Range: bytes=9-8\r\n" + end + get +
+                            "Connection: close\r\n" + end + get + end},
+      {"valid-conditions",
+       eight + get + "If-None-Match: W/\"" + version + "\", \"a,b\"\r\n" + end + get + "If-Match: *\r\n" + end},
+      {"valid-confirmed", cut + get + "Tensorpull-Recipient: site-1\r\n" + end + post +
+                              "Tensorpull-Recipient: site-1\r\nContent-Length: 23\r\n" + end + "digest=" + version},
+      {"valid-digest-in-a-field",
+       eight + get + end + post + "Repr-Digest: sha-256=:AA==:, xxh3=:AAAAAAAAAAI=:\r\nContent-Length: 0\r\n" + end},
+      {"valid-continued",
+       eight + get + end + post + "Expect: 100-continue\r\nContent-Length: 23\r\n" + end + "digest=" + version},
       {"valid-key-in-url", eight + "GET /v1/a/latest?key=" + key + "&x=1 HTTP/1.1\r\nHost: a\r\n" + end},
       {"valid-metrics", cut + "GET /metrics HTTP/1.0\r\n" + end},
-      {"valid-preflight", pages + "OPTIONS " + path + " HTTP/1.1\r\nHost: a\r\nOrigin: https://a\r\nAccess-Control-Request-Method: GET\r\n" + end + get + "Origin: https://a\r\n" + end},
+      {"valid-preflight", pages + "OPTIONS " + path +
+                              " HTTP/1.1\r\nHost: a\r\nOrigin: https://a\r\nAccess-Control-Request-Method: GET\r\n" +
+                              end + get + "Origin: https://a\r\n" + end},
       {"valid-kept-1.0", eight + old + end + old + end},
-      {"valid-cancelled", cut + get + "Tensorpull-Recipient: site-1\r\n" + end + "POST " + path + "/cancel" + fields + "Tensorpull-Recipient: site-1\r\nContent-Length: 0\r\n" + end},
-      {"two-lengths", eight + post + "Content-Length: 0\r\nTransfer-Encoding: chunked\r\n" + end + "0\r\n\r\n" + get + end},
+      {"valid-cancelled", cut + get + "Tensorpull-Recipient: site-1\r\n" + end + "POST " + path + "/cancel" + fields +
+                              "Tensorpull-Recipient: site-1\r\nContent-Length: 0\r\n" + end},
+      {"two-lengths",
+       eight + post + "Content-Length: 0\r\nTransfer-Encoding: chunked\r\n" + end + "0\r\n\r\n" + get + end},
       {"length-twice", eight + post + "Content-Length: 0\r\nContent-Length: 0\r\n" + end + get + end},
       {"folded", eight + get + "X: a\r\n b\r\n" + end},
       {"bare-feed", cut + get + "X: a\nY: b\r\n" + end},
@@ -406,14 +493,22 @@ void make_http_requests() {
 
 void make_http_responses() {
   const std::string ok = "HTTP/1.1 206 Partial Content\r\n";
-  write("http_responses", "valid-range", ok + "Content-Length: 10\r\nContent-Range: bytes 5-14/100\r\nETag: \"a\"\r\n\r\n");
-  write("http_responses", "valid-digests", ok + "Repr-Digest: xxh3=:AAAAAAAAAAI=:, sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:\r\n\r\n");
-  write("http_responses", "valid-chunked", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n");
-  write("http_responses", "valid-redirect", "HTTP/1.1 302 Found\r\nLocation: ../other/./x?a=%2F\r\nContent-Length: 0\r\n\r\n");
-  write("http_responses", "valid-busy", "HTTP/1.1 503 Service Unavailable\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nRetry-After: Sun, 06 Nov 1994 08:49:47 GMT\r\n\r\n");
-  write("http_responses", "valid-body", "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcHTTP/1.1 200 OK\r\n");
+  write("http_responses", "valid-range",
+        ok + "Content-Length: 10\r\nContent-Range: bytes 5-14/100\r\nETag: \"a\"\r\n\r\n");
+  write("http_responses", "valid-digests",
+        ok + "Repr-Digest: xxh3=:AAAAAAAAAAI=:, sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:\r\n\r\n");
+  write("http_responses", "valid-chunked",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n");
+  write("http_responses", "valid-redirect",
+        "HTTP/1.1 302 Found\r\nLocation: ../other/./x?a=%2F\r\nContent-Length: 0\r\n\r\n");
+  write(
+      "http_responses", "valid-busy",
+      "HTTP/1.1 503 Service Unavailable\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nRetry-After: Sun, 06 Nov 1994 08:49:47 GMT\r\n\r\n");
+  write("http_responses", "valid-body",
+        "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcHTTP/1.1 200 OK\r\n");
   write("http_responses", "valid-until-close", "HTTP/1.0 200 OK\r\n\r\nabc");
-  write("http_responses", "valid-trailers", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nA;x=y\r\n0123456789\r\n001\r\nz\r\n0\r\nX: y\r\n\r\n");
+  write("http_responses", "valid-trailers",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nA;x=y\r\n0123456789\r\n001\r\nz\r\n0\r\nX: y\r\n\r\n");
   write("http_responses", "cut-piece", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffff\r\nabc");
   write("http_responses", "two-lengths", ok + "Content-Length: 1\r\nContent-Length: 2\r\n\r\n");
   write("http_responses", "both-lengths", ok + "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n");
@@ -427,7 +522,8 @@ void make_lines() {
     require(w.write({&all, 1}), "a datagram of at most 128 bytes has a frame");
     return std::string(reinterpret_cast<const char*>(w.frame().data()), w.frame().size());
   };
-  const std::string one("\x07", 1), a = frame("a datagram"), zeros = frame(std::string(100, '\0')), longest = frame(std::string(128, '\xff'));
+  const std::string one("\x07", 1), a = frame("a datagram"), zeros = frame(std::string(100, '\0')),
+                                    longest = frame(std::string(128, '\xff'));
   std::string damaged = a;
   damaged[3] ^= 0x10;
   write("lines", "valid-one", one + a);
@@ -468,7 +564,8 @@ void make_cookies() {
   write("cookies", "valid-crowd", crowd);
 }
 void make_segments() {
-  const auto index = [](unsigned mode, std::uint64_t last_bytes, std::vector<tp::memory_extent> extents, std::size_t tail) {
+  const auto index = [](unsigned mode, std::uint64_t last_bytes, std::vector<tp::memory_extent> extents,
+                        std::size_t tail) {
     bytes b(1 + tp::segment_index::bytes(extents.size()) + tail);
     b[0] = static_cast<std::byte>(mode);
     tp::segment_index::write(std::span(b).subspan(1), 7, last_bytes, extents);
@@ -499,7 +596,8 @@ std::vector<bytes> frames_of(std::span<const std::byte> stream) {
 }
 /// What a recipient and a coordinator say, in turns: a replica asks the coordinator for no chunk but the last.
 void make_replicas() {
-  constexpr unsigned honest = 1, answers_rest = 2, signs = 4, unreachable = 8, late = 16, withdraws = 32, hangs_up = 64, dies = 128;
+  constexpr unsigned honest = 1, answers_rest = 2, signs = 4, unreachable = 8, late = 16, withdraws = 32, hangs_up = 64,
+                     dies = 128;
   const auto turns = [](const recording& r) {
     const auto asked = frames_of(r.to_owner), answered = frames_of(r.to_recipient);
     std::size_t last = 0;
@@ -508,7 +606,8 @@ void make_replicas() {
     bytes all;
     for (std::size_t i = 0; i < asked.size(); ++i) {
       all = joined({all, asked[i]});
-      if (i < answered.size() && (i == last || !tp::detail::payload_prefix::announces_payload(answered[i]))) all = joined({all, answered[i]});
+      if (i < answered.size() && (i == last || !tp::detail::payload_prefix::announces_payload(answered[i])))
+        all = joined({all, answered[i]});
     }
     return all;
   };
@@ -516,7 +615,8 @@ void make_replicas() {
     const recording r = record(pull_plan(static_cast<std::uint8_t>(plan)));
     const std::string name = std::to_string(plan);
     write("replicas", "valid-honest-" + name, joined({head(honest), r.to_owner}));
-    write("replicas", "valid-honest-in-pieces-" + name, joined({head(honest | signs | hangs_up, {1, 7, 80, 13}, {3, 200, 50}), r.to_owner}));
+    write("replicas", "valid-honest-in-pieces-" + name,
+          joined({head(honest | signs | hangs_up, {1, 7, 80, 13}, {3, 200, 50}), r.to_owner}));
     write("replicas", "valid-turns-" + name, joined({head(hangs_up | dies), turns(r)}));
     write("replicas", "valid-turns-in-pieces-" + name, joined({head(late, {9, 64, 1, 30}, {5, 100, 41}), turns(r)}));
   }
@@ -531,7 +631,8 @@ void make_replicas() {
     tp::frame m;
     const frame description(answered[0]);
     tp::word_framing::decode_storage lists;
-    require(tp::word_framing::decode(description.bytes(), m, lists).has_value() && m.kind == kind::description, "the first answer is a description");
+    require(tp::word_framing::decode(description.bytes(), m, lists).has_value() && m.kind == kind::description,
+            "the first answer is a description");
     change(m);
     const frame lie = encode(m);
     bytes all = joined({head(signs), asked[0], lie.bytes()});
@@ -548,23 +649,30 @@ void make_replicas() {
 void make_landings() {
   static small_model a;
   a.fill(1);
-  const auto size = static_cast<unsigned>(a.schema().image_bytes), header = static_cast<unsigned>(a.schema().header_bytes);
+  const auto size = static_cast<unsigned>(a.schema().image_bytes),
+             header = static_cast<unsigned>(a.schema().header_bytes);
   const auto op = [](unsigned what, unsigned offset, unsigned length) {
     bytes b;
-    for (const unsigned n : {what, offset & 0xff, offset >> 8, length & 0xff, length >> 8}) b.push_back(static_cast<std::byte>(n));
+    for (const unsigned n : {what, offset & 0xff, offset >> 8, length & 0xff, length >> 8})
+      b.push_back(static_cast<std::byte>(n));
     return b;
   };
-  const auto add = [](const std::string& name, unsigned mode, const std::vector<bytes>& ops, std::span<const std::byte> image = {}) {
+  const auto add = [](const std::string& name, unsigned mode, const std::vector<bytes>& ops,
+                      std::span<const std::byte> image = {}) {
     bytes all{static_cast<std::byte>(mode), static_cast<std::byte>(ops.size())};
     for (const bytes& o : ops) all = joined({all, o});
     write("landings", name, joined({all, image}));
   };
   add("valid-at-once", 0, {op(0, 0, size)});
-  add("valid-in-order", 0, {op(1, 0, 8), op(1, 0, 100), op(1, 0, header - 108), op(1, 0, 50), op(1, 0, size - header - 50)});
+  add("valid-in-order", 0,
+      {op(1, 0, 8), op(1, 0, 100), op(1, 0, header - 108), op(1, 0, 50), op(1, 0, size - header - 50)});
   add("valid-backwards", 0, {op(1, 0, header), op(3, 100, size - header - 100), op(3, 50, 50), op(3, 0, 50)});
   add("valid-wrong-bytes", 0, {op(1, 0, header), op(128 | 3, 0, size - header)});
-  add("twice", 0, {op(1, 0, header), op(3, 10, 20), op(3, 10, 20), op(3, 5, 10), op(3, 25, 10), op(3, 0, 100), op(3, 12, 1)});
-  add("outside", 0, {op(3, 0, 10), op(0, 0, size + 1), op(2, 0, 1), op(2, 0, 100), op(0, size, 1), op(0, size, 0), op(1, 0, header), op(3, size - header, 1)});
+  add("twice", 0,
+      {op(1, 0, header), op(3, 10, 20), op(3, 10, 20), op(3, 5, 10), op(3, 25, 10), op(3, 0, 100), op(3, 12, 1)});
+  add("outside", 0,
+      {op(3, 0, 10), op(0, 0, size + 1), op(2, 0, 1), op(2, 0, 100), op(0, size, 1), op(0, size, 0), op(1, 0, header),
+       op(3, size - header, 1)});
   const bytes image = a.image_bytes();
   add("valid-of-the-input", 1, {op(1, 0, header), op(3, 0, size - header)}, image);
   bytes longer = image, claims = image;

@@ -33,7 +33,8 @@ void set_word(bytes& b, std::size_t i, std::uint64_t value) { tp::store_le64(b.d
 
 class mutation {
  public:
-  mutation(std::vector<bytes>& parts, std::uint32_t seed, byte_mutator change_bytes) : parts_(parts), random_(seed), change_bytes_(change_bytes) {}
+  mutation(std::vector<bytes>& parts, std::uint32_t seed, byte_mutator change_bytes)
+      : parts_(parts), random_(seed), change_bytes_(change_bytes) {}
 
   void run() {
     const std::size_t frames = parts_.size() - 1;
@@ -49,7 +50,8 @@ class mutation {
       case 6: seal(f); break;
       case 7: f[random_.below(f.size())] ^= static_cast<std::byte>(1 << random_.below(8)); break;
       default:
-        for (std::uint64_t n = 1 + random_.below(3); n > 0; --n) set_word(f, random_.below(f.size() / 8), interesting(f));
+        for (std::uint64_t n = 1 + random_.below(3); n > 0; --n)
+          set_word(f, random_.below(f.size() / 8), interesting(f));
     }
   }
 
@@ -64,8 +66,13 @@ class mutation {
       case 2: return word(other, random_.below(other.size() / 8));
       case 3: return word(f, random_.below(f.size() / 8)) + random_.below(17) - 8;
       case 4: return std::uint64_t{1} << random_.below(64);
-      case 5: return struct_pointer(static_cast<std::int32_t>(random_.below(24)) - 12, static_cast<std::uint16_t>(random_.below(10)), static_cast<std::uint16_t>(random_.below(4)));
-      default: return list_pointer(static_cast<std::int32_t>(random_.below(24)) - 12, static_cast<list_size>(random_.below(8)), static_cast<std::uint32_t>(random_.below(80)));
+      case 5:
+        return struct_pointer(static_cast<std::int32_t>(random_.below(24)) - 12,
+                              static_cast<std::uint16_t>(random_.below(10)),
+                              static_cast<std::uint16_t>(random_.below(4)));
+      default:
+        return list_pointer(static_cast<std::int32_t>(random_.below(24)) - 12, static_cast<list_size>(random_.below(8)),
+                            static_cast<std::uint32_t>(random_.below(80)));
     }
   }
   /// Another kind of message with the reference, version and nonce of one that is there.
@@ -96,7 +103,8 @@ class mutation {
     std::transform(f.begin(), f.end(), room.begin(), [](std::byte b) { return static_cast<std::uint8_t>(b); });
     const std::size_t n = std::max<std::size_t>((change_bytes_(room.data(), f.size(), room.size()) + 7) / 8 * 8, 16);
     bytes out(n);
-    std::transform(room.begin(), room.begin() + static_cast<std::ptrdiff_t>(std::min(n, room.size())), out.begin(), [](std::uint8_t b) { return static_cast<std::byte>(b); });
+    std::transform(room.begin(), room.begin() + static_cast<std::ptrdiff_t>(std::min(n, room.size())), out.begin(),
+                   [](std::uint8_t b) { return static_cast<std::byte>(b); });
     return out;
   }
   /// A chunk with the digest of its bytes, so that what was changed in them gets past it.
@@ -117,9 +125,11 @@ class mutation {
 
 }  // namespace
 
-std::size_t mutate_frames(std::span<std::byte> room, std::size_t size, std::size_t settings, std::uint32_t seed, byte_mutator change_bytes) {
+std::size_t mutate_frames(std::span<std::byte> room, std::size_t size, std::size_t settings, std::uint32_t seed,
+                          byte_mutator change_bytes) {
   if (size < settings) {
-    std::fill(room.begin() + static_cast<std::ptrdiff_t>(size), room.begin() + static_cast<std::ptrdiff_t>(std::min(settings, room.size())), std::byte{});
+    std::fill(room.begin() + static_cast<std::ptrdiff_t>(size),
+              room.begin() + static_cast<std::ptrdiff_t>(std::min(settings, room.size())), std::byte{});
     size = std::min(settings, room.size());
   }
   generator random(seed);

@@ -1,4 +1,5 @@
-// What a hostile recipient and a hostile coordinator say to a replica, frame by frame, while everything moves in pieces of any size.
+// What a hostile recipient and a hostile coordinator say to a replica, frame by frame, while everything moves in pieces
+// of any size.
 #include "sides.hpp"
 
 #include <tensorpull/transports/replica/replica_line.hpp>
@@ -14,18 +15,18 @@ constexpr std::uint32_t sign_id = 0xffffffff;
 
 /// The settings of this target.
 struct replica_plan {
-  bool honest;          ///< the coordinator is an owner of ours; what the input says for one is left out
+  bool honest;  ///< the coordinator is an owner of ours; what the input says for one is left out
   bool rest_is_answer;  ///< bytes that are no frame come from the coordinator, not from the recipient
-  bool signs;           ///< the replica shows signs of life as often as it can
-  bool unreachable;     ///< there is no coordinator, and the replica knows it
-  bool late;            ///< the coordinator is there when half of the input has come
-  bool withdraws;       ///< what the replica publishes is withdrawn when half of the input has come
-  bool hangs_up;        ///< the recipient ends its side behind its last byte
-  bool dies;            ///< the coordinator ends its side behind its last byte
+  bool signs;  ///< the replica shows signs of life as often as it can
+  bool unreachable;  ///< there is no coordinator, and the replica knows it
+  bool late;  ///< the coordinator is there when half of the input has come
+  bool withdraws;  ///< what the replica publishes is withdrawn when half of the input has come
+  bool hangs_up;  ///< the recipient ends its side behind its last byte
+  bool dies;  ///< the coordinator ends its side behind its last byte
 
   explicit replica_plan(unsigned s) noexcept
-      : honest((s & 1) != 0), rest_is_answer((s & 2) != 0), signs((s & 4) != 0), unreachable((s & 8) != 0), late((s & 16) != 0), withdraws((s & 32) != 0), hangs_up((s & 64) != 0),
-        dies((s & 128) != 0) {}
+      : honest((s & 1) != 0), rest_is_answer((s & 2) != 0), signs((s & 4) != 0), unreachable((s & 8) != 0),
+        late((s & 16) != 0), withdraws((s & 32) != 0), hangs_up((s & 64) != 0), dies((s & 128) != 0) {}
 };
 
 /// One end of the line under test: an input in pieces, or an owner of ours behind a pipe. Keeps what was read.
@@ -75,7 +76,8 @@ std::vector<said> sorted(input stream, const replica_plan& plan) {
     tp::word_framing::short_storage lists;
     tp::frame m;
     const bool is_frame = tp::word_framing::decode(copy.bytes(), m, lists).has_value();
-    all.push_back({one, is_frame ? tp::is_request(m.kind) || m.kind == tp::frame_kind::application : !tp::detail::payload_prefix::announces_payload(one) && !plan.rest_is_answer});
+    all.push_back({one, is_frame ? tp::is_request(m.kind) || m.kind == tp::frame_kind::application
+                                 : !tp::detail::payload_prefix::announces_payload(one) && !plan.rest_is_answer});
     stream = stream.subspan(**size);
   }
   return all;
@@ -102,15 +104,19 @@ class scene {
  public:
   using line_type = tp::replica_line<tp::word_framing, tp::default_limits, owner_type, line_end>;
 
-  scene(small_model& a, small_model& b, const settings& s, input stream) : plan_(s.scenario), items_(sorted(stream, plan_)), first_(a), second_(b), coordinator_(a, b) {
+  scene(small_model& a, small_model& b, const settings& s, input stream)
+      : plan_(s.scenario), items_(sorted(stream, plan_)), first_(a), second_(b), coordinator_(a, b) {
     for (const said& i : items_) {
       auto& to = i.by_recipient ? to_replica_ : answers_;
       to.insert(to.end(), i.bytes.begin(), i.bytes.end());
     }
     recipient_.emplace(s, to_replica_), answering_.emplace(s, answers_);
     recipient_->allowed = answering_->allowed = 0;
-    require(own_.publish(a.source(), a.version(), true, first_ref, 0).has_value() && own_.publish(b.source(), unverified_version, false, second_ref, 0).has_value(), "there is room for two");
-    options_.sign_of_life = plan_.signs ? std::chrono::milliseconds(1) : std::chrono::milliseconds(std::chrono::hours(1));
+    require(own_.publish(a.source(), a.version(), true, first_ref, 0).has_value() &&
+                own_.publish(b.source(), unverified_version, false, second_ref, 0).has_value(),
+            "there is room for two");
+    options_.sign_of_life = plan_.signs ? std::chrono::milliseconds(1)
+                                        : std::chrono::milliseconds(std::chrono::hours(1));
     line_.emplace(line_end{&*recipient_, nullptr, &heard_, &recipient_ended_}, own_, counts_, now_);
     line_->lost(plan_.unreachable);
   }
@@ -126,14 +132,16 @@ class scene {
     }
     here_ = true;
     if (!dead_) rest();
-    if (!dead_ && reached_ && !plan_.honest) require(answering_->consumed() == answers_.size(), "what the coordinator says is read to the end");
+    if (!dead_ && reached_ && !plan_.honest)
+      require(answering_->consumed() == answers_.size(), "what the coordinator says is read to the end");
     if (!dead_ && plan_.dies) coordinator_ended_ = true, rest();
     if (!dead_ && plan_.hangs_up) recipient_ended_ = true, rest();
     require(!plan_.hangs_up || dead_ || !plan_.dies, "without both of its ends a line ends");
     const unsigned got = check_answers();
     check_requests();
     line_.reset();
-    for (const tp::publication& p : storage_.view().slots) require(p.pins == 0, "nothing is pinned when no line is there");
+    for (const tp::publication& p : storage_.view().slots)
+      require(p.pins == 0, "nothing is pinned when no line is there");
     require(counts_.own_bytes <= recipient_->out.size(), "what is counted as sent was sent");
     return got;
   }
@@ -149,7 +157,9 @@ class scene {
       if (wants == line_type::need::end) return void(dead_ = true);
       bool moved = wants == line_type::need::again;
       if (wants == line_type::need::coordinator && !plan_.unreachable && (here_ || !plan_.late)) {
-        line_->call(plan_.honest ? line_end{nullptr, &near_, &answers_heard_, &coordinator_ended_, &asked_} : line_end{&*answering_, nullptr, &answers_heard_, &coordinator_ended_}, now_);
+        line_->call(plan_.honest ? line_end{nullptr, &near_, &answers_heard_, &coordinator_ended_, &asked_}
+                                 : line_end{&*answering_, nullptr, &answers_heard_, &coordinator_ended_},
+                    now_);
         moved = true;
       }
       if (plan_.honest && !coordinator_failed_) {
@@ -160,14 +170,18 @@ class scene {
       quiet = moved ? 0 : quiet + 1;
     }
   }
-  std::span<std::byte> scratch_of_coordinator() { return {reinterpret_cast<std::byte*>(coordinator_.end.scratch.get()), 65536}; }
+  std::span<std::byte> scratch_of_coordinator() {
+    return {reinterpret_cast<std::byte*>(coordinator_.end.scratch.get()), 65536};
+  }
 
-  /// Everything that the recipient was sent is what the coordinator said, in its order, and between that whole chunks of the replica's own copy, with a nonce of the
-  /// coordinator's, and without the last byte of the image. Counts the frames.
+  /// Everything that the recipient was sent is what the coordinator said, in its order, and between that whole chunks
+  /// of the replica's own copy, with a nonce of the coordinator's, and without the last byte of the image. Counts the
+  /// frames.
   unsigned check_answers() const {
     const std::span<const std::byte> out = recipient_->out, theirs = answers_heard_;
     const auto marks = begins_of(theirs);
-    std::set<std::size_t> places{0};  // how much of the coordinator's words the recipient has; an own chunk may look like one of theirs
+    std::set<std::size_t> places{0};  // how much of the coordinator's words the recipient has; an own chunk may look
+                                      // like one of theirs
     unsigned frames = 0;
     for (std::size_t at = 0; at < out.size();) {
       const auto rest = out.subspan(at);
@@ -177,15 +191,21 @@ class scene {
       std::set<std::size_t> next;
       for (std::size_t place : places)
         for (;;) {
-          if (theirs.size() - place >= n && std::memcmp(theirs.data() + place, rest.data(), n) == 0) next.insert(place + n);
+          if (theirs.size() - place >= n && std::memcmp(theirs.data() + place, rest.data(), n) == 0)
+            next.insert(place + n);
           if (is_own(rest.first(n), known ? **size : 0, theirs.first(place))) next.insert(place);
           // the answer to a sign of life is the replica's
           tp::frame m;
           const auto mark = std::find(marks.begin(), marks.end(), place);
           if (mark == marks.end() || mark + 1 == marks.end()) break;
           const auto one = theirs.subspan(place, *(mark + 1) - place);
-          const bool chunk = tp::detail::payload_prefix::announces_payload(one) && one.size() >= tp::detail::payload_prefix::bytes;
-          if (!plan_.signs || !(chunk ? tp::detail::payload_prefix::read(one.first<tp::detail::payload_prefix::bytes>()).value_or(tp::frame{}).id == sign_id : decoded_as(one, m) && m.id == sign_id)) break;
+          const bool chunk = tp::detail::payload_prefix::announces_payload(one) &&
+                             one.size() >= tp::detail::payload_prefix::bytes;
+          if (!plan_.signs || !(chunk ? tp::detail::payload_prefix::read(one.first<tp::detail::payload_prefix::bytes>())
+                                                .value_or(tp::frame{})
+                                                .id == sign_id
+                                      : decoded_as(one, m) && m.id == sign_id))
+            break;
           place = *(mark + 1);
         }
       require(!next.empty(), "a recipient is sent what the coordinator said, or chunks of the replica's own");
@@ -201,15 +221,18 @@ class scene {
     if (bytes.size() < 24) return bytes.size() < whole;
     if (!prefix::announces_payload(bytes)) {
       tp::frame m;
-      return plan_.unreachable && bytes.size() == whole && decoded_as(bytes, m) && m.kind == tp::frame_kind::refused && m.status == tp::status::owner_lost;
+      return plan_.unreachable && bytes.size() == whole && decoded_as(bytes, m) && m.kind == tp::frame_kind::refused &&
+             m.status == tp::status::owner_lost;
     }
     if (bytes.size() < prefix::bytes) return true;
     const auto m = prefix::read(bytes.first<prefix::bytes>());
     if (!m) return false;
-    const small_model* const of = m->ref == first_ref && m->version == first_.version() ? &first_ : m->ref == second_ref && m->version == unverified_version ? &second_
-                                                                                                                                                             : nullptr;
+    const small_model* const of = m->ref == first_ref && m->version == first_.version()      ? &first_
+                                  : m->ref == second_ref && m->version == unverified_version ? &second_
+                                                                                             : nullptr;
     if (of == nullptr) return false;
-    static const std::vector<std::byte> images[2]{first_.image_bytes(), second_.image_bytes()};  // the models are the same for each input
+    static const std::vector<std::byte> images[2]{first_.image_bytes(), second_.image_bytes()};  // the models are the
+                                                                                                 // same for each input
     const std::vector<std::byte>& image = images[of == &first_ ? 0 : 1];
     if (m->length == 0 || m->offset >= image.size() || m->length > image.size() - m->offset) return false;
     const auto expected = std::span<const std::byte>(image).subspan(static_cast<std::size_t>(m->offset), m->length);
@@ -226,7 +249,8 @@ class scene {
       tp::frame m;
       if (!decoded_as(before.subspan(marks[i], marks[i + 1] - marks[i]), m) || m.ref != chunk.ref) continue;
       if (m.kind == tp::frame_kind::description) version = version || m.version == chunk.version;
-      if (m.kind == tp::frame_kind::description || m.kind == tp::frame_kind::located) nonce = nonce || m.nonce == chunk.nonce;
+      if (m.kind == tp::frame_kind::description || m.kind == tp::frame_kind::located)
+        nonce = nonce || m.nonce == chunk.nonce;
     }
     return version && nonce;
   }
@@ -242,9 +266,12 @@ class scene {
       require(size && (rest.size() < 8 || *size), "a coordinator is sent frames");
       const std::size_t n = *size ? std::min(**size, rest.size()) : rest.size();
       tp::frame m;
-      const bool sign = plan_.signs && n == **size && decoded_as(rest.first(n), m) && m.id == sign_id && m.kind == tp::frame_kind::pull && m.offset == 0 && m.length <= 4096;
+      const bool sign = plan_.signs && n == **size && decoded_as(rest.first(n), m) && m.id == sign_id &&
+                        m.kind == tp::frame_kind::pull && m.offset == 0 && m.length <= 4096;
       std::size_t found = next;
-      while (found + 1 < marks.size() && !(marks[found + 1] - marks[found] >= n && std::memcmp(heard_.data() + marks[found], rest.data(), n) == 0)) ++found;
+      while (found + 1 < marks.size() &&
+             !(marks[found + 1] - marks[found] >= n && std::memcmp(heard_.data() + marks[found], rest.data(), n) == 0))
+        ++found;
       require(sign || found + 1 < marks.size() || n < 24, "a coordinator is sent what the recipient has asked");
       if (!sign) next = found + 1;
       at += n;
@@ -269,7 +296,8 @@ class scene {
     return std::span(memory);
   }();
   tp::replica_line<tp::word_framing, tp::default_limits, owner_type, line_end>::time_point now_{};
-  bool recipient_ended_ = false, coordinator_ended_ = false, coordinator_failed_ = false, here_ = false, dead_ = false, reached_ = false;
+  bool recipient_ended_ = false, coordinator_ended_ = false, coordinator_failed_ = false, here_ = false, dead_ = false,
+       reached_ = false;
   std::optional<line_type> line_;
 };
 

@@ -5,7 +5,8 @@ namespace test::fuzz {
 namespace {
 
 template <class Transfer>
-void check_outcome(const Transfer& t, const watched_land& to, const small_model& into, const tp::pull_request& asked, bool verifies) {
+void check_outcome(const Transfer& t, const watched_land& to, const small_model& into, const tp::pull_request& asked,
+                   bool verifies) {
   const auto outcome = t.outcome();
   if (!outcome) {
     const std::uint64_t landed = outcome.error().at;
@@ -13,12 +14,15 @@ void check_outcome(const Transfer& t, const watched_land& to, const small_model&
     require(into.untouched_from(landed), "nothing is written behind what had landed");
     return;
   }
-  require(to.finished && to.described && outcome->bytes == to.taken.size() && outcome->bytes == to.described->image_bytes, "what completed has all bytes");
+  require(
+      to.finished && to.described && outcome->bytes == to.taken.size() && outcome->bytes == to.described->image_bytes,
+      "what completed has all bytes");
   require(asked.version == 0 || outcome->version == asked.version, "what completed is the version that was asked for");
   const auto& schema = into.schema();
   const auto image = into.image_bytes();
   require(outcome->fingerprint == schema.fingerprint, "what completed has our schema");
-  require(outcome->bytes - to.described->data_start == schema.data_bytes(), "what completed has as much data as our tensors");
+  require(outcome->bytes - to.described->data_start == schema.data_bytes(),
+          "what completed has as much data as our tensors");
   require(std::equal(to.taken.begin() + static_cast<std::ptrdiff_t>(to.described->data_start), to.taken.end(),
                      image.begin() + static_cast<std::ptrdiff_t>(schema.header_bytes), image.end()),
           "the tensors hold what arrived");
@@ -38,8 +42,10 @@ void check_chunks(std::span<const std::byte> stream, const watched_land& to) {
     if (tp::detail::payload_prefix::announces_payload(stream) && stream.size() >= tp::detail::payload_prefix::bytes) {
       const auto m = tp::detail::payload_prefix::read(stream.first<tp::detail::payload_prefix::bytes>());
       std::erase_if(missing, [&](const tp::byte_range& r) {
-        return m && m->version == to.described->version && m->offset == r.begin && m->length == r.end - r.begin && m->length <= stream.size() - tp::detail::payload_prefix::bytes &&
-               std::memcmp(to.taken.data() + r.begin, stream.data() + tp::detail::payload_prefix::bytes, m->length) == 0;
+        return m && m->version == to.described->version && m->offset == r.begin && m->length == r.end - r.begin &&
+               m->length <= stream.size() - tp::detail::payload_prefix::bytes &&
+               std::memcmp(to.taken.data() + r.begin, stream.data() + tp::detail::payload_prefix::bytes, m->length) ==
+                   0;
       });
     }
     stream = stream.subspan(std::min(**size, stream.size()));
@@ -61,9 +67,11 @@ std::size_t answered(std::span<const std::byte> stream, std::span<const std::byt
   return at;
 }
 
-/// One transfer until it ended or the input did. Gives how far it got: chunks that were whole, and more when it completed.
+/// One transfer until it ended or the input did. Gives how far it got: chunks that were whole, and more when it
+/// completed.
 template <class Chunking, class Integrity>
-unsigned pull_once(party& side, input all, piecewise& stream, small_model& into, const pull_plan& plan, std::uint64_t version, bool& broken) {
+unsigned pull_once(party& side, input all, piecewise& stream, small_model& into, const pull_plan& plan,
+                   std::uint64_t version, bool& broken) {
   into.reset();
   watched_land to(into);
   const auto names = into.names();

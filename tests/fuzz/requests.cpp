@@ -64,9 +64,13 @@ class watched_owner {
       require(c.final() <= c.acquired, "nobody ends who has not begun");
     }
     require(side_.end.status(first_ref).bytes_sent == versions_[0].payload, "payload is counted as it is sent");
-    const std::uint64_t second = versions_.size() == 3 || versions_[1].until != ~std::size_t{0} ? sent_before_ : side_.end.status(second_ref).bytes_sent;
+    const std::uint64_t second = versions_.size() == 3 || versions_[1].until != ~std::size_t{0}
+                                     ? sent_before_
+                                     : side_.end.status(second_ref).bytes_sent;
     require(second == versions_[1].payload, "payload is counted until it is withdrawn");
-    if (versions_.size() == 3) require(side_.end.status(second_ref).bytes_sent == versions_[2].payload, "payload is counted anew for a new version");
+    if (versions_.size() == 3)
+      require(side_.end.status(second_ref).bytes_sent == versions_[2].payload,
+              "payload is counted anew for a new version");
   }
 
  private:
@@ -79,10 +83,14 @@ class watched_owner {
     require(found != nullptr, "only published versions are sent");
     const auto payload = rest.subspan(tp::detail::payload_prefix::bytes);
     const std::size_t here = std::min<std::size_t>(payload.size(), m->length);
-    require(at + tp::detail::payload_prefix::bytes + here <= found->until || (here == 0 && at < found->until), "nothing is sent after it was withdrawn");
-    require(m->length > 0 && m->offset < found->image.size() && m->length <= found->image.size() - m->offset, "a chunk lies in the image");
-    const auto expected = std::span<const std::byte>(found->image).subspan(static_cast<std::size_t>(m->offset), m->length);
-    require(std::equal(payload.begin(), payload.begin() + static_cast<std::ptrdiff_t>(here), expected.begin()), "a chunk is the image's bytes");
+    require(at + tp::detail::payload_prefix::bytes + here <= found->until || (here == 0 && at < found->until),
+            "nothing is sent after it was withdrawn");
+    require(m->length > 0 && m->offset < found->image.size() && m->length <= found->image.size() - m->offset,
+            "a chunk lies in the image");
+    const auto expected = std::span<const std::byte>(found->image)
+                              .subspan(static_cast<std::size_t>(m->offset), m->length);
+    require(std::equal(payload.begin(), payload.begin() + static_cast<std::ptrdiff_t>(here), expected.begin()),
+            "a chunk is the image's bytes");
     require(m->digest == 0 || m->digest == digest_of(expected), "a chunk's digest is that of its bytes");
     found->payload += here;
   }
@@ -108,10 +116,12 @@ unsigned requests(input in) {
 
   bool changed = false, failed = false;
   for (int quiet = 0; quiet < 4 && !failed;) {
-    if (changes && !changed && stream.consumed() > stream_of(in).size() / 2) watched.change(stream.out.size(), (s.scenario & 2) != 0), changed = true;
+    if (changes && !changed && stream.consumed() > stream_of(in).size() / 2)
+      watched.change(stream.out.size(), (s.scenario & 2) != 0), changed = true;
     const auto did = tp::pump_once(side.end.end, idle, stream, scratch);
     failed = !did;
-    for (const tp::publication& p : side.end.storage.view().slots) require(p.pins == 0, "a pin lasts no longer than a write");
+    for (const tp::publication& p : side.end.storage.view().slots)
+      require(p.pins == 0, "a pin lasts no longer than a write");
     quiet = did && did->received + did->sent > 0 ? 0 : quiet + 1;
   }
   require(side.end.box.count <= stream_of(in).size() / 16, "an application message is in the input");

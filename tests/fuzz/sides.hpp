@@ -43,9 +43,9 @@ struct pull_plan {
   std::uint32_t window;
 
   explicit pull_plan(std::uint8_t scenario) noexcept
-      : type(static_cast<kind>(scenario & 3)), subset((scenario & 4) != 0), version_known((scenario & 8) != 0), gives_up((scenario & 16) != 0),
-        twice((scenario & 32) != 0),
-        answers_in_turn((scenario & 128) == 0), window((scenario & 64) != 0 ? 1 : 6) {}
+      : type(static_cast<kind>(scenario & 3)), subset((scenario & 4) != 0), version_known((scenario & 8) != 0),
+        gives_up((scenario & 16) != 0), twice((scenario & 32) != 0), answers_in_turn((scenario & 128) == 0),
+        window((scenario & 64) != 0 ? 1 : 6) {}
 
   /// Calls f with the chunking and a value of the integrity policy.
   template <class F>
@@ -88,7 +88,8 @@ class watched_land {
     return land_.begin(d);
   }
   tp::prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) {
-    require(offset == taken.size() && length > 0 && !finished && !abandoned, "memory is asked for the bytes that come next");
+    require(offset == taken.size() && length > 0 && !finished && !abandoned,
+            "memory is asked for the bytes that come next");
     return land_.prepare(offset, length, out);
   }
   tp::result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) {

@@ -1,5 +1,5 @@
-// What a fuzz target is. The same functions run under libFuzzer (libfuzzer.cpp) and, for each file of the corpora, as ordinary tests
-// (corpus.test.cpp).
+// What a fuzz target is. The same functions run under libFuzzer (libfuzzer.cpp) and, for each file of the corpora, as
+// ordinary tests (corpus.test.cpp).
 #pragma once
 
 #include <array>
@@ -14,7 +14,8 @@ namespace test::fuzz {
 
 using input = std::span<const std::byte>;
 
-/// An invariant that does not hold. Nobody catches it under libFuzzer, which then reports a crash; a test reports a failure.
+/// An invariant that does not hold. Nobody catches it under libFuzzer, which then reports a crash; a test reports a
+/// failure.
 struct broken_invariant : std::logic_error {
   using std::logic_error::logic_error;
 };
@@ -22,7 +23,8 @@ inline void require(bool holds, const char* what) {
   if (!holds) throw broken_invariant(what);
 }
 
-// Each takes any bytes, requires what must hold whatever they are, and says how far they got; 0: nothing of them was accepted.
+// Each takes any bytes, requires what must hold whatever they are, and says how far they got; 0: nothing of them was
+// accepted.
 unsigned frames(input);    ///< one frame
 unsigned layouts(input);   ///< a set of kinds, then one frame
 unsigned requests(input);  ///< settings, then what a recipient sends to an owner
@@ -42,7 +44,8 @@ unsigned segments(input);  ///< a mode, the index of an image in shared memory
 unsigned replicas(input);  ///< settings, then what a recipient and a coordinator say to a replica, in turns
 unsigned landings(input);  ///< a mode, then an image that is written by ranges
 
-/// The head of a stream's input: one byte of scenario, then the sizes of reads and of writes, in turns (0: all that there is).
+/// The head of a stream's input: one byte of scenario, then the sizes of reads and of writes, in turns (0: all that
+/// there is).
 struct settings {
   static constexpr std::size_t bytes = 8;
   std::uint8_t scenario = 0;
@@ -58,7 +61,9 @@ struct settings {
     return s;
   }
 };
-inline input stream_of(input in) noexcept { return in.subspan(in.size() < settings::bytes ? in.size() : settings::bytes); }
+inline input stream_of(input in) noexcept {
+  return in.subspan(in.size() < settings::bytes ? in.size() : settings::bytes);
+}
 
 struct target {
   std::string_view name;
@@ -87,9 +92,10 @@ inline constexpr std::array targets{
     target{"landings", landings, false, 0},
 };
 
-/// Changes a sequence of frames as frames: their words, their order, their number; the length that it has then. `change_bytes` is what a
-/// fuzzer does to bytes of no known structure: (data, size, room) gives the new size.
+/// Changes a sequence of frames as frames: their words, their order, their number; the length that it has then.
+/// `change_bytes` is what a fuzzer does to bytes of no known structure: (data, size, room) gives the new size.
 using byte_mutator = std::size_t (*)(std::uint8_t*, std::size_t, std::size_t);
-std::size_t mutate_frames(std::span<std::byte> room, std::size_t size, std::size_t settings, std::uint32_t seed, byte_mutator change_bytes);
+std::size_t mutate_frames(std::span<std::byte> room, std::size_t size, std::size_t settings, std::uint32_t seed,
+                          byte_mutator change_bytes);
 
 }  // namespace test::fuzz

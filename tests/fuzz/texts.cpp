@@ -1,4 +1,5 @@
-// What users write: references, addresses, links, commands, dtypes, and where a message of NATS wants its answers; each against a second opinion that was written another way.
+// What users write: references, addresses, links, commands, dtypes, and where a message of NATS wants its answers; each
+// against a second opinion that was written another way.
 #include "target.hpp"
 
 #include <tensorpull/core/dtype.hpp>
@@ -21,13 +22,16 @@ namespace tp = tensorpull;
 
 unsigned reference(const std::string& text) {
   const auto id = tp::parse_ref_id(text);
-  const bool expected = text.size() == 32 && std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isxdigit(c) != 0; });
+  const bool expected = text.size() == 32 &&
+                        std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isxdigit(c) != 0; });
   require(id.has_value() == expected, "a reference is 32 hexadecimal digits and nothing else");
   if (!id) return 0;
   std::string lower = text;
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   const auto digits = tp::to_digits(*id);
-  require(lower == std::string_view(digits.data(), digits.size()), "a reference prints as it was written, in lower case");
+  require(lower == std::string_view(digits.data(), digits.size()),
+          "a reference prints as it was written, in lower case");
   return 1;
 }
 
@@ -35,19 +39,23 @@ unsigned address(const std::string& text) {
   const auto parsed = tp::parse_address(text);
   // a host has at most 255 bytes and no zero byte; brackets let it have colons
   const std::size_t colon = text.rfind(':');
-  std::string host = colon == std::string::npos ? "" : text.substr(0, colon), port = colon == std::string::npos ? "" : text.substr(colon + 1);
+  std::string host = colon == std::string::npos ? "" : text.substr(0, colon),
+              port = colon == std::string::npos ? "" : text.substr(colon + 1);
   const bool brackets = host.size() >= 2 && host[0] == '[' && host[host.size() - 1] == ']';
   if (brackets) host = host.substr(1, host.size() - 2);
-  const bool digits = !port.empty() && port.size() <= 5 && std::all_of(port.begin(), port.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
-  const bool expected = colon != std::string::npos && digits && std::stoul(port) <= 65535 && host.size() < 256 && host.find('\0') == std::string::npos &&
-                        (brackets || host.find(':') == std::string::npos);
+  const bool digits = !port.empty() && port.size() <= 5 &&
+                      std::all_of(port.begin(), port.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+  const bool expected = colon != std::string::npos && digits && std::stoul(port) <= 65535 && host.size() < 256 &&
+                        host.find('\0') == std::string::npos && (brackets || host.find(':') == std::string::npos);
   require(parsed.has_value() == expected, "an address is host:port");
   if (!parsed) {
     require(parsed.error().code == tp::errc::bad_address, "the refusal says that it is the address");
     return 0;
   }
-  require(std::memchr(parsed->host.data(), 0, parsed->host.size()) != nullptr && parsed->host.data() == host, "the host is what stands before the port");
-  require(std::memchr(parsed->port.data(), 0, parsed->port.size()) != nullptr && parsed->port.data() == port, "the port is as written");
+  require(std::memchr(parsed->host.data(), 0, parsed->host.size()) != nullptr && parsed->host.data() == host,
+          "the host is what stands before the port");
+  require(std::memchr(parsed->port.data(), 0, parsed->port.size()) != nullptr && parsed->port.data() == port,
+          "the port is as written");
   require(parsed->number == std::stoul(port), "the port's number is its digits");
   return 1;
 }
@@ -58,12 +66,16 @@ unsigned link(const std::string& text) {
   // what stands before the first colon, and what the rest has to be then
   const std::size_t colon = std::min(text.find(':'), text.size());
   const std::string name = text.substr(0, colon), rest = colon < text.size() ? text.substr(colon + 1) : "";
-  const auto is = [&](std::initializer_list<const char*> names) { return colon < text.size() && std::find(names.begin(), names.end(), name) != names.end(); };
+  const auto is = [&](std::initializer_list<const char*> names) {
+    return colon < text.size() && std::find(names.begin(), names.end(), name) != names.end();
+  };
   bool expected = false;
   std::string address = text;
   if (is({"tcp", "tls", "udp"})) expected = rest.rfind("//", 0) == 0 && tp::parse_address(address = rest.substr(2));
   else if (is({"nats"})) expected = rest.size() > 2 && rest.rfind("//", 0) == 0;
-  else if (is({"unix", "shm", "serial", "pipe"})) expected = !rest.empty() && (rest.rfind("//", 0) != 0 || rest.rfind("///", 0) == 0), address = rest.rfind("//", 0) == 0 ? rest.substr(2) : rest;
+  else if (is({"unix", "shm", "serial", "pipe"}))
+    expected = !rest.empty() && (rest.rfind("//", 0) != 0 || rest.rfind("///", 0) == 0),
+    address = rest.rfind("//", 0) == 0 ? rest.substr(2) : rest;
   else expected = tp::parse_address(text).has_value();
   require(url.has_value() == (expected && !zero), "a link is one of the forms that are listed");
   if (!url) {
@@ -71,7 +83,8 @@ unsigned link(const std::string& text) {
     return 0;
   }
   require(url->address == address, "the address is what stands after the link's name");
-  require(name == tp::to_string(url->scheme) || url->scheme == tp::link_scheme::tcp_url, "the link is the one that is named");
+  require(name == tp::to_string(url->scheme) || url->scheme == tp::link_scheme::tcp_url,
+          "the link is the one that is named");
   return 1;
 }
 
@@ -80,7 +93,8 @@ void command(const std::string& text) {
   tp::command_words first, second;
   const auto words = first.split(text);
   if (!words) {
-    require(words.error().code == tp::errc::bad_address && words.error().at <= text.size(), "the refusal has a place in the text");
+    require(words.error().code == tp::errc::bad_address && words.error().at <= text.size(),
+            "the refusal has a place in the text");
     return;
   }
   require(!words->empty() && words->size() <= tp::command_words::most_words, "a command has a word");
@@ -93,13 +107,17 @@ void command(const std::string& text) {
   }
   const auto again = second.split(quoted);
   if (quoted.size() > tp::command_words::most_bytes) return;
-  require(again.has_value() && std::equal(words->begin(), words->end(), again->begin(), again->end(), [](const char* a, const char* b) { return std::string_view(a) == b; }),
+  require(again.has_value() && std::equal(words->begin(), words->end(), again->begin(), again->end(),
+                                          [](const char* a, const char* b) { return std::string_view(a) == b; }),
           "words that are quoted are the same words");
 }
 
 unsigned serial(const std::string& text) {
   const auto parsed = tp::parse_serial_address(text);
-  static const std::set<std::string> speeds{"1200", "2400", "4800", "9600", "19200", "38400", "57600", "115200", "230400", "460800", "500000", "576000", "921600", "1000000", "1152000", "1500000", "2000000", "2500000", "3000000", "3500000", "4000000"};
+  static const std::set<std::string> speeds{"1200",    "2400",    "4800",    "9600",    "19200",   "38400",
+                                            "57600",   "115200",  "230400",  "460800",  "500000",  "576000",
+                                            "921600",  "1000000", "1152000", "1500000", "2000000", "2500000",
+                                            "3000000", "3500000", "4000000"};
   const std::size_t question = text.find('?');
   const std::string path = text.substr(0, question);
   bool expected = !path.empty() && path.size() < 256 && path.find('\0') == std::string::npos;
@@ -109,15 +127,20 @@ unsigned serial(const std::string& text) {
     std::string rest = text.substr(question + 1) + "&";
     for (std::size_t end; (end = rest.find('&')) != std::string::npos; rest.erase(0, end + 1)) {
       const std::string setting = rest.substr(0, end);
-      if (setting.substr(0, 6) == "speed=") ++has_speed, speed = setting.substr(std::min(setting.find_first_not_of('0', 6), setting.size()));
+      if (setting.substr(0, 6) == "speed=")
+        ++has_speed, speed = setting.substr(std::min(setting.find_first_not_of('0', 6), setting.size()));
       else if (setting.substr(0, 5) == "flow=") ++has_flow, flow = setting.substr(5);
       else expected = false;
     }
-    expected = expected && has_speed <= 1 && has_flow <= 1 && speeds.contains(speed) && (flow == "none" || flow == "rtscts");
+    expected = expected && has_speed <= 1 && has_flow <= 1 && speeds.contains(speed) &&
+               (flow == "none" || flow == "rtscts");
   }
-  require(parsed.has_value() == expected, "an address of a serial line is a path with settings that are known, each once");
+  require(parsed.has_value() == expected,
+          "an address of a serial line is a path with settings that are known, each once");
   if (!parsed) return 0;
-  require(parsed->path.data() == path && parsed->rts_cts == (flow == "rtscts") && std::to_string(parsed->speed) == speed, "a serial line is set as its address says");
+  require(
+      parsed->path.data() == path && parsed->rts_cts == (flow == "rtscts") && std::to_string(parsed->speed) == speed,
+      "a serial line is set as its address says");
   return question != std::string::npos;  // without settings almost every text is a path
 }
 
@@ -128,10 +151,13 @@ unsigned inbox(const std::string& text) {
   for (const char c : text)
     if (c == '.') tokens.emplace_back();
     else tokens.back() += c;
-  const bool printable = std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isgraph(c) != 0 && c != '*' && c != '>'; });
+  const bool printable = std::all_of(text.begin(), text.end(),
+                                     [](unsigned char c) { return std::isgraph(c) != 0 && c != '*' && c != '>'; });
   const bool whole = std::none_of(tokens.begin(), tokens.end(), [](const std::string& t) { return t.empty(); });
-  require(tp::nats_subject::of(text).has_value() == (printable && whole && text.size() <= 95), "a subject is tokens without wildcards");
-  const bool expected = printable && whole && text.size() <= 95 && tokens.size() > 1 && tokens.front().rfind("_INBOX", 0) == 0 && tp::parse_ref_id(tokens.back());
+  require(tp::nats_subject::of(text).has_value() == (printable && whole && text.size() <= 95),
+          "a subject is tokens without wildcards");
+  const bool expected = printable && whole && text.size() <= 95 && tokens.size() > 1 &&
+                        tokens.front().rfind("_INBOX", 0) == 0 && tp::parse_ref_id(tokens.back());
   require(named.has_value() == expected, "answers go to inboxes alone");
   if (named) require(named->view() == text && std::string(named->c_str()) == text, "an inbox is as it was named");
   return named.has_value();
@@ -140,7 +166,8 @@ unsigned inbox(const std::string& text) {
 unsigned dtype(const std::string& text) {
   const auto type = tp::dtype_from_string(text);
   if (!type) return 0;
-  require(tp::is_valid(*type) && tp::to_string(*type) == text && tp::bits(*type) > 0, "a dtype prints as it was written");
+  require(tp::is_valid(*type) && tp::to_string(*type) == text && tp::bits(*type) > 0,
+          "a dtype prints as it was written");
   return 1;
 }
 

@@ -18,7 +18,8 @@ TEST(Arrange, SortsByDtypeThenNameAndTakesTheAddressesAlong) {
   std::vector<tensor_entry> entries;
   std::vector<std::uintptr_t> where;
   for (std::size_t i = 0; i < names.size(); ++i) {
-    entries.push_back({names[i], static_cast<dtype>(generator() % 2 == 0 ? dtype::f32 : static_cast<dtype>(4 + generator() % 18))});
+    entries.push_back(
+        {names[i], static_cast<dtype>(generator() % 2 == 0 ? dtype::f32 : static_cast<dtype>(4 + generator() % 18))});
     where.push_back(reinterpret_cast<std::uintptr_t>(names[i].data()));
   }
   const auto schema = arrange(entries, where);
@@ -35,7 +36,11 @@ TEST(Arrange, SortsByDtypeThenNameAndTakesTheAddressesAlong) {
 }
 
 TEST(Arrange, NamesCompareAsUnsignedBytes) {
-  tensor_entry entries[] = {{"\xc3\xa9", dtype::u8}, {"z", dtype::u8}, {"", dtype::u8}, {std::string_view("a\0", 2), dtype::u8}, {"a", dtype::u8}};
+  tensor_entry entries[] = {{"\xc3\xa9", dtype::u8},
+                            {"z", dtype::u8},
+                            {"", dtype::u8},
+                            {std::string_view("a\0", 2), dtype::u8},
+                            {"a", dtype::u8}};
   ASSERT_TRUE(arrange(entries));
   EXPECT_EQ(entries[0].name, "");
   EXPECT_EQ(entries[1].name, "a");
@@ -52,7 +57,8 @@ TEST(Arrange, FindsEqualNamesAcrossDtypes) {
     for (std::size_t i = 0; i < 2 + generator() % 60; ++i) names.push_back(std::to_string(generator()));
     std::sort(names.begin(), names.end());
     names.erase(std::unique(names.begin(), names.end()), names.end());
-    for (const auto& name : names) entries.push_back({name, generator() % 2 == 0 ? dtype::u8 : static_cast<dtype>(4 + generator() % 18)});
+    for (const auto& name : names)
+      entries.push_back({name, generator() % 2 == 0 ? dtype::u8 : static_cast<dtype>(4 + generator() % 18)});
     std::shuffle(entries.begin(), entries.end(), generator);
     auto copy = entries;
     ASSERT_TRUE(arrange(copy));
@@ -75,7 +81,11 @@ TEST(Arrange, RefusesMismatchedArraysAndMissingShapes) {
 
 TEST(TensorAt, SkipsEmptyTensors) {
   const std::uint64_t none[] = {0}, three[] = {3};
-  tensor_entry entries[] = {{"a", dtype::u8, false, 1, 0, 0, none}, {"b", dtype::u8, false, 1, 0, 0, three}, {"c", dtype::u8, false, 1, 0, 0, none}, {"d", dtype::u8}, {"e", dtype::u8, false, 1, 0, 0, none}};
+  tensor_entry entries[] = {{"a", dtype::u8, false, 1, 0, 0, none},
+                            {"b", dtype::u8, false, 1, 0, 0, three},
+                            {"c", dtype::u8, false, 1, 0, 0, none},
+                            {"d", dtype::u8},
+                            {"e", dtype::u8, false, 1, 0, 0, none}};
   const auto schema = arrange(entries);
   ASSERT_TRUE(schema);
   EXPECT_EQ(tensor_at(*schema, 0), 1u);

@@ -13,16 +13,20 @@ using namespace tensorpull;
 const std::uint64_t four[] = {4};
 const std::array<std::byte, 4096> memory{};
 
-tensor_view view(std::string_view name, dtype type = dtype::f32, std::span<const std::uint64_t> shape = four) { return {name, type, shape, memory.data()}; }
+tensor_view view(std::string_view name, dtype type = dtype::f32, std::span<const std::uint64_t> shape = four) {
+  return {name, type, shape, memory.data()};
+}
 error refusal(std::initializer_list<tensor_view> views, std::initializer_list<metadata_entry> metadata = {}) {
-  const auto made = dynamic_image::make(std::span(views.begin(), views.size()), std::span(metadata.begin(), metadata.size()));
+  const auto made = dynamic_image::make(std::span(views.begin(), views.size()),
+                                        std::span(metadata.begin(), metadata.size()));
   return made ? error{} : made.error();
 }
 
 TEST(DynamicImage, RefusesEachBadTensorByName) {
   EXPECT_EQ(refusal({view("a"), view("b"), view("a")}), errc::duplicate_name);
   EXPECT_EQ(refusal({view("a"), view("b"), view("a", dtype::i8)}).name.view(), "a");
-  EXPECT_EQ(refusal({view("a", dtype::f64), view("b", dtype::u8), view("z", dtype::i8), view("b", dtype::i64)}), errc::duplicate_name);
+  EXPECT_EQ(refusal({view("a", dtype::f64), view("b", dtype::u8), view("z", dtype::i8), view("b", dtype::i64)}),
+            errc::duplicate_name);
   EXPECT_EQ(refusal({view("a"), view("__metadata__")}), errc::reserved_name);
   EXPECT_EQ(refusal({view("a"), view("\xed\xa0\x80")}), errc::invalid_argument);
   EXPECT_EQ(refusal({view("a"), view("\xff")}).at, 1u);
@@ -31,8 +35,9 @@ TEST(DynamicImage, RefusesEachBadTensorByName) {
   EXPECT_EQ(refusal({view("a", static_cast<dtype>(77))}), errc::unsupported_dtype);
   EXPECT_EQ(refusal({view("a", dtype::u8, huge)}), errc::size_overflow);
   // Each fits, the sum does not.
-  EXPECT_EQ(refusal({view("a", dtype::u8, large), view("b", dtype::u8, large), view("c", dtype::u8, large), view("d", dtype::u8, large),
-                     view("e", dtype::u8, large), view("f", dtype::u8, large), view("g", dtype::u8, large), view("h", dtype::u8, large)}),
+  EXPECT_EQ(refusal({view("a", dtype::u8, large), view("b", dtype::u8, large), view("c", dtype::u8, large),
+                     view("d", dtype::u8, large), view("e", dtype::u8, large), view("f", dtype::u8, large),
+                     view("g", dtype::u8, large), view("h", dtype::u8, large)}),
             errc::size_overflow);
   EXPECT_EQ(refusal({{"a", dtype::f32, four, nullptr}}), errc::invalid_argument);
   const std::int64_t one_stride[] = {8}, two_strides[] = {8, 4};
@@ -130,7 +135,8 @@ TEST(DynamicImage, DestinationsThatShareMemoryAreRefused) {
   const std::uint64_t shape[] = {4}, none[] = {0};
   const auto at = [&](std::size_t i) { return reinterpret_cast<std::byte*>(room.data() + i); };
   const auto made = [&](std::size_t a, std::size_t b) {
-    const mutable_tensor_view views[] = {{"b", dtype::f32, shape, at(b)}, {"a", dtype::f32, shape, at(a)}, {"none", dtype::f32, none, at(1)}};
+    const mutable_tensor_view views[] = {
+        {"b", dtype::f32, shape, at(b)}, {"a", dtype::f32, shape, at(a)}, {"none", dtype::f32, none, at(1)}};
     return dynamic_image::make(views);
   };
   EXPECT_TRUE(made(0, 4));

@@ -9,8 +9,10 @@ namespace {
 
 using namespace tensorpull;
 
-/// Gathers [offset, offset + length) with these budgets, until done; every step must make progress and stay within them.
-std::vector<std::byte> collect(const source_view& source, std::uint64_t offset, std::uint64_t length, std::size_t pieces, std::size_t slice_bytes) {
+/// Gathers [offset, offset + length) with these budgets, until done; every step must make progress and stay within
+/// them.
+std::vector<std::byte> collect(const source_view& source, std::uint64_t offset, std::uint64_t length,
+                               std::size_t pieces, std::size_t slice_bytes) {
   std::vector<std::byte> out, slice(slice_bytes);
   std::vector<std::span<const std::byte>> spans(pieces);
   while (out.size() < length) {
@@ -34,16 +36,21 @@ std::vector<std::byte> collect(const source_view& source, std::uint64_t offset, 
 TEST(GatherLaw, AnyRangeInAnyStepsIsTheImage) {
   for (unsigned seed = 0; seed < 400; ++seed) {
     test::random_tensors tensors(seed, seed % 23, true);
-    const std::vector<metadata_entry> metadata = seed % 3 == 0 ? std::vector<metadata_entry>{{"a\"b", "line\n"}, {"format", "pt"}} : std::vector<metadata_entry>{};
+    const std::vector<metadata_entry> metadata = seed % 3 == 0
+                                                     ? std::vector<metadata_entry>{{"a\"b", "line\n"}, {"format", "pt"}}
+                                                     : std::vector<metadata_entry>{};
     const auto image = dynamic_image::make(tensors.views(), metadata);
     ASSERT_TRUE(image) << to_string(image.error().code) << " seed " << seed;
     const std::vector<std::byte> expected = tensors.expected_image(metadata);
     ASSERT_EQ(image->schema().image_bytes, expected.size()) << "seed " << seed;
     ASSERT_EQ(collect(image->source(), 0, expected.size(), 64, 1 << 16), expected) << "seed " << seed;
     for (int round = 0; round < 40; ++round) {
-      const std::size_t offset = tensors.below(expected.size() + 1), length = tensors.below(expected.size() - offset + 1);
-      const std::size_t pieces = 1 + tensors.below(round % 2 == 0 ? 3 : 40), slice = 16 + tensors.below(round % 3 == 0 ? 4 : 5000);
-      const std::vector<std::byte> part(expected.begin() + static_cast<std::ptrdiff_t>(offset), expected.begin() + static_cast<std::ptrdiff_t>(offset + length));
+      const std::size_t offset = tensors.below(expected.size() + 1),
+                        length = tensors.below(expected.size() - offset + 1);
+      const std::size_t pieces = 1 + tensors.below(round % 2 == 0 ? 3 : 40),
+                        slice = 16 + tensors.below(round % 3 == 0 ? 4 : 5000);
+      const std::vector<std::byte> part(expected.begin() + static_cast<std::ptrdiff_t>(offset),
+                                        expected.begin() + static_cast<std::ptrdiff_t>(offset + length));
       ASSERT_EQ(collect(image->source(), offset, length, pieces, slice), part) << "seed " << seed << " round " << round;
     }
   }

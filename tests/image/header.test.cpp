@@ -24,7 +24,9 @@ std::string header_of(std::vector<tensor_entry> entries, std::vector<metadata_en
     for (const std::size_t length : {std::size_t{1}, std::size_t{7}, std::size_t{16}, n}) {
       const std::size_t got = write_header(*schema, offset, std::span(part).first(std::min(length, part.size())));
       EXPECT_EQ(got, std::min(length, n - offset));
-      EXPECT_TRUE(std::equal(part.begin(), part.begin() + static_cast<std::ptrdiff_t>(got), out.begin() + static_cast<std::ptrdiff_t>(offset))) << offset;
+      EXPECT_TRUE(std::equal(part.begin(), part.begin() + static_cast<std::ptrdiff_t>(got),
+                             out.begin() + static_cast<std::ptrdiff_t>(offset)))
+          << offset;
     }
   EXPECT_EQ(static_cast<std::uint64_t>(out[0]) | static_cast<std::uint64_t>(out[1]) << 8, n - 8);
   return {reinterpret_cast<const char*>(out.data()) + 8, n - 8};
@@ -32,8 +34,9 @@ std::string header_of(std::vector<tensor_entry> entries, std::vector<metadata_en
 
 TEST(Header, IsWhatSafetensorsWrites) {
   EXPECT_EQ(header_of({}), "{}      ");
-  EXPECT_EQ(header_of({{"w", dtype::f32, false, 2, 0, 0, two_three}}), R"({"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}})"
-                                                                       "       ");
+  EXPECT_EQ(header_of({{"w", dtype::f32, false, 2, 0, 0, two_three}}),
+            R"({"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}})"
+            "       ");
   EXPECT_EQ(header_of({{"n", dtype::i64}, {"w", dtype::f32, false, 2, 0, 0, two_three}}, {{"format", "pt"}}),
             R"({"__metadata__":{"format":"pt"},"n":{"dtype":"I64","shape":[],"data_offsets":[0,8]},)"
             R"("w":{"dtype":"F32","shape":[2,3],"data_offsets":[8,32]}})"
@@ -43,22 +46,26 @@ TEST(Header, IsWhatSafetensorsWrites) {
 }
 
 TEST(Header, EscapesAsSerdeJsonDoes) {
-  EXPECT_EQ(header_of({{"\"\\/\b\f\n\r\t\x01\x1f\x7f\xc3\xa9", dtype::u8}}),
-            "{\"\\\"\\\\/\\b\\f\\n\\r\\t\\u0001\\u001f\x7f\xc3\xa9\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[0,1]}}       ");
+  EXPECT_EQ(
+      header_of({{"\"\\/\b\f\n\r\t\x01\x1f\x7f\xc3\xa9", dtype::u8}}),
+      "{\"\\\"\\\\/\\b\\f\\n\\r\\t\\u0001\\u001f\x7f\xc3\xa9\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[0,1]}}       ");
 }
 
 static_assert(detail::decimal_length(0) == 1 && detail::decimal_length(9) == 1 && detail::decimal_length(10) == 2);
-static_assert(detail::decimal_length(999) == 3 && detail::decimal_length(1000) == 4 && detail::decimal_length(~std::uint64_t{}) == 20);
+static_assert(detail::decimal_length(999) == 3 && detail::decimal_length(1000) == 4 &&
+              detail::decimal_length(~std::uint64_t{}) == 20);
 
 constexpr bool in_constant_evaluation() {
   tensor_entry entries[] = {{"b", dtype::u8}, {"a", dtype::f64}};
   const auto schema = arrange(entries);
   std::byte out[24]{};
-  return schema && write_header(*schema, 8, out) == 24 && static_cast<char>(out[2]) == 'a' && schema->tensors[1].begin == 8;
+  return schema && write_header(*schema, 8, out) == 24 && static_cast<char>(out[2]) == 'a' &&
+         schema->tensors[1].begin == 8;
 }
 static_assert(in_constant_evaluation());
 
-// A request for one byte of the header must not cost a pass over the names before it. If they are changed, the byte stays the same.
+// A request for one byte of the header must not cost a pass over the names before it. If they are changed, the byte
+// stays the same.
 TEST(Header, A_window_is_found_without_looking_at_the_names_before_it) {
   std::vector<std::string> names;
   std::vector<tensor_entry> entries;
@@ -75,7 +82,8 @@ TEST(Header, A_window_is_found_without_looking_at_the_names_before_it) {
       if (i != kept) other[i].name = "x";
     image_schema changed = *schema;
     changed.tensors = other.data();
-    const std::size_t first = entries[kept].text_at, last = kept + 1 < entries.size() ? entries[kept + 1].text_at : whole.size();
+    const std::size_t first = entries[kept].text_at,
+                      last = kept + 1 < entries.size() ? entries[kept + 1].text_at : whole.size();
     for (std::size_t offset = first; offset < last; ++offset) {
       std::byte one{};
       ASSERT_EQ(write_header(changed, offset, {&one, 1}), 1u);

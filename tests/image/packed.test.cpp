@@ -16,7 +16,8 @@ namespace {
 using namespace tensorpull;
 
 /// Everything up to where the reader fails, taken in steps of a slice.
-std::vector<std::byte> collect(const source_view& source, std::uint64_t offset, std::uint64_t length, std::size_t slice_bytes, bool& failed) {
+std::vector<std::byte> collect(const source_view& source, std::uint64_t offset, std::uint64_t length,
+                               std::size_t slice_bytes, bool& failed) {
   std::vector<std::byte> out, slice(slice_bytes);
   std::span<const std::byte> spans[3];
   failed = false;
@@ -38,7 +39,8 @@ TEST(PackedLaw, NumbersInTheOtherByteOrderArriveInThisOne) {
   std::mt19937_64 random(3);
   const auto below = [&random](std::uint64_t n) { return random() % n; };
   const std::uint64_t shape[] = {3, 5, 4};
-  for (const numbers n : {numbers{dtype::i16, 2}, {dtype::bf16, 2}, {dtype::f32, 4}, {dtype::c64, 4}, {dtype::f64, 8}, {dtype::u64, 8}}) {
+  for (const numbers n :
+       {numbers{dtype::i16, 2}, {dtype::bf16, 2}, {dtype::f32, 4}, {dtype::c64, 4}, {dtype::f64, 8}, {dtype::u64, 8}}) {
     const std::size_t element = bits(n.type) / 8, bytes = 60 * element;
     std::vector<std::byte> wanted(bytes), swapped(bytes);
     for (auto& b : wanted) b = static_cast<std::byte>(below(256));
@@ -52,7 +54,9 @@ TEST(PackedLaw, NumbersInTheOtherByteOrderArriveInThisOne) {
                     transposed.begin() + static_cast<std::ptrdiff_t>((k * 3 + i) * 4 * element));
     const auto s = static_cast<std::int64_t>(element);
     const std::int64_t strides[] = {4 * s, 12 * s, s};
-    const tensor_view views[] = {{"w", n.type, shape, other.data(), {}, n.width}, {"x", n.type, shape, transposed.data(), strides, n.width}, {"y", n.type, shape, own.data()}};
+    const tensor_view views[] = {{"w", n.type, shape, other.data(), {}, n.width},
+                                 {"x", n.type, shape, transposed.data(), strides, n.width},
+                                 {"y", n.type, shape, own.data()}};
     const auto image = dynamic_image::make(views);
     ASSERT_TRUE(image) << to_string(image.error().code);
     std::vector<std::byte> expected;
@@ -61,14 +65,17 @@ TEST(PackedLaw, NumbersInTheOtherByteOrderArriveInThisOne) {
     bool failed;
     for (int round = 0; round < 300; ++round) {
       const std::size_t offset = below(expected.size()), length = 1 + below(expected.size() - offset);
-      const std::vector part(expected.begin() + static_cast<std::ptrdiff_t>(offset), expected.begin() + static_cast<std::ptrdiff_t>(offset + length));
-      ASSERT_EQ(collect(image->source(), start + offset, length, 1 + below(round % 2 == 0 ? 9 : 500), failed), part) << to_string(n.type);
+      const std::vector part(expected.begin() + static_cast<std::ptrdiff_t>(offset),
+                             expected.begin() + static_cast<std::ptrdiff_t>(offset + length));
+      ASSERT_EQ(collect(image->source(), start + offset, length, 1 + below(round % 2 == 0 ? 9 : 500), failed), part)
+          << to_string(n.type);
       ASSERT_FALSE(failed);
     }
   }
 }
 
-// As on a big-endian machine, where numbers land so: ranges in any order, which cut numbers anywhere, and some of them twice.
+// As on a big-endian machine, where numbers land so: ranges in any order, which cut numbers anywhere, and some of them
+// twice.
 TEST(PackedLaw, WhatIsWrittenInReverseIsReadAsItCame) {
   std::mt19937_64 random(4);
   for (const std::size_t width : {2u, 4u, 8u})
@@ -80,10 +87,13 @@ TEST(PackedLaw, WhatIsWrittenInReverseIsReadAsItCame) {
       for (std::size_t at = 0; at < bytes; at += 1 + random() % (2 * width)) ends.push_back(at);
       std::sort(ends.begin(), ends.end());
       std::vector<std::pair<std::size_t, std::size_t>> ranges;
-      for (std::size_t i = 1; i < ends.size(); ++i) ranges.insert(ranges.end(), 1 + random() % 2, {ends[i - 1], ends[i] - ends[i - 1]});
+      for (std::size_t i = 1; i < ends.size(); ++i)
+        ranges.insert(ranges.end(), 1 + random() % 2, {ends[i - 1], ends[i] - ends[i - 1]});
       std::shuffle(ranges.begin(), ranges.end(), random);
-      for (const auto& [at, n] : ranges) detail::write_swapped(width, landed.data(), at, std::span(wanted).subspan(at, n));
-      for (std::size_t i = 0; i < bytes; ++i) ASSERT_EQ(landed[i], wanted[i / width * width + (width - 1 - i % width)]) << "width " << width;
+      for (const auto& [at, n] : ranges)
+        detail::write_swapped(width, landed.data(), at, std::span(wanted).subspan(at, n));
+      for (std::size_t i = 0; i < bytes; ++i)
+        ASSERT_EQ(landed[i], wanted[i / width * width + (width - 1 - i % width)]) << "width " << width;
       ASSERT_EQ(landed.back(), std::byte{0x5a}) << "behind the last number";
     }
 }
@@ -97,8 +107,14 @@ TEST(Packed, AWidthThatTheNumbersDoNotHaveIsRefused) {
     return made ? errc{} : made.error().code;
   };
   EXPECT_EQ(refusal(dtype::f32, 4), errc{});
-  for (const auto& [type, width] : std::initializer_list<std::pair<dtype, std::uint8_t>>{
-           {dtype::f32, 2}, {dtype::f32, 8}, {dtype::c64, 8}, {dtype::u8, 1}, {dtype::u8, 2}, {dtype::f64, 255}, {dtype::f4, 4}, {dtype::boolean, 1}})
+  for (const auto& [type, width] : std::initializer_list<std::pair<dtype, std::uint8_t>>{{dtype::f32, 2},
+                                                                                         {dtype::f32, 8},
+                                                                                         {dtype::c64, 8},
+                                                                                         {dtype::u8, 1},
+                                                                                         {dtype::u8, 2},
+                                                                                         {dtype::f64, 255},
+                                                                                         {dtype::f4, 4},
+                                                                                         {dtype::boolean, 1}})
     EXPECT_EQ(refusal(type, width), errc::invalid_argument) << to_string(type) << ' ' << int{width};
 }
 
@@ -106,7 +122,8 @@ TEST(Packed, AWidthThatTheNumbersDoNotHaveIsRefused) {
 struct strings {
   std::vector<std::string> at;
   std::size_t fails_from = ~std::size_t{0};  ///< of the tensor with token 1
-  static result<void> read(const void* context, std::uintptr_t token, std::uint64_t offset, std::span<std::byte> out) noexcept {
+  static result<void> read(const void* context, std::uintptr_t token, std::uint64_t offset,
+                           std::span<std::byte> out) noexcept {
     const auto& self = *static_cast<const strings*>(context);
     if (token == 1 && offset + out.size() > self.fails_from) return failure(errc::io);
     std::copy_n(reinterpret_cast<const std::byte*>(self.at[token].data()) + offset, out.size(), out.data());
@@ -119,9 +136,10 @@ TEST(PackedLaw, AReaderGivesWhatNoAddressLeadsTo) {
   strings far{{"0123456789", "abcdefghij"}};
   const std::byte near[10]{};
   const std::int64_t backwards[] = {-1};
-  const tensor_view views[] = {{"b", dtype::u8, shape, reinterpret_cast<const std::byte*>(std::uintptr_t{1}), {}, 0, true},
-                               {"c", dtype::u8, shape, near},
-                               {"a", dtype::u8, shape, nullptr, {}, 0, true}};
+  const tensor_view views[] = {
+      {"b", dtype::u8, shape, reinterpret_cast<const std::byte*>(std::uintptr_t{1}), {}, 0, true},
+      {"c", dtype::u8, shape, near},
+      {"a", dtype::u8, shape, nullptr, {}, 0, true}};
   EXPECT_EQ(dynamic_image::make(views).error(), errc::invalid_argument) << "a token without a reader";
   auto broken = views[0];
   broken.strides_bytes = backwards;

@@ -1,4 +1,5 @@
-// Random tensors for the image's law tests: every dtype, odd names, empty tensors, scalars, strided layouts. One seed, one list.
+// Random tensors for the image's law tests: every dtype, odd names, empty tensors, scalars, strided layouts. One seed,
+// one list.
 #pragma once
 
 #include <tensorpull/core/byte_order.hpp>
@@ -27,7 +28,8 @@ class random_tensors {
     std::vector<std::byte> packed;  // what the image must hold, computed element by element
   };
 
-  /// The tensor's bytes in C order as memory has them: those of the image, or on a big-endian machine the bytes of each number in reverse.
+  /// The tensor's bytes in C order as memory has them: those of the image, or on a big-endian machine the bytes of each
+  /// number in reverse.
   static std::vector<std::byte> in_memory(const tensor& t) { return in_machine_order(t.type, t.packed); }
 
   random_tensors(unsigned seed, std::size_t count, bool strided) : generator_(seed) {
@@ -50,7 +52,9 @@ class random_tensors {
   std::vector<std::byte> expected_image(const std::vector<metadata_entry>& metadata = {}) const {
     std::vector<const tensor*> order;
     for (const tensor& t : tensors_) order.push_back(&t);
-    std::sort(order.begin(), order.end(), [](const tensor* a, const tensor* b) { return a->type != b->type ? a->type > b->type : a->name < b->name; });
+    std::sort(order.begin(), order.end(), [](const tensor* a, const tensor* b) {
+      return a->type != b->type ? a->type > b->type : a->name < b->name;
+    });
     std::string text = "{";
     for (const metadata_entry& m : metadata)
       text += (&m == &metadata.front() ? "\"__metadata__\":{" : ",") + quoted(m.key) + ":" + quoted(m.value);
@@ -81,7 +85,8 @@ class random_tensors {
  private:
   static std::vector<std::byte> in_machine_order(dtype type, std::vector<std::byte> bytes) {
     if (const std::size_t width = number_bytes(type); !little_endian_machine && width != 0)
-      for (std::size_t at = 0; at < bytes.size(); at += width) std::reverse(bytes.data() + at, bytes.data() + at + width);
+      for (std::size_t at = 0; at < bytes.size(); at += width)
+        std::reverse(bytes.data() + at, bytes.data() + at + width);
     return bytes;
   }
   static std::string quoted(std::string_view text) {
@@ -90,14 +95,30 @@ class random_tensors {
       static constexpr std::string_view plain = "\"\\\b\f\n\r\t", escaped = "\"\\bfnrt";
       char buffer[8];
       if (const auto at = plain.find(c); at != plain.npos) out += std::string("\\") + escaped[at];
-      else if (static_cast<unsigned char>(c) < 0x20) out += (std::snprintf(buffer, sizeof buffer, "\\u%04x", static_cast<unsigned>(c)), buffer);
+      else if (static_cast<unsigned char>(c) < 0x20)
+        out += (std::snprintf(buffer, sizeof buffer, "\\u%04x", static_cast<unsigned>(c)), buffer);
       else out += c;
     }
     return out + "\"";
   }
 
   std::string random_name() {
-    static const std::string pieces[] = {"weight", "bias", ".", "0", "10", "2", "\"", "\\", "\n", "\x01", "\x7f", "\xc3\xa9", "\xf0\x9f\x98\x80", " ", "/", std::string("\0", 1)};
+    static const std::string pieces[] = {"weight",
+                                         "bias",
+                                         ".",
+                                         "0",
+                                         "10",
+                                         "2",
+                                         "\"",
+                                         "\\",
+                                         "\n",
+                                         "\x01",
+                                         "\x7f",
+                                         "\xc3\xa9",
+                                         "\xf0\x9f\x98\x80",
+                                         " ",
+                                         "/",
+                                         std::string("\0", 1)};
     std::string name;
     for (std::size_t n = below(6); n > 0; --n) name += pieces[below(std::size(pieces))];
     return name;
@@ -149,7 +170,8 @@ class random_tensors {
     for (std::uint64_t e = 0; e < elements; ++e) {
       std::int64_t at = static_cast<std::int64_t>(t.origin);
       std::uint64_t rest = e;
-      for (std::size_t d = t.shape.size(); d-- > 0; rest /= t.shape[d]) at += t.strides[d] * static_cast<std::int64_t>(rest % t.shape[d]);
+      for (std::size_t d = t.shape.size(); d-- > 0; rest /= t.shape[d])
+        at += t.strides[d] * static_cast<std::int64_t>(rest % t.shape[d]);
       t.packed.insert(t.packed.end(), t.memory.begin() + at, t.memory.begin() + at + element);
     }
     t.packed = in_machine_order(t.type, std::move(t.packed));

@@ -1,7 +1,9 @@
-// The other half of safetensors_reference.py: reads descriptions of dictionaries from standard input, writes their images to standard output.
+// The other half of safetensors_reference.py: reads descriptions of dictionaries from standard input, writes their
+// images to standard output.
 //
-// Input, repeated, all numbers u64 little-endian: count of metadata pairs, each {key, value}; count of tensors, each {name, dtype, rank,
-// extents, data}; strings and data are {length, bytes}. Output for each: {length, bytes} of the image, gathered in odd steps.
+// Input, repeated, all numbers u64 little-endian: count of metadata pairs, each {key, value}; count of tensors, each
+// {name, dtype, rank, extents, data}; strings and data are {length, bytes}. Output for each: {length, bytes} of the
+// image, gathered in odd steps.
 #include <tensorpull/image/dynamic.hpp>
 #include <tensorpull/image/gather_scatter.hpp>
 

@@ -11,7 +11,8 @@ namespace {
 
 using namespace tensorpull;
 
-// The law: what is landed range by range, in any order and any number of pieces, is the image; and no byte beside the tensors changes.
+// The law: what is landed range by range, in any order and any number of pieces, is the image; and no byte beside the
+// tensors changes.
 TEST(ScatterLaw, LandedRangesAreTheImage) {
   for (unsigned seed = 0; seed < 400; ++seed) {
     test::random_tensors tensors(seed, seed % 19, false);

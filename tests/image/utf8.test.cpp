@@ -33,7 +33,8 @@ TEST(Utf8, RefusesTruncatedOverlongAndStrayBytes) {
     }
     EXPECT_TRUE(is_utf8(whole + "a" + whole));
   }
-  for (const char* text : {"\xc0\x80", "\xc1\xbf", "\xe0\x80\x80", "\xe0\x9f\xbf", "\xf0\x80\x80\x80", "\xf0\x8f\xbf\xbf", "\xf8\x88\x80\x80\x80", "\xff", "\x80"})
+  for (const char* text : {"\xc0\x80", "\xc1\xbf", "\xe0\x80\x80", "\xe0\x9f\xbf", "\xf0\x80\x80\x80",
+                           "\xf0\x8f\xbf\xbf", "\xf8\x88\x80\x80\x80", "\xff", "\x80"})
     EXPECT_FALSE(is_utf8(text)) << text;
 }
 

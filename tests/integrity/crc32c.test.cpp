@@ -41,8 +41,9 @@ TEST(Crc32c, The_examples_of_rfc_3720) {
   EXPECT_EQ(crc(bytes(32, std::byte{0xff})), 0x62a8ab43u);
   EXPECT_EQ(crc(counting(0, 1)), 0x46dd794eu);
   EXPECT_EQ(crc(counting(31, -1)), 0x113fdb5cu);
-  constexpr std::array<unsigned char, 48> read_command{0x01, 0xc0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x14, 0, 0, 0, 0, 0, 0x04, 0,
-                                                       0, 0, 0, 0x14, 0, 0, 0, 0x18, 0x28, 0, 0, 0, 0, 0, 0, 0, 0x02, 0, 0, 0, 0, 0, 0, 0};
+  constexpr std::array<unsigned char, 48> read_command{0x01, 0xc0, 0, 0, 0, 0, 0,    0, 0,    0, 0, 0,    0, 0, 0, 0,
+                                                       0x14, 0,    0, 0, 0, 0, 0x04, 0, 0,    0, 0, 0x14, 0, 0, 0, 0x18,
+                                                       0x28, 0,    0, 0, 0, 0, 0,    0, 0x02, 0, 0, 0,    0, 0, 0, 0};
   EXPECT_EQ(crc(std::as_bytes(std::span(read_command))), 0xd9963a56u);
 }
 
@@ -55,8 +56,10 @@ TEST(Crc32c, Every_length_and_alignment_up_to_the_end_of_a_page_is_the_definitio
   test::generator random(32);
   test::fuzz::guarded_bytes memory(600);  // what reads behind it faults
   random.fill(memory.bytes());
-  for (std::size_t n = 0; n <= 600; ++n) EXPECT_EQ(crc(memory.bytes().last(n)), crc_by_bits(memory.bytes().last(n))) << n;
-  for (std::size_t shift = 0; shift < 17; ++shift) EXPECT_EQ(crc(memory.bytes().subspan(shift, 513)), crc_by_bits(memory.bytes().subspan(shift, 513))) << shift;
+  for (std::size_t n = 0; n <= 600; ++n)
+    EXPECT_EQ(crc(memory.bytes().last(n)), crc_by_bits(memory.bytes().last(n))) << n;
+  for (std::size_t shift = 0; shift < 17; ++shift)
+    EXPECT_EQ(crc(memory.bytes().subspan(shift, 513)), crc_by_bits(memory.bytes().subspan(shift, 513))) << shift;
 }
 
 TEST(Crc32c, Parts_are_the_whole) {
@@ -84,7 +87,8 @@ TEST(Crc32c, Policies_say_what_they_want_with_each_chunk) {
   static_assert(std::same_as<tp::chunk_hash_of<tp::chunk_digest>, tp::xxhash_digest>);
   static_assert(tp::chunk_digest_kind<tp::unverified> == tp::digest_kind::none);
   // a version is XXH3-64, so an owner's and a whole's hash is no other
-  static_assert(!tp::integrity_policy<tp::basic_image_digest<tp::crc32c>> && !tp::integrity_policy<tp::basic_chunk_digest<tp::crc32c>>);
+  static_assert(!tp::integrity_policy<tp::basic_image_digest<tp::crc32c>> &&
+                !tp::integrity_policy<tp::basic_chunk_digest<tp::crc32c>>);
   EXPECT_EQ(static_cast<int>(tp::digest_kind::crc32c), 2) << "the wire's number";
 }
 

@@ -27,7 +27,8 @@ std::vector<std::byte> random_bytes(std::size_t n, std::uint64_t seed) {
 std::uint64_t of_library(std::span<const std::byte> bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
 std::uint64_t in_pieces(std::span<const std::byte> bytes, std::size_t piece) {
   tp::vector_xxh3 h;
-  for (std::size_t at = 0; at < bytes.size(); at += piece) h.update(bytes.subspan(at, std::min(piece, bytes.size() - at)));
+  for (std::size_t at = 0; at < bytes.size(); at += piece)
+    h.update(bytes.subspan(at, std::min(piece, bytes.size() - at)));
   return h.digest();
 }
 }  // namespace

@@ -52,7 +52,8 @@ TEST_F(Download, AnotherVersionIsNotTaken) {
 TEST_F(Download, AModelThatDoesNotFitEndsTheSearch) {
   using other_net = tp::pipeline<tp::raw_tensors<tiny>, tp::fixed_bytes<64_KiB>, tp::tcp>;
   const auto wrong = blank<tiny>();
-  EXPECT_EQ(tp::download_tensors<other_net>(at({owner->port(), 1}), *wrong).error().code, tp::errc::schema_mismatch) << "the next address would say connection_failed";
+  EXPECT_EQ(tp::download_tensors<other_net>(at({owner->port(), 1}), *wrong).error().code, tp::errc::schema_mismatch)
+      << "the next address would say connection_failed";
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Bodies that no honest sender makes. Each is refused with a code and, where one is to blame, the field's name; nothing is allocated by a claim.
+// Bodies that no honest sender makes. Each is refused with a code and, where one is to blame, the field's name; nothing
+// is allocated by a claim.
 #include "support/allocation_counter.hpp"
 
 #include "messages/structs.hpp"
@@ -27,7 +28,9 @@ class body {
   explicit body(std::span<const std::byte> bytes) : words_((bytes.size() + 7) / 8), bytes_(bytes.size()) {
     std::copy(bytes.begin(), bytes.end(), std::as_writable_bytes(std::span(words_)).begin());
   }
-  std::span<std::byte> bytes() { return std::as_writable_bytes(std::span(words_)).first(bytes_ != 0 ? bytes_ : words_.size() * 8); }
+  std::span<std::byte> bytes() {
+    return std::as_writable_bytes(std::span(words_)).first(bytes_ != 0 ? bytes_ : words_.size() * 8);
+  }
 
  private:
   std::vector<std::uint64_t> words_;
@@ -142,8 +145,10 @@ TEST(HostileBodies, ValuesOfAnotherKindOrOutOfRange) {
     return refusal<lists>(b.bytes());
   };
   EXPECT_REFUSED(third([&](auto list) { numbers("U16", 3)(list[1]); }), value_out_of_range, "any");
-  EXPECT_REFUSED(third([&](auto list) { numbers("U16", 2)(list[1]), list[2].setText("12345"); }), value_out_of_range, "text");
-  EXPECT_REFUSED(third([&](auto list) { numbers("U16", 2)(list[1]), list[2].setText("\xff"); }), value_out_of_range, "text");
+  EXPECT_REFUSED(third([&](auto list) { numbers("U16", 2)(list[1]), list[2].setText("12345"); }), value_out_of_range,
+                 "text");
+  EXPECT_REFUSED(third([&](auto list) { numbers("U16", 2)(list[1]), list[2].setText("\xff"); }), value_out_of_range,
+                 "text");
   EXPECT_EQ(third([&](auto list) { numbers("U16", 0)(list[1]), list[2].setText("1234"); }).code, tp::errc{});
 }
 
@@ -178,7 +183,8 @@ TEST(HostileBodies, SetsOfAnotherModel) {
     capnp::MallocMessageBuilder copy;
     {
       const auto words = honest->body().subspan(8);
-      const kj::ArrayPtr<const capnp::word> segment(reinterpret_cast<const capnp::word*>(words.data()), words.size() / 8);
+      const kj::ArrayPtr<const capnp::word> segment(reinterpret_cast<const capnp::word*>(words.data()),
+                                                    words.size() / 8);
       capnp::SegmentArrayMessageReader reader(kj::arrayPtr(&segment, 1));
       copy.setRoot(reader.getRoot<tp::wire::Decomposed>());
     }
@@ -199,7 +205,8 @@ TEST(HostileBodies, SetsOfAnotherModel) {
   EXPECT_REFUSED(changed([](T t) { t.setReference(1); }), bad_frame, "model");
   EXPECT_REFUSED(changed([](T t) { t.setReference(0xffff); }), schema_mismatch, "model");
   EXPECT_REFUSED(changed([](T t) { t.initInlined(7); }), schema_mismatch, "model");
-  EXPECT_REFUSED(changed([](T t) { t.getInlined()[100] = static_cast<kj::byte>(t.getInlined()[100] ^ 1); }), digest_mismatch, "model");
+  EXPECT_REFUSED(changed([](T t) { t.getInlined()[100] = static_cast<kj::byte>(t.getInlined()[100] ^ 1); }),
+                 digest_mismatch, "model");
 
   // right in everything but the header's text, its digest made anew: found before a tensor is touched
   only_set got;
@@ -233,7 +240,8 @@ TEST(HostileBodies, ClaimsMakeNoMemoryAndChangedBytesNeverCrash) {
   ASSERT_TRUE(honest);
   EXPECT_EQ(honest->body().size() % 8, 0u);
   const std::size_t size = honest->body().size();
-  for (std::size_t n = 0; n < size; n += 8) EXPECT_NE(refusal<task>(body(honest->body().first(n)).bytes(), honest->references()).code, tp::errc{}) << n;
+  for (std::size_t n = 0; n < size; n += 8)
+    EXPECT_NE(refusal<task>(body(honest->body().first(n)).bytes(), honest->references()).code, tp::errc{}) << n;
   EXPECT_EQ(refusal<task>(honest->body().subspan(0, 0)).code, tp::errc::bad_frame);
   EXPECT_EQ(refusal<task>(body(honest->body()).bytes().subspan(1)).code, tp::errc::invalid_argument);
 
@@ -241,7 +249,8 @@ TEST(HostileBodies, ClaimsMakeNoMemoryAndChangedBytesNeverCrash) {
   std::size_t accepted = 0;
   for (int i = 0; i < 20'000; ++i) {
     body b(honest->body());
-    for (std::uint64_t k = random() % 3 + 1; k > 0; --k) b.bytes()[random() % std::min<std::size_t>(size, 600)] = static_cast<std::byte>(random());
+    for (std::uint64_t k = random() % 3 + 1; k > 0; --k)
+      b.bytes()[random() % std::min<std::size_t>(size, 600)] = static_cast<std::byte>(random());
     const allocation_watch watch;
     {
       task got;
@@ -269,10 +278,12 @@ TEST(HostileBodies, NobodyIsMadeToReadOneObjectManyTimes) {
   auto* const w = reinterpret_cast<std::uint64_t*>(b.bytes().data());
   // words: segment table, root, list pointer, tag, then four a field: data, data, name, text
   const auto pointer = [](std::int64_t field) { return static_cast<std::size_t>(4 + 4 * field + 3); };
-  const std::int64_t text = static_cast<std::int64_t>(pointer(0)) + 1 + static_cast<std::int32_t>(w[pointer(0)] & 0xffffffff) / 4;
+  const std::int64_t text = static_cast<std::int64_t>(pointer(0)) + 1 +
+                            static_cast<std::int32_t>(w[pointer(0)] & 0xffffffff) / 4;
   for (std::int64_t i = 1; i < 6; ++i) {
     const std::int64_t offset = text - static_cast<std::int64_t>(pointer(i)) - 1;
-    w[pointer(i)] = (w[pointer(0)] & ~std::uint64_t{0xffffffff}) | (static_cast<std::uint32_t>(offset * 4) & 0xfffffffcu) | 1u;
+    w[pointer(i)] = (w[pointer(0)] & ~std::uint64_t{0xffffffff}) |
+                    (static_cast<std::uint32_t>(offset * 4) & 0xfffffffcu) | 1u;
   }
   const allocation_watch watch;
   EXPECT_EQ(refusal<six_texts>(b.bytes()).code, tp::errc::bad_frame);
@@ -295,17 +306,17 @@ TEST(HostileBodies, TheBodyIsWhatCapnpDecodes) {
     std::ofstream file(folder / "body", std::ios::binary);
     file.write(reinterpret_cast<const char*>(apart->body().data()), static_cast<std::streamsize>(apart->body().size()));
   }
-  const std::string command = "capnp decode -I/usr/include '" TENSORPULL_MESSAGE_SCHEMA "' Decomposed < '" + (folder / "body").string() + "' 2>&1";
+  const std::string command = "capnp decode -I/usr/include '" TENSORPULL_MESSAGE_SCHEMA "' Decomposed < '" +
+                              (folder / "body").string() + "' 2>&1";
   std::string text;
   FILE* const pipe = ::popen(command.c_str(), "r");
   ASSERT_NE(pipe, nullptr);
   for (char piece[4096]; const std::size_t n = std::fread(piece, 1, sizeof piece, pipe);) text.append(piece, n);
   EXPECT_EQ(::pclose(pipe), 0) << text;
   std::filesystem::remove_all(folder);
-  for (const char* expected : {"name = \"round\", unsigned = 4000000000", "name = \"plan.rate\", floating = 0.1", "name = \"site\", text = ", "dtype = \"F64\"", "inlineUpTo = 16384",
-                               "reference = 0"})
-    EXPECT_NE(text.find(expected), std::string::npos) << expected << "\n"
-                                                      << text.substr(0, 2000);
+  for (const char* expected : {"name = \"round\", unsigned = 4000000000", "name = \"plan.rate\", floating = 0.1",
+                               "name = \"site\", text = ", "dtype = \"F64\"", "inlineUpTo = 16384", "reference = 0"})
+    EXPECT_NE(text.find(expected), std::string::npos) << expected << "\n" << text.substr(0, 2000);
 }
 
 }  // namespace

@@ -44,8 +44,22 @@ TEST(Locator, NothingElseIsParsedAndNothingIsAllocated) {
   const std::string bad_digit = "tensorpull:g123456789abcdeffedcba9876543210/1111222233334444/5555666677778888";
   const std::string minus = "tensorpull:0123456789abcdeffedcba9876543210/-111222233334444/5555666677778888";
   const std::string no_id = "tensorpull:00000000000000000000000000000000/1111222233334444/5555666677778888@a:1";
-  const std::string hostile[] = {"", "tensorpull:", "x" + text, text + " ", text + "@", text + "@a", text + "@a:1,", text + "@,a:1", text + "@:80", text + "@a:0",
-                                 text + "@a:65536", text + "@a b:1", text + "@a\n:1", text + "@a@b:1", text + "@fe80::1:9", text.substr(0, text.size() - 1)};
+  const std::string hostile[] = {"",
+                                 "tensorpull:",
+                                 "x" + text,
+                                 text + " ",
+                                 text + "@",
+                                 text + "@a",
+                                 text + "@a:1,",
+                                 text + "@,a:1",
+                                 text + "@:80",
+                                 text + "@a:0",
+                                 text + "@a:65536",
+                                 text + "@a b:1",
+                                 text + "@a\n:1",
+                                 text + "@a@b:1",
+                                 text + "@fe80::1:9",
+                                 text.substr(0, text.size() - 1)};
   const test::allocation_watch watch;
   for (const std::string& t : hostile) EXPECT_FALSE(tp::parse_locator(t)) << t;
   EXPECT_EQ(tp::parse_locator(everything).error().code, tp::errc::too_large);

@@ -69,7 +69,8 @@ struct list_task {
 
 }  // namespace test
 
-BOOST_HANA_ADAPT_STRUCT(test::task, round, seed, momentum, last, now, site, tag, plan, shape, history, elsewhere, model);
+BOOST_HANA_ADAPT_STRUCT(test::task, round, seed, momentum, last, now, site, tag, plan, shape, history, elsewhere,
+                        model);
 BOOST_HANA_ADAPT_STRUCT(test::flags_task, all);
 BOOST_HANA_ADAPT_STRUCT(test::big_task, weights);
 BOOST_HANA_ADAPT_STRUCT(test::two_models, first, second);
@@ -107,9 +108,9 @@ inline task some_task() {
   return t;
 }
 inline bool equal_but_tensors(const task& a, const task& b) {
-  return a.round == b.round && a.seed == b.seed && a.momentum == b.momentum && a.last == b.last && a.now == b.now && a.site == b.site &&
-         std::memcmp(a.tag, b.tag, 8) == 0 && a.plan.rate == b.plan.rate && a.plan.offset == b.plan.offset && a.shape == b.shape && a.history == b.history &&
-         a.elsewhere == b.elsewhere;
+  return a.round == b.round && a.seed == b.seed && a.momentum == b.momentum && a.last == b.last && a.now == b.now &&
+         a.site == b.site && std::memcmp(a.tag, b.tag, 8) == 0 && a.plan.rate == b.plan.rate &&
+         a.plan.offset == b.plan.offset && a.shape == b.shape && a.history == b.history && a.elsewhere == b.elsewhere;
 }
 
 /// Two sessions, each the other's end.

@@ -117,7 +117,9 @@ TEST(TensorDecomposer, OnlyTensorsAboveTheThresholdArePublished) {
   const auto whole = everything::decompose(owner, t);
   ASSERT_TRUE(whole);
   EXPECT_EQ(whole->references()[0].fingerprint, all.fingerprint);
-  EXPECT_EQ(whole->references()[0].version, (*tp::image_version<tp::xxhash_digest>(tp::raw_tensors<split_model>::source(*model)))) << "nothing inline: the image is the model's own";
+  EXPECT_EQ(whole->references()[0].version,
+            (*tp::image_version<tp::xxhash_digest>(tp::raw_tensors<split_model>::source(*model))))
+      << "nothing inline: the image is the model's own";
 }
 
 TEST(TensorDecomposer, AModelThatWasHandedOverLivesAsLongAsItIsPublished) {

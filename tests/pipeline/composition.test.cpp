@@ -45,12 +45,15 @@ static_assert(std::is_same_v<one::downloader, two::downloader>);
 using plain = pipeline<loopback, raw_tensors<mlp>, fixed_bytes<64>>;
 static_assert(std::is_same_v<plain::parts::integrity, image_digest> && std::is_same_v<plain::limits, default_limits>);
 static_assert(std::is_same_v<plain::parts::framing, word_framing>);
-static_assert(std::is_same_v<pipeline<few, loopback, whole, tensor_list>::parts::framing, basic_word_framing<few>>, "the default framing keeps the limits");
+static_assert(std::is_same_v<pipeline<few, loopback, whole, tensor_list>::parts::framing, basic_word_framing<few>>,
+              "the default framing keeps the limits");
 
 static_assert(pipeline<raw_tensors<mlp>, fixed_bytes<2_MiB>, tcp>::memory.recipient <= 4096);
-static_assert(pipeline<raw_tensors<mlp>, fixed_bytes<2_MiB>, tcp, chunk_and_image_digest>::memory.recipient <= 4096 + 1280);  // a hash of the chunk, and one to go back to
+static_assert(pipeline<raw_tensors<mlp>, fixed_bytes<2_MiB>, tcp, chunk_and_image_digest>::memory.recipient <=
+              4096 + 1280);  // a hash of the chunk, and one to go back to
 static_assert(pipeline<raw_tensors<mlp>, per_tensor<2_MiB>, loopback>::memory.recipient <= 14 * 1024);  // both ends
-static_assert(pipeline<raw_tensors<mlp>, fixed_bytes<2_MiB>, tcp>::memory.owner_per_recipient <= 2048 + tcp::connection_bytes);
+static_assert(pipeline<raw_tensors<mlp>, fixed_bytes<2_MiB>, tcp>::memory.owner_per_recipient <=
+              2048 + tcp::connection_bytes);
 static_assert(pipeline<raw_tensors<mlp>, whole, tcp>::memory.slice == 64 * 1024);
 
 // what a transport is decides what it is put together with
@@ -59,9 +62,12 @@ struct datagrams : loopback {
   static constexpr bool reliable = false, ordered = false;
 };
 static_assert(std::is_same_v<pipeline<raw_tensors<mlp>, fit_datagram, datagrams>::chunking, fixed_bytes<1096>>);
-static_assert(std::is_same_v<pipeline<raw_tensors<mlp>, fit_datagram, tcp>::chunking, fixed_bytes<default_chunk_bytes>>);
-static_assert(pipeline<raw_tensors<mlp>, fixed_bytes<1096>, datagrams, chunk_digest>::chunking::max_chunk_bytes == 1096);
-static_assert(tcp::reliable && tcp::ordered && !tcp::shares_memory && !tcp::encrypted && tcp::identifies == identity_kind::none && loopback::shares_memory);
+static_assert(
+    std::is_same_v<pipeline<raw_tensors<mlp>, fit_datagram, tcp>::chunking, fixed_bytes<default_chunk_bytes>>);
+static_assert(pipeline<raw_tensors<mlp>, fixed_bytes<1096>, datagrams, chunk_digest>::chunking::max_chunk_bytes ==
+              1096);
+static_assert(tcp::reliable && tcp::ordered && !tcp::shares_memory && !tcp::encrypted &&
+              tcp::identifies == identity_kind::none && loopback::shares_memory);
 
 struct nothing {};
 struct wrong_chunk : fixed_bytes<64> {
@@ -74,15 +80,20 @@ struct no_digest {
 struct endless_transport {
   using is_transport_policy = void;
 };
-static_assert(chunking_strategy<fixed_bytes<8>> && chunking_strategy<bytes_up_to<9>> && chunking_strategy<per_tensor<1>> && chunking_strategy<whole>);
+static_assert(chunking_strategy<fixed_bytes<8>> && chunking_strategy<bytes_up_to<9>> &&
+              chunking_strategy<per_tensor<1>> && chunking_strategy<whole>);
 static_assert(!chunking_strategy<nothing> && !chunking_strategy<loopback> && !chunking_strategy<wrong_chunk>);
-static_assert(integrity_policy<unverified> && integrity_policy<chunk_digest> && !integrity_policy<no_digest> && !integrity_policy<nothing>);
-static_assert(transport<tcp> && transport<tcp_on_threads> && transport<loopback> && !transport<endless_transport> && !transport<nothing>);
-static_assert(framing<word_framing> && framing<capnp_framing> && framing<basic_capnp_framing<few>> && !framing<nothing>);
+static_assert(integrity_policy<unverified> && integrity_policy<chunk_digest> && !integrity_policy<no_digest> &&
+              !integrity_policy<nothing>);
+static_assert(transport<tcp> && transport<tcp_on_threads> && transport<loopback> && !transport<endless_transport> &&
+              !transport<nothing>);
+static_assert(framing<word_framing> && framing<capnp_framing> && framing<basic_capnp_framing<few>> &&
+              !framing<nothing>);
 static_assert(byte_stream<posix_stream> && pollable_stream<posix_stream> && !byte_stream<nothing>);
 static_assert(consumer<plain::consumer> && consumer<land> && !consumer<nothing> && !consumer<mlp>);
 
-static_assert(tensor_policy<raw_tensors<mlp>> && tensor_policy<tensor_list> && !tensor_policy<nothing> && !tensor_policy<loopback>);
+static_assert(tensor_policy<raw_tensors<mlp>> && tensor_policy<tensor_list> && !tensor_policy<nothing> &&
+              !tensor_policy<loopback>);
 static_assert(limits_policy<few> && !limits_policy<nothing> && !limits_policy<raw_tensors<mlp>>);
 // a number of any integral type will do, and 0 where it means something
 struct quiet_limits : default_limits {
@@ -95,11 +106,16 @@ struct hurried_limits : default_limits {
   static constexpr std::chrono::milliseconds busy_delay{-1};
 };
 static_assert(limits_policy<quiet_limits> && !limits_policy<hurried_limits>);
-static_assert(detail::missed_of_integrity<chunk_and_image_digest>() == 0 && hash<xxhash_digest> && chunk_digest_kind<chunk_digest> == digest_kind::xxh3_64);
-static_assert(detail::missed_of_tensors<tensor_list>() == 0 && detail::missed_of_chunking<whole>() == 0 && detail::missed_of_integrity<unverified>() == 0);
-static_assert(detail::missed_of_framing<word_framing>() == 0 && detail::missed_of_transport<tcp, plain::parts>() == 0 && detail::missed_of_consumer<land>() == 0);
-static_assert(detail::missed_of_transport<endless_transport, plain::parts>() == 2 && detail::missed_of_integrity<no_digest>() == 3);
-static_assert(detail::missed_of_chunking<wrong_chunk>() == 2 && detail::missed_of_consumer<mlp>() == 1 && detail::missed_of_limits<nothing>() == 1);
+static_assert(detail::missed_of_integrity<chunk_and_image_digest>() == 0 && hash<xxhash_digest> &&
+              chunk_digest_kind<chunk_digest> == digest_kind::xxh3_64);
+static_assert(detail::missed_of_tensors<tensor_list>() == 0 && detail::missed_of_chunking<whole>() == 0 &&
+              detail::missed_of_integrity<unverified>() == 0);
+static_assert(detail::missed_of_framing<word_framing>() == 0 && detail::missed_of_transport<tcp, plain::parts>() == 0 &&
+              detail::missed_of_consumer<land>() == 0);
+static_assert(detail::missed_of_transport<endless_transport, plain::parts>() == 2 &&
+              detail::missed_of_integrity<no_digest>() == 3);
+static_assert(detail::missed_of_chunking<wrong_chunk>() == 2 && detail::missed_of_consumer<mlp>() == 1 &&
+              detail::missed_of_limits<nothing>() == 1);
 static_assert(std::is_empty_v<detail::consumer_checks<land>>);
 
 template <class Net, class Model>
@@ -125,9 +141,12 @@ TEST(Composition, TemporaryLambdasHearOfTheTransfer) {
   mlp mine{};
   int settled = 0, steps = 0;
   const auto owner = std::make_unique<plain::downloader>();
-  const auto ref = owner->add_tensors(source, {.recipients = 1, .settled = [&](const settlement& s) { settled += s.expected == 1; }});
+  const auto ref = owner->add_tensors(
+      source, {.recipients = 1, .settled = [&](const settlement& s) { settled += s.expected == 1; }});
   ASSERT_TRUE(ref);
-  ASSERT_TRUE(plain::download_tensors(*owner, *ref, mine, {.progress = [&](const progress_event&) { ++steps; }, .progress_interval = std::chrono::milliseconds(0)}));
+  ASSERT_TRUE(plain::download_tensors(
+      *owner, *ref, mine,
+      {.progress = [&](const progress_event&) { ++steps; }, .progress_interval = std::chrono::milliseconds(0)}));
   EXPECT_EQ(settled, 1);
   EXPECT_GT(steps, 0);
 }
@@ -170,7 +189,8 @@ TEST(Composition, AdaptiveChunksCarryTheSame) {
   const auto source = dynamic_image::make(out);
   auto mine = dynamic_image::make(in);
   ASSERT_TRUE(source && mine);
-  const auto done = carry<pipeline<tensor_list, adaptive_bytes<64, 64_KiB>, loopback, chunk_and_image_digest>>(*source, *mine);
+  const auto done = carry<pipeline<tensor_list, adaptive_bytes<64, 64_KiB>, loopback, chunk_and_image_digest>>(*source,
+                                                                                                               *mine);
   ASSERT_TRUE(done) << to_string(done.error().code);
   EXPECT_EQ(std::memcmp(from.get(), to.get(), extents[0]), 0);
 }
@@ -182,7 +202,8 @@ TEST(Composition, LimitsAreThePolicys) {
   EXPECT_EQ(owner->add_tensors(source).error(), errc::table_full);
 }
 TEST(Composition, RenamedModelsMeetUnderTheNewNames) {
-  using theirs = pipeline<raw_tensors<renamed<tests::renamed_twin, from_to{"weight", "w"}, from_to{"bias", "b"}>>, whole, loopback>;
+  using theirs = pipeline<raw_tensors<renamed<tests::renamed_twin, from_to{"weight", "w"}, from_to{"bias", "b"}>>,
+                          whole, loopback>;
   const auto owner = std::make_unique<plain::downloader>();
   const mlp source{{{1, 2, 3}}, {4}};
   const auto ref = owner->add_tensors(source);

@@ -52,7 +52,9 @@ TEST(Allocation, L12_a_subset_allocates_nothing_on_either_side) {
 
 TEST(Allocation, Comparing_schemas_allocates_nothing) {
   model source, mine;
-  for (int i = 0; i < 300; ++i) source.add("t" + std::to_string(i), tp::dtype::u8, {1}), mine.add("t" + std::to_string(i), tp::dtype::u8, {i == 299 ? 2u : 1u});
+  for (int i = 0; i < 300; ++i)
+    source.add("t" + std::to_string(i), tp::dtype::u8, {1}),
+        mine.add("t" + std::to_string(i), tp::dtype::u8, {i == 299 ? 2u : 1u});
   source.ready().fill(1), mine.ready();
   pair p;
   reserve(p, 1 << 20);

@@ -24,7 +24,8 @@ struct Authorise : Transactions {
   void guard() {
     o.authorise([this](const tp::access_request& r) {
       asked.push_back(r);
-      return r.peer.kind == tp::identity_kind::user && r.peer.user == 1000 && r.ref == id && (!r.recipient || r.recipient == ada);
+      return r.peer.kind == tp::identity_kind::user && r.peer.user == 1000 && r.ref == id &&
+             (!r.recipient || r.recipient == ada);
     });
   }
   tp::pending_reply say_as(owner::peer& l, const known& who, const tp::frame& q) {
@@ -59,12 +60,15 @@ TEST_F(Authorise, WhoMayNotHearsWhatIsSaidOfAnUnknownReference) {
     EXPECT_EQ(refused.kind, unknown.kind);
     EXPECT_EQ(refused.status, unknown.status) << static_cast<int>(k);
     EXPECT_TRUE(k == kind::cancel || refused.status == status::unknown_reference);
-    const auto said = [](const tp::pending_reply& r) { return std::tuple(r.id, r.nonce, r.version, r.offset, r.length, r.slot, r.generation, r.record); };
+    const auto said = [](const tp::pending_reply& r) {
+      return std::tuple(r.id, r.nonce, r.version, r.offset, r.length, r.slot, r.generation, r.record);
+    };
     EXPECT_EQ(said(refused), said(unknown)) << static_cast<int>(k);
   }
   const auto refused = locate_as(line, him, id), unknown = locate_as(line, him, other);
   EXPECT_EQ(refused.status, status::unknown_reference);
-  EXPECT_EQ(std::tuple(refused.kind, refused.status, refused.version, refused.nonce, refused.delay_ms, refused.offset), std::tuple(unknown.kind, unknown.status, unknown.version, unknown.nonce, unknown.delay_ms, unknown.offset));
+  EXPECT_EQ(std::tuple(refused.kind, refused.status, refused.version, refused.nonce, refused.delay_ms, refused.offset),
+            std::tuple(unknown.kind, unknown.status, unknown.version, unknown.nonce, unknown.delay_ms, unknown.offset));
   EXPECT_EQ(o.status_of(id)->acquired, 0u) << "nobody was counted";
 }
 TEST_F(Authorise, ItIsAskedForUnknownReferencesToo) {
@@ -91,11 +95,13 @@ TEST_F(Authorise, ANamedRecipientIsClaimedOnlyByItsIdentity) {
   const tp::recipient_id both[] = {ada, bob};
   publish(named(both));
   guard();
-  EXPECT_EQ(say_as(line, her, ask(kind::describe, bob)).status, status::unknown_reference) << "bob's number is not hers";
+  EXPECT_EQ(say_as(line, her, ask(kind::describe, bob)).status, status::unknown_reference)
+      << "bob's number is not hers";
   EXPECT_EQ(state(bob), recipient_state::unseen);
   EXPECT_EQ(say_as(line, her, ask(kind::describe, ada)).kind, kind::description);
   EXPECT_EQ(asked.back().recipient, ada);
-  EXPECT_EQ(say_as(line, her, ask(kind::describe, bob)).status, status::unknown_reference) << "nor does it become hers later";
+  EXPECT_EQ(say_as(line, her, ask(kind::describe, bob)).status, status::unknown_reference)
+      << "nor does it become hers later";
   tp::frame q = ask(kind::confirm, bob);
   q.nonce = 1;
   EXPECT_EQ(say_as(line, her, q).status, status::unknown_reference) << "nor by a confirmation";

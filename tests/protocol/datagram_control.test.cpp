@@ -1,4 +1,5 @@
-// What is said over datagrams besides chunks: descriptions, named tensors, schema pages, confirmations, messages; whole, in order, once.
+// What is said over datagrams besides chunks: descriptions, named tensors, schema pages, confirmations, messages;
+// whole, in order, once.
 #include "support/lossy_pair.hpp"
 
 namespace {
@@ -26,7 +27,9 @@ bool drive(Pair& pair, Transfer& t) {
   pair.right.end->begin_pull();
   return pair.run(t, [&] { return t.ended(); });
 }
-const link_conditions bad_links[] = {{1200, 0.1, 0.1, microseconds(300), microseconds(100)}, {128, 0.1, 0.1, microseconds(300), microseconds(100)}, {1 << 20, 0.1, 0, microseconds(300), microseconds(0)}};
+const link_conditions bad_links[] = {{1200, 0.1, 0.1, microseconds(300), microseconds(100)},
+                                     {128, 0.1, 0.1, microseconds(300), microseconds(100)},
+                                     {1 << 20, 0.1, 0, microseconds(300), microseconds(0)}};
 
 TEST(DatagramControl, Messages_arrive_once_and_in_order_however_long_they_are) {
   for (const auto& link : bad_links)
@@ -40,7 +43,8 @@ TEST(DatagramControl, Messages_arrive_once_and_in_order_however_long_they_are) {
         const tp::reference ref{{i, 1}, 2, 3};
         ASSERT_TRUE(pair.right.end->send_message(i, {&ref, 1}, body));
         EXPECT_EQ(pair.right.end->send_message(i, {}, {}).error().code, errc::busy);
-        ASSERT_TRUE(pair.run(idle, [&] { return pair.right.end->long_frame_sent(); })) << link.datagram_bytes << " " << i << " " << pair.up.sent;
+        ASSERT_TRUE(pair.run(idle, [&] { return pair.right.end->long_frame_sent(); }))
+            << link.datagram_bytes << " " << i << " " << pair.up.sent;
         sent.push_back(std::move(body));
       }
       ASSERT_EQ(pair.left.box.got.size(), sent.size()) << link.datagram_bytes << " " << seed;
@@ -131,7 +135,10 @@ TEST(DatagramControl, Named_tensors_whose_names_do_not_fit_one_datagram) {
       ASSERT_TRUE(drive(pair, t));
       ASSERT_TRUE(t.outcome()) << to_string(t.outcome().error().code) << " " << count << " " << link.datagram_bytes;
       EXPECT_TRUE(t.outcome()->confirmed) << to_string(t.outcome()->unconfirmed_because);
-      for (const auto& n : names) ASSERT_TRUE(target.bytes_of(n) == source.bytes_of(n)) << n << " " << count << " " << link.datagram_bytes << " landed " << t.landed_bytes() << " of " << t.total_bytes();
+      for (const auto& n : names)
+        ASSERT_TRUE(target.bytes_of(n) == source.bytes_of(n))
+            << n << " " << count << " " << link.datagram_bytes << " landed " << t.landed_bytes() << " of "
+            << t.total_bytes();
       EXPECT_EQ(pair.left.references.status_of(id)->completed, 1u);
     }
 }
@@ -159,7 +166,8 @@ TEST(DatagramControl, L3_the_first_tensor_that_differs_is_named_over_any_length_
     lossy_pair<> pair(link);
     const model source = numbered(60).fill(1);
     model target;
-    for (std::size_t i = 0; i < 60; ++i) target.add("layers.0.weight" + std::to_string(100 + i), i == 41 ? tp::dtype::i32 : tp::dtype::f32, {10});
+    for (std::size_t i = 0; i < 60; ++i)
+      target.add("layers.0.weight" + std::to_string(100 + i), i == 41 ? tp::dtype::i32 : tp::dtype::f32, {10});
     target.ready();
     tp::land to(target.destination());
     pull<> t(to, of(pair.left.publish(source)), {}, pair.right.end->next_id());
@@ -208,7 +216,8 @@ TEST(DatagramControl, R11_a_cancelled_transfer_is_told_and_late_doubles_do_not_b
   ASSERT_TRUE(pair.run(idle, [&] { return pair.left.references.settled(id); }));
   EXPECT_EQ(pair.left.references.status_of(id)->cancelled, 1u);
   pair.run(idle, [] { return false; }, std::chrono::seconds(10));
-  for (const auto& [d, n] : heard) (void)pair.left.end->received(idle, {reinterpret_cast<const std::byte*>(d.data()), n}, pair.now);
+  for (const auto& [d, n] : heard)
+    (void)pair.left.end->received(idle, {reinterpret_cast<const std::byte*>(d.data()), n}, pair.now);
   EXPECT_EQ(pair.left.references.status_of(id)->cancelled, 1u);
   EXPECT_TRUE(pair.right.end->output_idle());
 }
@@ -231,7 +240,8 @@ TEST(DatagramControl, R9_late_doubles_of_requests_change_nothing_about_a_transfe
   pair.right.end->begin_pull();
   ASSERT_TRUE(pair.run(t, [&] { return t.landed_bytes() > 0; }));
   pair.spoil = {};
-  for (const auto& [old, size] : heard) (void)pair.left.end->received(idle, {reinterpret_cast<const std::byte*>(old.data()), size}, pair.now);
+  for (const auto& [old, size] : heard)
+    (void)pair.left.end->received(idle, {reinterpret_cast<const std::byte*>(old.data()), size}, pair.now);
   ASSERT_TRUE(pair.run(t, [&] { return t.ended(); }));
   ASSERT_TRUE(t.outcome()) << to_string(t.outcome().error().code);
   EXPECT_TRUE(t.outcome()->confirmed) << "a double of the request for the description does not undo that for the names";
@@ -266,9 +276,11 @@ TEST(DatagramControl, Garbage_changes_nothing) {
   pair.spoil = [&](datagram&, std::size_t) {
     datagram noise(1 + pair.dice.below(150));
     pair.dice.fill(std::as_writable_bytes(std::span(noise)));
-    if (pair.chance(0.5)) noise[0] = (noise.size() - 1) << 32, noise[1 % noise.size()] = tp::detail::payload_prefix::root_pointer;
+    if (pair.chance(0.5))
+      noise[0] = (noise.size() - 1) << 32, noise[1 % noise.size()] = tp::detail::payload_prefix::root_pointer;
     (void)pair.left.end->received(idle, std::as_bytes(std::span(noise)), pair.now);
-    (void)pair.right.end->received(t, std::as_bytes(std::span(noise)).first(pair.dice.below(noise.size() * 8)), pair.now);
+    (void)pair.right.end->received(t, std::as_bytes(std::span(noise)).first(pair.dice.below(noise.size() * 8)),
+                                   pair.now);
   };
   ASSERT_TRUE(drive(pair, t));
   ASSERT_TRUE(t.outcome());

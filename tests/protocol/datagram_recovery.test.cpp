@@ -1,4 +1,5 @@
-// What a pull over datagrams survives: owners that are started again, other versions, damaged and foreign chunks, consumers that want order.
+// What a pull over datagrams survives: owners that are started again, other versions, damaged and foreign chunks,
+// consumers that want order.
 #include "support/lossy_pair.hpp"
 
 #include <tensorpull/consumers/tee.hpp>
@@ -151,7 +152,10 @@ TEST(DatagramRecovery, R13_chunks_of_other_ranges_versions_and_serves_never_land
       else m.ref.high ^= 1;
       tp::detail::payload_prefix::write(m, bytes.first<80>());
       pair.dice.fill(bytes.subspan(80));
-      (void)pair.right.end->received(t, std::span<const std::byte>(bytes).first(80 + tp::detail::payload_prefix::padded(std::min(m.length, length))), pair.now);
+      (void)pair.right.end->received(
+          t,
+          std::span<const std::byte>(bytes).first(80 + tp::detail::payload_prefix::padded(std::min(m.length, length))),
+          pair.now);
       ++forged;
     }
   };
@@ -181,7 +185,8 @@ TEST(DatagramRecovery, A_gap_is_found_by_three_later_answers_and_not_by_time) {
   EXPECT_LT(pair.now - before, microseconds(20'000)) << "less than any time-out";
   ASSERT_TRUE(pair.run(t, [&] { return t.ended(); }));
   EXPECT_TRUE(t.outcome());
-  EXPECT_EQ(pair.left.references.status_of({1, 2})->bytes_sent, t.total_bytes() + 1112) << "nothing but the lost chunk is sent twice";
+  EXPECT_EQ(pair.left.references.status_of({1, 2})->bytes_sent, t.total_bytes() + 1112)
+      << "nothing but the lost chunk is sent twice";
 }
 TEST(DatagramRecovery, Damaged_chunks_are_fetched_again_if_each_has_a_digest) {
   lossy_pair<> pair({1200, 0.02, 0, microseconds(300), microseconds(0)});
@@ -241,7 +246,8 @@ TEST(DatagramRecovery, A_pull_goes_on_from_its_cursor) {
   ASSERT_TRUE(pair.run(t, [&] { return t.ended(); }));
   ASSERT_TRUE(t.outcome()) << to_string(t.outcome().error().code);
   EXPECT_EQ(source.image_bytes(), target.image_bytes());
-  EXPECT_LE(static_cast<double>(pair.left.references.status_of(id)->bytes_sent - sent), 1.3 * static_cast<double>(t.total_bytes() - cursor.offset));
+  EXPECT_LE(static_cast<double>(pair.left.references.status_of(id)->bytes_sent - sent),
+            1.3 * static_cast<double>(t.total_bytes() - cursor.offset));
 }
 TEST(DatagramRecovery, An_image_whose_owner_writes_another_header_lands_in_any_order) {
   lossy_pair<> pair(lossy);
@@ -254,7 +260,8 @@ TEST(DatagramRecovery, An_image_whose_owner_writes_another_header_lands_in_any_o
   const tp::metadata_entry metadata[] = {{"note", note}};
   const auto image = tp::dynamic_image::make(std::span<const tp::tensor_view>(views), metadata);
   ASSERT_TRUE(image);
-  ASSERT_TRUE(pair.left.references.publish(image->source(), *tp::image_version<tp::xxhash_digest>(image->source()), true, {1, 2}, 1));
+  ASSERT_TRUE(pair.left.references.publish(image->source(), *tp::image_version<tp::xxhash_digest>(image->source()),
+                                           true, {1, 2}, 1));
   model target = large();
   tp::land to(target.destination());
   pull<> t(to, of({1, 2}), {}, pair.right.end->next_id());
@@ -276,7 +283,8 @@ TEST(DatagramMemory, Is_as_stated) {
   static_assert(sizeof(no_owner_end) <= 512);
   static_assert(sizeof(owner_end) <= 1984, "an owner has no more for a peer over datagrams than over a stream");
   static_assert(sizeof(pull<>) <= 10 * 1024, "a window of 1,024 chunks");
-  static_assert(sizeof(tp::datagram_transfer<tp::land, tp::fixed_bytes<48>, tp::unverified, small>) <= 2048, "for a small machine");
+  static_assert(sizeof(tp::datagram_transfer<tp::land, tp::fixed_bytes<48>, tp::unverified, small>) <= 2048,
+                "for a small machine");
   std::printf("endpoint %zu, of an owner %zu, transfer %zu\n", sizeof(no_owner_end), sizeof(owner_end), sizeof(pull<>));
 }
 

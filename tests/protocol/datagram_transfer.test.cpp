@@ -45,16 +45,26 @@ TEST_P(Datagrams, Every_byte_arrives_and_the_owner_hears_of_it) {
     EXPECT_EQ(pair.left.references.status_of(id)->completed, 1u);
     EXPECT_EQ(pair.not_understood, 0u) << to_string(pair.last_error);
     const auto sent = pair.left.references.status_of(id)->bytes_sent;
-    EXPECT_LE(static_cast<double>(sent), (GetParam().link.doubled == 0 && GetParam().link.loss <= 0.05 ? 1.15 : 2) * static_cast<double>(t.total_bytes())) << seed;
-    if (seed == 1) std::printf("%s: %.3f s, payload %.3f of the image, %llu + %llu datagrams\n", GetParam().name, static_cast<double>(pair.now.count()) * 1e-6 - 1, static_cast<double>(sent) / static_cast<double>(t.total_bytes()), (unsigned long long)pair.up.sent, (unsigned long long)pair.down.sent);
+    EXPECT_LE(static_cast<double>(sent), (GetParam().link.doubled == 0 && GetParam().link.loss <= 0.05 ? 1.15 : 2) *
+                                             static_cast<double>(t.total_bytes()))
+        << seed;
+    if (seed == 1)
+      std::printf("%s: %.3f s, payload %.3f of the image, %llu + %llu datagrams\n", GetParam().name,
+                  static_cast<double>(pair.now.count()) * 1e-6 - 1,
+                  static_cast<double>(sent) / static_cast<double>(t.total_bytes()), (unsigned long long)pair.up.sent,
+                  (unsigned long long)pair.down.sent);
   }
 }
-INSTANTIATE_TEST_SUITE_P(Links, Datagrams,
-                         ::testing::Values(conditions_and_name{{}, "clean"}, conditions_and_name{{1200, 0.05, 0, microseconds(50), microseconds(0)}, "lossy"},
-                                           conditions_and_name{{1200, 0.05, 0.05, microseconds(50), microseconds(0)}, "doubling"},
-                                           conditions_and_name{{1200, 0.02, 0.02, microseconds(200), microseconds(60)}, "reordering"},
-                                           conditions_and_name{{1200, 0.05, 0, microseconds(20'000), microseconds(0)}, "far"}, conditions_and_name{{1200, 0, 0, microseconds(20'000), microseconds(0)}, "far_and_clean"},
-                                           conditions_and_name{{128, 0.05, 0, microseconds(500), microseconds(0)}, "short"}, conditions_and_name{{600, 0.2, 0.1, microseconds(1000), microseconds(900)}, "bad"}),
-                         [](const auto& i) { return i.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Links, Datagrams,
+    ::testing::Values(conditions_and_name{{}, "clean"},
+                      conditions_and_name{{1200, 0.05, 0, microseconds(50), microseconds(0)}, "lossy"},
+                      conditions_and_name{{1200, 0.05, 0.05, microseconds(50), microseconds(0)}, "doubling"},
+                      conditions_and_name{{1200, 0.02, 0.02, microseconds(200), microseconds(60)}, "reordering"},
+                      conditions_and_name{{1200, 0.05, 0, microseconds(20'000), microseconds(0)}, "far"},
+                      conditions_and_name{{1200, 0, 0, microseconds(20'000), microseconds(0)}, "far_and_clean"},
+                      conditions_and_name{{128, 0.05, 0, microseconds(500), microseconds(0)}, "short"},
+                      conditions_and_name{{600, 0.2, 0.1, microseconds(1000), microseconds(900)}, "bad"}),
+    [](const auto& i) { return i.param.name; });
 
 }  // namespace

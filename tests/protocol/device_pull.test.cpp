@@ -1,4 +1,5 @@
-// The driver of a device in a world of its own: clock, random numbers and connections are the test's, so that a whole pull is the same each time.
+// The driver of a device in a world of its own: clock, random numbers and connections are the test's, so that a whole
+// pull is the same each time.
 #include "pair.hpp"
 
 #include <tensorpull/core/xxh3.hpp>
@@ -32,7 +33,9 @@ struct machine {
     log.clear();
   }
   static std::uint32_t passed() { return ms - start; }
-  static void wrote(const char* what, long long value) { log += std::to_string(passed()) + ' ' + what + ' ' + std::to_string(value) + '\n'; }
+  static void wrote(const char* what, long long value) {
+    log += std::to_string(passed()) + ' ' + what + ' ' + std::to_string(value) + '\n';
+  }
 
   static moment now() noexcept { return moment(ms); }
   static std::uint64_t random() noexcept { return next_random += random_step; }
@@ -63,7 +66,8 @@ enum class fault {
 /// A connection to the owner, whose answers take 7 ms. After `most` bytes of them it is closed, or silent.
 class fake_stream {
  public:
-  fake_stream(party& owner, std::size_t most, bool closes, fault wrong = fault::none) : s_(std::make_unique<state>(owner, most, closes, wrong)) {}
+  fake_stream(party& owner, std::size_t most, bool closes, fault wrong = fault::none)
+      : s_(std::make_unique<state>(owner, most, closes, wrong)) {}
 
   tp::io_result read_some(std::span<const std::span<std::byte>> spans) noexcept {
     if (s_->wrong == fault::reads_nothing) return {};
@@ -100,7 +104,8 @@ class fake_stream {
  private:
   using no_transfer = tp::no_transfer;
   struct state {
-    state(party& owner, std::size_t bytes, bool closing, fault what) : owners(owner.references, owner.pool, box), most(bytes), closes(closing), wrong(what) {}
+    state(party& owner, std::size_t bytes, bool closing, fault what)
+        : owners(owner.references, owner.pool, box), most(bytes), closes(closing), wrong(what) {}
     wire requests, answers;
     inbox box;
     test::endpoint owners;
@@ -137,7 +142,8 @@ struct world {
     mine.ready();
     ref = owner.publish(source);
   }
-  tp::result<tp::receipt> pull(std::vector<plan> connections, tp::device_pull_options options = {}, tp::recipient_id me = {77}) {
+  tp::result<tp::receipt> pull(std::vector<plan> connections, tp::device_pull_options options = {},
+                               tp::recipient_id me = {77}) {
     std::size_t made = 0;
     const auto connect = [&]() noexcept -> tp::result<fake_stream> {
       machine::wrote("connect", static_cast<long long>(made));
@@ -150,7 +156,8 @@ struct world {
       machine::wrote("paused", time.count());
     };
     tp::land to(mine.destination());
-    return tp::device_pull_with<device>(connect, pause, {.ref = ref, .recipient = me}, to, options, {}, [&]() noexcept { ++steps; });
+    return tp::device_pull_with<device>(connect, pause, {.ref = ref, .recipient = me}, to, options, {},
+                                        [&]() noexcept { ++steps; });
   }
   int steps = 0;
 };
@@ -158,7 +165,8 @@ struct world {
 /// The sum of what the log says of this word.
 long long total(const std::string& log, const std::string& word) {
   long long sum = 0;
-  for (std::size_t at = 0; (at = log.find(' ' + word + ' ', at)) != std::string::npos;) sum += std::atoll(log.c_str() + (at += word.size() + 2));
+  for (std::size_t at = 0; (at = log.find(' ' + word + ' ', at)) != std::string::npos;)
+    sum += std::atoll(log.c_str() + (at += word.size() + 2));
   return sum;
 }
 
@@ -166,7 +174,9 @@ TEST(DevicePull, A_whole_pull_takes_its_time_and_its_numbers_from_the_platform) 
   std::string first;
   for (int run = 0; run < 2; ++run) {
     world w;
-    const auto done = w.pull({{.most = 1500}, {.most = 3000, .closes = false}}, {.per_request_timeout = milliseconds(730), .retry = {.first_delay = milliseconds(240)}, .cursor = &w.cursor});
+    const auto done = w.pull(
+        {{.most = 1500}, {.most = 3000, .closes = false}},
+        {.per_request_timeout = milliseconds(730), .retry = {.first_delay = milliseconds(240)}, .cursor = &w.cursor});
     ASSERT_TRUE(done) << to_string(done.error().code);
     EXPECT_EQ(done->outcome, tp::outcome::completed);
     EXPECT_TRUE(done->confirmed);
@@ -175,8 +185,9 @@ TEST(DevicePull, A_whole_pull_takes_its_time_and_its_numbers_from_the_platform) 
     EXPECT_EQ(w.cursor.offset, done->bytes);
     EXPECT_GT(w.steps, 10);
     EXPECT_EQ(total(machine::log, "connect"), 0 + 1 + 2);
-    EXPECT_EQ(total(machine::log, "paused"), 50 * 4 + 40 + 50 * 4 + 40) << "each try after the first waits 240 ms, in steps; there was progress between them\n"
-                                                                        << machine::log;
+    EXPECT_EQ(total(machine::log, "paused"), 50 * 4 + 40 + 50 * 4 + 40)
+        << "each try after the first waits 240 ms, in steps; there was progress between them\n"
+        << machine::log;
     EXPECT_EQ(total(machine::log, "waited"), 50 * 14 + 30) << "the silent owner has 730 ms, and the others none\n"
                                                            << machine::log;
     if (run == 0) first = machine::log;
@@ -199,7 +210,8 @@ TEST(DevicePull, A_program_that_stops_is_heard_within_50_ms_of_any_wait) {
   for (const std::uint32_t after : {0u, 3u, 100u, 400u}) {
     world w;
     machine::stops_after = after;
-    const auto done = w.pull({{.most = 1500, .closes = false}, {.most = 0}}, {.per_request_timeout = milliseconds(300)});
+    const auto done = w.pull({{.most = 1500, .closes = false}, {.most = 0}},
+                             {.per_request_timeout = milliseconds(300)});
     ASSERT_FALSE(done);
     EXPECT_EQ(done.error(), tp::errc::cancelled);
     EXPECT_LE(machine::passed(), after + 50);
@@ -212,7 +224,8 @@ TEST(DevicePull, Without_retries_the_first_fault_is_the_last) {
   ASSERT_FALSE(closed);
   EXPECT_EQ(closed.error(), tp::errc::connection_lost);
   world silent;
-  const auto late = silent.pull({{.most = 0, .closes = false}}, {.per_request_timeout = milliseconds(99), .retry = {.retries = 0}});
+  const auto late = silent.pull({{.most = 0, .closes = false}},
+                                {.per_request_timeout = milliseconds(99), .retry = {.retries = 0}});
   ASSERT_FALSE(late);
   EXPECT_EQ(late.error(), tp::errc::timed_out);
   EXPECT_EQ(machine::passed(), 99u);
@@ -252,8 +265,10 @@ TEST(DevicePullDeathTest, A_contract_that_the_stream_breaks_is_a_panic) {
     world w;
     (void)w.pull({{.wrong = f}});
   };
-  EXPECT_EXIT(with(fault::reads_too_much), ::testing::ExitedWithCode(3), "panic: byte_stream 1: read_some.. gave more bytes");
-  EXPECT_EXIT(with(fault::reads_nothing), ::testing::ExitedWithCode(3), "panic: byte_stream 1: read_some.. gave nothing");
+  EXPECT_EXIT(with(fault::reads_too_much), ::testing::ExitedWithCode(3),
+              "panic: byte_stream 1: read_some.. gave more bytes");
+  EXPECT_EXIT(with(fault::reads_nothing), ::testing::ExitedWithCode(3),
+              "panic: byte_stream 1: read_some.. gave nothing");
   EXPECT_EXIT(with(fault::writes_too_much), ::testing::ExitedWithCode(3), "panic: byte_stream 2: write_some");
 }
 

@@ -82,7 +82,8 @@ struct served {
   std::span<std::byte> scratch = std::as_writable_bytes(std::span(scratch_words));
 };
 
-tp::frame pull(std::uint32_t id, std::uint64_t offset, std::uint32_t length, tp::digest_kind digest = tp::digest_kind::xxh3_64) {
+tp::frame pull(std::uint32_t id, std::uint64_t offset, std::uint32_t length,
+               tp::digest_kind digest = tp::digest_kind::xxh3_64) {
   tp::frame m;
   m.kind = kind::pull;
   m.id = id;
@@ -113,7 +114,9 @@ model large_model(std::size_t tensors = 8, std::uint64_t each = 1 << 20) {
   for (std::size_t i = 0; i < tensors; ++i) m.add("t" + std::to_string(i), tp::dtype::u8, {each});
   return std::move(m.ready().fill(3));
 }
-std::uint64_t digest_of(const model& m, std::uint64_t offset, std::uint64_t length) { return *tp::range_digest<tp::xxhash_digest>(m.source(), offset, length); }
+std::uint64_t digest_of(const model& m, std::uint64_t offset, std::uint64_t length) {
+  return *tp::range_digest<tp::xxhash_digest>(m.source(), offset, length);
+}
 
 TEST(Digests, A_step_hashes_a_slice_and_who_reads_nothing_causes_the_digest_of_one_chunk) {
   const model source = large_model();
@@ -327,10 +330,12 @@ TEST(Digests, Subsets_that_nobody_asked_for_before_have_a_budget_and_the_others_
   };
   std::size_t located = 0, refused = 0;
   for (std::size_t k = 0; now < std::chrono::seconds(6); now += std::chrono::milliseconds(10), s.machine.advance(now))
-    for (int i = 0; i < 3; ++i, ++k) ++(ask(k % 32, 1 + k / 32 % 32) == kind::located ? located : refused);  // none comes again before 1,023 others
+    for (int i = 0; i < 3; ++i, ++k)
+      ++(ask(k % 32, 1 + k / 32 % 32) == kind::located ? located : refused);  // none comes again before 1,023 others
   EXPECT_GT(located, 0u);
   EXPECT_GT(refused, 0u);
-  EXPECT_LE(counting_hash::bytes, 6 * tight::subset_bytes_per_second + (1 << 20)) << "the budget of that time and the last that began within it";
+  EXPECT_LE(counting_hash::bytes, 6 * tight::subset_bytes_per_second + (1 << 20))
+      << "the budget of that time and the last that began within it";
   while (ask(0, 40) != kind::located) s.machine.advance(now += std::chrono::milliseconds(100));
   const std::uint64_t before = counting_hash::bytes;
   for (int i = 0; i < 100; ++i) EXPECT_EQ(ask(0, 40), kind::located) << "it is remembered";
@@ -378,10 +383,12 @@ TEST(Digests, A_tensor_that_ends_where_the_scratch_memory_begins_is_no_part_of_i
   std::vector<std::uint64_t> block(8 + 2048);
   const auto bytes = std::as_writable_bytes(std::span(block));
   std::vector<std::byte> strided(256);
-  for (std::size_t i = 0; i < 64; ++i) bytes[i] = static_cast<std::byte>(i), strided[2 * i] = static_cast<std::byte>(100 + i);
+  for (std::size_t i = 0; i < 64; ++i)
+    bytes[i] = static_cast<std::byte>(i), strided[2 * i] = static_cast<std::byte>(100 + i);
   const std::uint64_t shape[] = {64};
   const std::int64_t strides[] = {2};
-  const tp::tensor_view views[] = {{"a", tp::dtype::u8, shape, bytes.data(), {}, 0, false}, {"b", tp::dtype::u8, shape, strided.data(), strides, 0, false}};
+  const tp::tensor_view views[] = {{"a", tp::dtype::u8, shape, bytes.data(), {}, 0, false},
+                                   {"b", tp::dtype::u8, shape, strided.data(), strides, 0, false}};
   const auto image = tp::dynamic_image::make(views);
   ASSERT_TRUE(image);
   const model unused = large_model(1, 8);

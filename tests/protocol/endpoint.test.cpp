@@ -1,4 +1,5 @@
-// One end of a connection: hostile bytes, both roles at once, application messages, and what happens when memory is short.
+// One end of a connection: hostile bytes, both roles at once, application messages, and what happens when memory is
+// short.
 #include "support/messages.hpp"
 #include "support/pair.hpp"
 
@@ -59,7 +60,8 @@ TEST(Endpoint, Frames_that_no_one_can_mean_close_the_connection_whatever_the_cut
       {word(std::uint64_t{1} << 32, 0), errc::unexpected_frame},  // a message that says nothing
   };
   for (const auto& [w, code] : cases)
-    for (const std::size_t every : {1u, 5u, 8u, 1000u}) EXPECT_EQ(fed(std::as_bytes(std::span(w)), every), code) << std::hex << w[0];
+    for (const std::size_t every : {1u, 5u, 8u, 1000u})
+      EXPECT_EQ(fed(std::as_bytes(std::span(w)), every), code) << std::hex << w[0];
   EXPECT_EQ(fed(std::vector<std::byte>(65536)), errc::bad_frame);
 }
 
@@ -69,7 +71,8 @@ TEST(Endpoint, F2_a_claim_of_8_MiWords_is_refused_though_nothing_follows) {
 }
 
 TEST(Endpoint, R14_answers_to_an_end_that_asked_for_nothing_close_it) {
-  for (const kind k : {kind::end, kind::confirmed, kind::refused, kind::description, kind::schema_page, kind::located}) EXPECT_EQ(fed(joined({ask(k, 1)}), 9), errc::unexpected_frame);
+  for (const kind k : {kind::end, kind::confirmed, kind::refused, kind::description, kind::schema_page, kind::located})
+    EXPECT_EQ(fed(joined({ask(k, 1)}), 9), errc::unexpected_frame);
   const frame chunk = chunk_frame(ask(kind::chunk, 1), some_body);
   EXPECT_EQ(fed(chunk.bytes(), 3), errc::unexpected_frame);
 }
@@ -100,7 +103,9 @@ TEST(Endpoint, F7_a_hundred_pipelined_requests_are_answered_in_order) {
       asked.push_back(pick == 0   ? ask(kind::describe, i)
                       : pick == 1 ? ask(kind::schema, i)
                       : pick == 2 ? ask(kind::locate, i)
-                                  : ask(kind::pull, i, random.below(source.schema().image_bytes), static_cast<std::uint32_t>(1 + random.below(900))));  // odd lengths, header included
+                                  : ask(kind::pull, i, random.below(source.schema().image_bytes),
+                                        static_cast<std::uint32_t>(1 + random.below(900))));  // odd lengths, header
+                                                                                                                                                        // included
       if (pick == 2) asked.back().names = some_names;
     }
     wire in, out;
@@ -124,10 +129,12 @@ TEST(Endpoint, F7_a_hundred_pipelined_requests_are_answered_in_order) {
         ASSERT_EQ(kind_of(f.bytes()), kind::chunk);
         const auto m = tp::detail::payload_prefix::read(std::span<const std::byte, 80>(f.bytes().data(), 80));
         ASSERT_TRUE(m);
-        ASSERT_TRUE(std::equal(f.bytes().begin() + 80, f.bytes().begin() + 80 + m->length, image.begin() + static_cast<std::ptrdiff_t>(m->offset)));
+        ASSERT_TRUE(std::equal(f.bytes().begin() + 80, f.bytes().begin() + 80 + m->length,
+                               image.begin() + static_cast<std::ptrdiff_t>(m->offset)));
       } else {
-        ASSERT_EQ(kind_of(f.bytes()), asked[i].kind == kind::describe ? kind::description : asked[i].kind == kind::schema ? kind::schema_page
-                                                                                                                          : kind::refused);
+        ASSERT_EQ(kind_of(f.bytes()), asked[i].kind == kind::describe ? kind::description
+                                      : asked[i].kind == kind::schema ? kind::schema_page
+                                                                      : kind::refused);
       }
       EXPECT_EQ(i == 99, at == out.bytes.size());
     }
@@ -156,7 +163,8 @@ TEST(Endpoint, Withdrawing_while_a_chunk_is_half_sent_ends_the_connection_and_ne
         continue;
       }
       const errc e = done.error().code;
-      EXPECT_TRUE(e == errc::connection_lost || e == (republished ? errc::stale_version : errc::withdrawn)) << to_string(e) << " after " << rounds;
+      EXPECT_TRUE(e == errc::connection_lost || e == (republished ? errc::stale_version : errc::withdrawn))
+          << to_string(e) << " after " << rounds;
       EXPECT_TRUE(!p.left_error || p.left_error->code == errc::connection_lost);
       EXPECT_TRUE(mine.guards_intact());
     }
@@ -173,7 +181,8 @@ TEST(Endpoint, Application_messages_of_every_size_in_both_directions) {
       ASSERT_TRUE(p.right.end.send_message(4, {}, back));
       EXPECT_EQ(p.left.end.send_message(3, {}, {}).error(), errc::busy);
       ASSERT_TRUE(p.run(idle, idle, [&] { return p.left.box.got.size() == 1 && p.right.box.got.size() == 1; })) << n;
-      EXPECT_TRUE(p.right.box.got[0].body == there && p.right.box.got[0].kind == 3 && p.right.box.got[0].references.size() == 2);
+      EXPECT_TRUE(p.right.box.got[0].body == there && p.right.box.got[0].kind == 3 &&
+                  p.right.box.got[0].references.size() == 2);
       EXPECT_TRUE(p.left.box.got[0].body == back && p.left.box.got[0].kind == 4);
       p.left.box.got.clear(), p.right.box.got.clear();
       EXPECT_EQ(p.left.pool.available() + p.right.pool.available(), 8u) << "a buffer was kept";
@@ -185,7 +194,8 @@ TEST(Endpoint, Application_messages_of_every_size_in_both_directions) {
 }
 
 /// Both ends pull from each other and send messages meanwhile.
-void pull_both_ways(pair& p, const model& a, const model& b, model& a_copy, model& b_copy, std::size_t body, int messages) {
+void pull_both_ways(pair& p, const model& a, const model& b, model& a_copy, model& b_copy, std::size_t body,
+                    int messages) {
   p.left.publish(a), p.right.publish(b);
   tp::land to_right(a_copy.destination()), to_left(b_copy.destination());
   transfer<tp::fixed_bytes<2'097'152>> right(to_right, {{1, 2}}, {}, 1), left(to_left, {{1, 2}}, {}, 1);
@@ -195,7 +205,8 @@ void pull_both_ways(pair& p, const model& a, const model& b, model& a_copy, mode
   ASSERT_TRUE(p.run(left, right, [&] {
     if (left_sent < messages && p.left.end.send_message(1, {}, text)) ++left_sent;
     if (right_sent < messages && p.right.end.send_message(2, {}, text)) ++right_sent;
-    return left.ended() && right.ended() && p.left.box.count == static_cast<std::uint64_t>(messages) && p.right.box.count == static_cast<std::uint64_t>(messages);
+    return left.ended() && right.ended() && p.left.box.count == static_cast<std::uint64_t>(messages) &&
+           p.right.box.count == static_cast<std::uint64_t>(messages);
   }));
   ASSERT_TRUE(left.outcome() && right.outcome());
   EXPECT_TRUE(a_copy.same_tensors(a) && b_copy.same_tensors(b) && a_copy.guards_intact() && b_copy.guards_intact());
@@ -375,8 +386,10 @@ TEST(Endpoint, Random_bytes_and_damaged_requests_never_harm) {
     generator random(seed);
     party p(seed);
     p.publish(source);
-    std::vector<std::byte> bytes = joined({ask(kind::describe, 1), ask(kind::pull, 2, 0, 300), every_message()[11], ask(kind::schema, 3), every_message()[13], ask(kind::pull, 4, 77, 600)});
-    for (std::uint64_t n = 1 + random.below(4); n > 0; --n) bytes[random.below(bytes.size())] = static_cast<std::byte>(random());
+    std::vector<std::byte> bytes = joined({ask(kind::describe, 1), ask(kind::pull, 2, 0, 300), every_message()[11],
+                                           ask(kind::schema, 3), every_message()[13], ask(kind::pull, 4, 77, 600)});
+    for (std::uint64_t n = 1 + random.below(4); n > 0; --n)
+      bytes[random.below(bytes.size())] = static_cast<std::byte>(random());
     (void)fed(p, bytes, 1 + random.below(400));
     p.end.closed();
     ASSERT_EQ(p.pool.available(), 4u) << seed;

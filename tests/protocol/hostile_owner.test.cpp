@@ -1,4 +1,5 @@
-// Owners that lie: every lie ends as a named error, nothing lands outside the destination, nothing false is called completed.
+// Owners that lie: every lie ends as a named error, nothing lands outside the destination, nothing false is called
+// completed.
 #include <tensorpull/core/byte_order.hpp>
 #include "support/pair.hpp"
 
@@ -35,7 +36,8 @@ errc caught_in_chunk(Change change) {
 }
 template <class Change>
 errc caught_in(kind k, Change change) {
-  const errc a = caught(lie_about(k, change), ~std::size_t{0}, true).code, b = caught(lie_about(k, change), 7, true).code;
+  const errc a = caught(lie_about(k, change), ~std::size_t{0}, true).code,
+             b = caught(lie_about(k, change), 7, true).code;
   EXPECT_EQ(a, b);
   return a;
 }
@@ -83,7 +85,8 @@ TEST(HostileOwner, R13_late_duplicates_are_thrown_away_by_id) {
     p.owner_lies = [&](std::vector<std::byte>& f) {
       if (kind_of(f) != kind::chunk) return;
       const std::vector<std::byte> now = f;
-      for (std::size_t i = tp::detail::payload_prefix::bytes; i < last.size(); ++i) last[i] = std::byte{0xee};  // and with other bytes
+      for (std::size_t i = tp::detail::payload_prefix::bytes; i < last.size(); ++i)
+        last[i] = std::byte{0xee};  // and with other bytes
       f.insert(f.end(), last.begin(), last.end());
       f.insert(f.end(), now.begin(), now.end());
       last = now;
@@ -151,8 +154,10 @@ TEST(HostileOwner, A_damaged_chunk_is_fetched_again) {
 }
 
 TEST(HostileOwner, A_chunk_digest_that_is_missing_or_wrong) {
-  EXPECT_EQ(caught<tp::chunk_digest>(lie_about_chunks([](tp::frame& m) { m.digest = 0; })).code, errc::chunk_digest_mismatch);
-  EXPECT_EQ(caught<tp::chunk_and_image_digest>(lie_about_chunks([](tp::frame& m) { m.digest ^= 1; })).code, errc::chunk_digest_mismatch);
+  EXPECT_EQ(caught<tp::chunk_digest>(lie_about_chunks([](tp::frame& m) { m.digest = 0; })).code,
+            errc::chunk_digest_mismatch);
+  EXPECT_EQ(caught<tp::chunk_and_image_digest>(lie_about_chunks([](tp::frame& m) { m.digest ^= 1; })).code,
+            errc::chunk_digest_mismatch);
 }
 
 TEST(HostileOwner, Descriptions_that_lie_about_sizes_move_no_data) {
@@ -171,7 +176,8 @@ TEST(HostileOwner, Descriptions_that_lie_about_sizes_move_no_data) {
 }
 
 TEST(HostileOwner, A_description_whose_header_is_longer_than_ours_is_taken_only_with_all_its_bytes) {
-  // the same data behind a header of 8 bytes more: everything is asked for at moved offsets, so the owner's own bytes give it away
+  // the same data behind a header of 8 bytes more: everything is asked for at moved offsets, so the owner's own bytes
+  // give it away
   const errc e = caught(lie_about(kind::description, [](tp::frame& m) { m.data_start += 8, m.image_bytes += 8; })).code;
   EXPECT_TRUE(e == errc::wrong_payload || e == errc::digest_mismatch) << to_string(e);
 }
@@ -205,7 +211,8 @@ TEST(HostileOwner, Answers_that_nobody_asked_for) {
       const frame more = encode(extra);
       f.insert(f.begin(), more.bytes().begin(), more.bytes().end());
     });
-    EXPECT_TRUE(e.code == errc::unexpected_frame || e.code == errc::wrong_payload) << static_cast<int>(k) << ' ' << to_string(e.code);
+    EXPECT_TRUE(e.code == errc::unexpected_frame || e.code == errc::wrong_payload)
+        << static_cast<int>(k) << ' ' << to_string(e.code);
   }
 }
 
@@ -234,7 +241,11 @@ TEST(HostileOwner, R14_a_recipient_that_is_sent_requests_answers_them_as_an_owne
 
 TEST(HostileOwner, Bytes_that_were_checked_stay_so_if_the_owner_refuses_to_confirm) {
   const model source = mixed_model().fill(1);
-  for (const auto& [s, code] : {std::pair{tp::status::digest_mismatch, errc::digest_mismatch}, {tp::status::withdrawn, errc::withdrawn}, {tp::status::already_final, errc::already_final}, {tp::status::bad_request, errc::bad_request}, {static_cast<tp::status>(99), errc::unsupported_request}}) {
+  for (const auto& [s, code] : {std::pair{tp::status::digest_mismatch, errc::digest_mismatch},
+                                {tp::status::withdrawn, errc::withdrawn},
+                                {tp::status::already_final, errc::already_final},
+                                {tp::status::bad_request, errc::bad_request},
+                                {static_cast<tp::status>(99), errc::unsupported_request}}) {
     pair p;
     p.left.publish(source);
     p.owner_lies = lie_about(kind::confirmed, [s = s](tp::frame& m) { m.status = s; });
@@ -319,7 +330,8 @@ TEST(HostileOwner, A_subset_has_a_digest_of_its_own_whatever_the_flag_says) {
 TEST(HostileOwner, Only_answers_that_were_asked_for_are_progress) {
   const model source = mixed_model().fill(1);
   for (const kind k : {kind::description, kind::located, kind::schema_page, kind::confirmed, kind::refused})
-    for (const std::uint32_t id : {4u, 0x9000'0000u, 1000u}) {  // before the transfer's first, by far and with wrap-around; never used
+    for (const std::uint32_t id : {4u, 0x9000'0000u, 1000u}) {  // before the transfer's first, by far and with
+                                                                // wrap-around; never used
       model mine = mixed_model();
       tp::land to(mine.destination());
       transfer<> t(to, {{1, 2}}, {}, 5);
@@ -365,7 +377,8 @@ TEST(HostileOwner, Ids_wrap_in_the_middle_of_a_transfer) {
   for (std::uint32_t before = 0; before < 10; ++before) {
     pair p;
     p.left.publish(source);
-    p.owner_lies = [last = std::vector<std::byte>()](std::vector<std::byte>& f) mutable {  // and late duplicates come around it
+    p.owner_lies = [last = std::vector<std::byte>()](std::vector<std::byte>& f) mutable {  // and late duplicates come
+                                                                                           // around it
       if (kind_of(f) != kind::chunk) return;
       const std::vector<std::byte> now = f;
       f.insert(f.begin(), last.begin(), last.end());
@@ -381,25 +394,26 @@ TEST(HostileOwner, Ids_wrap_in_the_middle_of_a_transfer) {
 }
 
 TEST(HostileOwner, Every_status_of_a_refusal_is_an_error_of_its_own) {
-  const std::pair<tp::status, errc> all[] = {
-      {tp::status::ok, errc::bad_request},  // a refusal that says ok is still a refusal
-      {tp::status::unknown_reference, errc::unknown_reference},
-      {tp::status::withdrawn, errc::withdrawn},
-      {tp::status::stale, errc::stale_version},
-      {tp::status::out_of_range, errc::out_of_range},
-      {tp::status::busy, errc::busy},
-      {tp::status::bad_request, errc::bad_request},
-      {tp::status::unsupported, errc::unsupported_request},
-      {tp::status::digest_mismatch, errc::digest_mismatch},
-      {tp::status::cancelled, errc::cancelled_by_peer},
-      {tp::status::already_final, errc::already_final},
-      {tp::status::unreadable, errc::unreadable},
-      {tp::status::owner_lost, errc::owner_lost},
-      {static_cast<tp::status>(14), errc::unsupported_request},
-      {static_cast<tp::status>(65535), errc::unsupported_request},
-      {tp::status::schema_mismatch, errc::schema_mismatch}};
+  const std::pair<tp::status, errc> all[] = {{tp::status::ok, errc::bad_request},  // a refusal that says ok is still a
+                                                                                   // refusal
+                                             {tp::status::unknown_reference, errc::unknown_reference},
+                                             {tp::status::withdrawn, errc::withdrawn},
+                                             {tp::status::stale, errc::stale_version},
+                                             {tp::status::out_of_range, errc::out_of_range},
+                                             {tp::status::busy, errc::busy},
+                                             {tp::status::bad_request, errc::bad_request},
+                                             {tp::status::unsupported, errc::unsupported_request},
+                                             {tp::status::digest_mismatch, errc::digest_mismatch},
+                                             {tp::status::cancelled, errc::cancelled_by_peer},
+                                             {tp::status::already_final, errc::already_final},
+                                             {tp::status::unreadable, errc::unreadable},
+                                             {tp::status::owner_lost, errc::owner_lost},
+                                             {static_cast<tp::status>(14), errc::unsupported_request},
+                                             {static_cast<tp::status>(65535), errc::unsupported_request},
+                                             {tp::status::schema_mismatch, errc::schema_mismatch}};
   for (const auto& [s, code] : all)
-    for (const std::uint64_t victim : {0u, 1u, 4u}) {  // instead of the description, of the first chunk, and of a later one
+    for (const std::uint64_t victim : {0u, 1u, 4u}) {  // instead of the description, of the first chunk, and of a later
+                                                       // one
       std::uint64_t n = 0;
       const tp::error e = caught([&, s = s](std::vector<std::byte>& f) {
         if (n++ != victim) return;
@@ -427,7 +441,8 @@ TEST(HostileOwner, Random_damage_to_any_frame_never_harms) {
     std::uint64_t n = 0;
     p.owner_lies = [&](std::vector<std::byte>& f) {
       if (n++ != victim) return;
-      for (int k = 0; k < 3; ++k) f[random.below(std::min<std::size_t>(f.size(), 96))] = static_cast<std::byte>(random());
+      for (int k = 0; k < 3; ++k)
+        f[random.below(std::min<std::size_t>(f.size(), 96))] = static_cast<std::byte>(random());
     };
     model mine = mixed_model();
     tp::land to(mine.destination());

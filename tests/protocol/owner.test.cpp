@@ -162,7 +162,8 @@ TEST_F(Owner, R6_reference_zero_and_near_misses_are_unknown_and_look_the_same) {
   publish();
   ASSERT_FALSE(o.publish(m.source(), version, true, {}, 1)) << "zero is no reference";
   ASSERT_FALSE(o.publish(m.source(), 0, true, {5, 5}, 1)) << "zero is no version";
-  for (const tp::ref_id guess : {tp::ref_id{}, tp::ref_id{1, 3}, tp::ref_id{2, 1}, tp::ref_id{0, 2}, tp::ref_id{~0ull, ~0ull}})
+  for (const tp::ref_id guess :
+       {tp::ref_id{}, tp::ref_id{1, 3}, tp::ref_id{2, 1}, tp::ref_id{0, 2}, tp::ref_id{~0ull, ~0ull}})
     for (const kind k : {kind::describe, kind::pull, kind::schema, kind::confirm}) {
       const auto r = reply(alice, ask(k, guess, 7));
       EXPECT_EQ(r.kind, kind::refused);
@@ -207,9 +208,11 @@ TEST_F(Owner, R10_confirmations_without_a_fetch_of_anothers_fetch_and_twice_chan
   EXPECT_EQ(refusal(alice, confirmation(0, version, true)), status::bad_request);
   EXPECT_EQ(refusal(alice, confirmation(99, version, true)), status::bad_request);
   const auto described = reply(alice, ask(kind::describe));
-  EXPECT_EQ(refusal(alice, confirmation(described.nonce, version, true)), status::bad_request) << "described, but nothing pulled";
+  EXPECT_EQ(refusal(alice, confirmation(described.nonce, version, true)), status::bad_request)
+      << "described, but nothing pulled";
   reply(alice, pull_of(0, 8));
-  EXPECT_EQ(refusal(alice, confirmation(described.nonce, version, true)), status::bad_request) << "pulled, but not to the end";
+  EXPECT_EQ(refusal(alice, confirmation(described.nonce, version, true)), status::bad_request)
+      << "pulled, but not to the end";
   const auto nonce = pull_all(alice);
   EXPECT_EQ(refusal(bob, confirmation(nonce, version, true)), status::bad_request) << "another connection's";
   tp::recipient_record hers;
@@ -253,7 +256,8 @@ TEST_F(Owner, R11_cancellations) {
   EXPECT_FALSE(o.handle(alice, cancel, r));
   EXPECT_FALSE(o.handle(alice, cancel, r)) << "twice";
   EXPECT_EQ(counts().cancelled, 1u);
-  EXPECT_EQ(reply(alice, confirmation(nonce, version, true)).status, status::already_final) << "cancelled stays cancelled";
+  EXPECT_EQ(reply(alice, confirmation(nonce, version, true)).status, status::already_final)
+      << "cancelled stays cancelled";
   EXPECT_EQ(counts().completed, 0u);
 }
 

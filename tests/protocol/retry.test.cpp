@@ -45,7 +45,9 @@ TEST(Retry, Progress_begins_anew_an_error_that_is_no_time_out_ends_at_once_and_a
   EXPECT_FALSE(q.after(tp::errc::busy, 1, std::chrono::milliseconds::max(), 0));
 }
 TEST(Retry, Extreme_policies_do_not_overflow) {
-  tp::retry_state s({.retries = ~0u, .first_delay = std::chrono::milliseconds::max(), .longest_delay = std::chrono::milliseconds::max()});
+  tp::retry_state s({.retries = ~0u,
+                     .first_delay = std::chrono::milliseconds::max(),
+                     .longest_delay = std::chrono::milliseconds::max()});
   for (int i = 0; i < 100; ++i) {
     ASSERT_TRUE(s.failed());
     EXPECT_GE(s.delay(12345), std::chrono::milliseconds::max() / 2);
@@ -110,7 +112,9 @@ void expect_exact_over_reconnections(int rounds, std::uint32_t window) {
   EXPECT_EQ(x.p.left.status().acquired, 1u) << "one recipient, however often it came";
   EXPECT_TRUE(x.p.left.references.settled({1, 2}));
   // what a cut costs: of each chunk that was asked for at once, what was on its way
-  EXPECT_LE(x.p.left.status().bytes_sent, x.source.schema().image_bytes + static_cast<std::uint64_t>(connections) * window * 1024) << rounds;
+  EXPECT_LE(x.p.left.status().bytes_sent,
+            x.source.schema().image_bytes + static_cast<std::uint64_t>(connections) * window * 1024)
+      << rounds;
 }
 TEST(Transfer, T4_reconnections_lose_nothing_that_has_landed) {
   for (const std::uint32_t window : {1u, 4u}) {
@@ -128,8 +132,9 @@ TEST(Transfer, T4_reconnections_lose_nothing_that_has_landed) {
 TEST(Transfer, C3_of_a_thousand_publications_under_one_reference_every_completion_is_exactly_one) {
   interrupted x;
   generator random(3);
-  model published[2] = {mixed_model().fill(1), mixed_model().fill(2)};  // in turn, since one is read while the other is filled
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> versions;         // and what they were filled from
+  model published[2] = {mixed_model().fill(1), mixed_model().fill(2)};  // in turn, since one is read while the other is
+                                                                        // filled
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> versions;  // and what they were filled from
   const auto publish = [&] {
     const std::uint64_t seed = 100 + versions.size();
     model& next = published[versions.size() % 2].fill(seed);
@@ -169,7 +174,8 @@ TEST(Transfer, C3_of_a_thousand_publications_under_one_reference_every_completio
         break;
       }
       ++completed;
-      const auto which = std::find_if(versions.begin(), versions.end(), [&](const auto& v) { return v.first == done->version; });
+      const auto which = std::find_if(versions.begin(), versions.end(),
+                                      [&](const auto& v) { return v.first == done->version; });
       ASSERT_NE(which, versions.end());
       ASSERT_TRUE(x.mine.same_tensors(mixed_model().fill(which->second)));
       break;
@@ -251,9 +257,11 @@ TEST(Transfer, A_cursor_resumes_in_another_program_and_is_not_believed_where_the
 TEST(Transfer, A_cursor_of_another_reference_version_or_schema_resumes_nothing) {
   interrupted x;
   tp::pull_request request{.ref = {1, 2}, .version = version_of(x.source)};
-  for (const auto& wrong : {tp::resume_cursor{}, tp::resume_cursor{{9, 9}, x.source.schema().fingerprint, version_of(x.source), 8, 0},
-                            tp::resume_cursor{{1, 2}, 1, version_of(x.source), 8, 0}, tp::resume_cursor{{1, 2}, x.source.schema().fingerprint, 4, 8, 0},
-                            tp::resume_cursor{{1, 2}, x.source.schema().fingerprint, version_of(x.source), ~0ull, 0}}) {
+  for (const auto& wrong :
+       {tp::resume_cursor{}, tp::resume_cursor{{9, 9}, x.source.schema().fingerprint, version_of(x.source), 8, 0},
+        tp::resume_cursor{{1, 2}, 1, version_of(x.source), 8, 0},
+        tp::resume_cursor{{1, 2}, x.source.schema().fingerprint, 4, 8, 0},
+        tp::resume_cursor{{1, 2}, x.source.schema().fingerprint, version_of(x.source), ~0ull, 0}}) {
     transfer<> t(x.to, request, {}, 1);
     EXPECT_FALSE(t.resume(wrong));
   }

@@ -16,9 +16,11 @@ using namespace tensorpull;
 
 // What plays a role, and what does not.
 static_assert(owner_role<owner<xxhash_digest>> && owner_role<no_owner>);
-static_assert(transfer_role<transfer<land, fixed_bytes<4096>, image_digest>> && transfer_role<relay_machine<word_framing>> && transfer_role<no_transfer>);
+static_assert(transfer_role<transfer<land, fixed_bytes<4096>, image_digest>> &&
+              transfer_role<relay_machine<word_framing>> && transfer_role<no_transfer>);
 static_assert(message_handler<inbox<default_limits>> && message_handler<ignore_messages>);
-static_assert(!owner_role<no_transfer> && !transfer_role<no_owner> && !message_handler<no_owner> && !owner_role<int> && !message_handler<int>);
+static_assert(!owner_role<no_transfer> && !transfer_role<no_owner> && !message_handler<no_owner> && !owner_role<int> &&
+              !message_handler<int>);
 
 struct only_ready {
   bool ready() const noexcept { return true; }

@@ -1,4 +1,5 @@
-// The wrong model on the other side: refused before data moves, naming the first tensor that differs; the destination untouched.
+// The wrong model on the other side: refused before data moves, naming the first tensor that differs; the destination
+// untouched.
 #include "support/pair.hpp"
 
 namespace {
@@ -38,7 +39,8 @@ void expect_named(const std::function<void(model&)>& a, const std::function<void
     for (const bool with_common : {false, true}) {
       model theirs, mine;
       if (with_common)
-        for (model* m : {&theirs, &mine}) m->add("common.u64", dtype::u64, {2}).add("common.f32", dtype::f32, {2, 3}).add("common.i8", dtype::i8, {5});
+        for (model* m : {&theirs, &mine})
+          m->add("common.u64", dtype::u64, {2}).add("common.f32", dtype::f32, {2, 3}).add("common.i8", dtype::i8, {5});
       (swapped ? b : a)(theirs), (swapped ? a : b)(mine);
       const tp::error e = refused(theirs.ready(), mine.ready());
       EXPECT_EQ(e.code, errc::schema_mismatch);
@@ -57,12 +59,15 @@ TEST(SchemaComparison, L3_dtype_differs) {
   expect_named([](model& m) { m.add("w", dtype::f16, {4}); }, [](model& m) { m.add("w", dtype::bf16, {4}); }, "w");
 }
 TEST(SchemaComparison, L6_a_name_is_missing_or_too_many) {
-  expect_named([](model& m) { m.add("a", dtype::f32, {4}).add("b", dtype::f32, {4}); }, [](model& m) { m.add("a", dtype::f32, {4}); }, "b");
-  expect_named([](model& m) { m.add("a", dtype::f32, {4}).add("b", dtype::f32, {4}); }, [](model& m) { m.add("b", dtype::f32, {4}); }, "a");
+  expect_named([](model& m) { m.add("a", dtype::f32, {4}).add("b", dtype::f32, {4}); },
+               [](model& m) { m.add("a", dtype::f32, {4}); }, "b");
+  expect_named([](model& m) { m.add("a", dtype::f32, {4}).add("b", dtype::f32, {4}); },
+               [](model& m) { m.add("b", dtype::f32, {4}); }, "a");
   expect_named([](model& m) { m.add("w", dtype::f32, {4}); }, [](model&) {}, "w");
 }
 TEST(SchemaComparison, Names_differ) {
-  expect_named([](model& m) { m.add("a.weight", dtype::f32, {4}); }, [](model& m) { m.add("b.weight", dtype::f32, {4}); }, "a.weight");
+  expect_named([](model& m) { m.add("a.weight", dtype::f32, {4}); },
+               [](model& m) { m.add("b.weight", dtype::f32, {4}); }, "a.weight");
 }
 
 TEST(SchemaComparison, The_same_schema_in_another_order_of_declaration_is_the_same) {
@@ -106,7 +111,8 @@ TEST(SchemaComparison, A_page_fits_its_frame_whatever_the_names_and_ranks) {
   for (int round = 0; round < 300; ++round) {
     model m;
     for (std::size_t i = 0; i < 80; ++i)
-      m.add(std::to_string(i) + std::string(random.below(round % 3 == 0 ? 4 : 200), 'x'), static_cast<dtype>(random.below(2) == 0 ? 9 : 17), std::vector<std::uint64_t>(random.below(9), 1));
+      m.add(std::to_string(i) + std::string(random.below(round % 3 == 0 ? 4 : 200), 'x'),
+            static_cast<dtype>(random.below(2) == 0 ? 9 : 17), std::vector<std::uint64_t>(random.below(9), 1));
     m.ready();
     std::uint64_t at = 0;
     while (at < 80) {
@@ -151,7 +157,8 @@ TEST(SchemaComparison, L5_pages_that_lie_end_the_transfer) {
   };
   EXPECT_EQ(with([](tp::frame& m) { m.offset += 1; }), errc::bad_frame);
   EXPECT_EQ(with([](tp::frame& m) { m.tensors = ~0ull; }), errc::bad_frame);
-  EXPECT_EQ(with([](tp::frame& m) { m.rows = m.rows.first(0); }), errc::schema_mismatch) << "a page of nothing ends the search";
+  EXPECT_EQ(with([](tp::frame& m) { m.rows = m.rows.first(0); }), errc::schema_mismatch)
+      << "a page of nothing ends the search";
   int n = 0;
   EXPECT_EQ(with([&n](tp::frame& m) { m.rows = n++ < 300 ? m.rows.first(1) : m.rows; }), errc::schema_mismatch);
 }

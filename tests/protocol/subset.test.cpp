@@ -10,7 +10,8 @@ using names = std::vector<std::string_view>;
 
 model numbered(std::size_t n, std::uint64_t bytes = 40) {
   model m;
-  for (std::size_t i = 0; i < n; ++i) m.add("t" + std::to_string(100 + i), i % 3 == 0 ? dtype::f32 : dtype::u8, {i % 5 == 4 ? 0 : bytes});
+  for (std::size_t i = 0; i < n; ++i)
+    m.add("t" + std::to_string(100 + i), i % 3 == 0 ? dtype::f32 : dtype::u8, {i % 5 == 4 ? 0 : bytes});
   return std::move(m.ready());
 }
 /// A model of some of those tensors.
@@ -23,7 +24,8 @@ model part_of(std::span<const std::string_view> wanted, std::uint64_t bytes = 40
   return std::move(m.ready());
 }
 bool holds(const model& mine, const model& source, const names& wanted) {
-  return std::all_of(wanted.begin(), wanted.end(), [&](std::string_view n) { return mine.bytes_of(n) == source.bytes_of(n); });
+  return std::all_of(wanted.begin(), wanted.end(),
+                     [&](std::string_view n) { return mine.bytes_of(n) == source.bytes_of(n); });
 }
 
 TEST(Subset, The_digest_and_the_fingerprint_are_those_of_an_image_of_the_subset_alone) {
@@ -42,16 +44,21 @@ TEST(Subset, The_digest_and_the_fingerprint_are_those_of_an_image_of_the_subset_
     EXPECT_EQ(answer->fingerprint, alone.schema().fingerprint);
     std::vector<std::byte> bytes;
     const auto all = source.image_bytes();
-    for (const auto& r : ranges) bytes.insert(bytes.end(), all.begin() + static_cast<std::ptrdiff_t>(r.begin), all.begin() + static_cast<std::ptrdiff_t>(r.end));
+    for (const auto& r : ranges)
+      bytes.insert(bytes.end(), all.begin() + static_cast<std::ptrdiff_t>(r.begin),
+                   all.begin() + static_cast<std::ptrdiff_t>(r.end));
     tp::xxhash_digest h;
     h.update(bytes);
     tp::detail::digest_job<tp::xxhash_digest> job;
     job.begin({0, 0, 0, 1, tp::digest_kind::xxh3_64}, answer->bytes, false);
     std::byte memory[64];
     std::vector<std::uint32_t> tensors;
-    for (const auto name : wanted) tensors.push_back(static_cast<std::uint32_t>(tp::detail::find_tensor(source.schema(), name)));
+    for (const auto name : wanted)
+      tensors.push_back(static_cast<std::uint32_t>(tp::detail::find_tensor(source.schema(), name)));
     std::sort(tensors.begin(), tensors.end());
-    while (job.left() > 0) ASSERT_TRUE(job.advance(source.source(), tensors, std::min<std::uint64_t>(job.left(), 1 + random.below(100)), memory));
+    while (job.left() > 0)
+      ASSERT_TRUE(
+          job.advance(source.source(), tensors, std::min<std::uint64_t>(job.left(), 1 + random.below(100)), memory));
     EXPECT_EQ(job.digest(), h.digest());
     EXPECT_EQ(answer->bytes, bytes.size());
     EXPECT_EQ(bytes.size(), alone.schema().data_bytes());
@@ -105,7 +112,8 @@ TEST(Subset, L7_empty_tensors_first_last_between_and_alone) {
   const model source = numbered(25).fill(1);  // t104, t109, ... are empty
   pair p(cut{50});
   p.left.publish(source, {1, 2}, 1000);
-  for (const names& wanted : {names{"t104"}, names{"t104", "t109"}, names{"t100", "t104"}, names{"t104", "t105"}, names{"t109", "t110", "t114"}, names{"t100", "t124"}, names{"t124"}}) {
+  for (const names& wanted : {names{"t104"}, names{"t104", "t109"}, names{"t100", "t104"}, names{"t104", "t105"},
+                              names{"t109", "t110", "t114"}, names{"t100", "t124"}, names{"t124"}}) {
     model mine = part_of(wanted);
     const auto done = pull_part(p, mine, wanted);
     ASSERT_TRUE(done) << to_string(done.error().code) << ' ' << wanted[0];
@@ -171,7 +179,8 @@ TEST(Subset, More_names_or_ranges_than_fit_are_a_named_error_and_the_connection_
   for (std::size_t i = 0; i < 400; ++i) all.push_back(source.schema().tensors[i].name);
   for (std::size_t i = 0; i < 200; i += 2) every_second.push_back(source.schema().tensors[i].name);
   model most = part_of(all), scattered = part_of(every_second);
-  EXPECT_EQ(pull_part(p, most, all).error(), errc::does_not_fit) << "a locate of 400 names is more than a control frame";
+  EXPECT_EQ(pull_part(p, most, all).error(), errc::does_not_fit)
+      << "a locate of 400 names is more than a control frame";
   EXPECT_EQ(pull_part(p, scattered, every_second).error(), errc::does_not_fit) << "more than 32 separate ranges";
   names few{all[3], all[4], all[200]};
   model mine = part_of(few);

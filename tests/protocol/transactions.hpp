@@ -38,7 +38,9 @@ struct Transactions : testing::Test {
     t.named = who;
     return t;
   }
-  void publish(const tp::transaction_options& t, tp::ref_id as = id) { ASSERT_TRUE(o.publish(m.source(), version, true, as, t)); }
+  void publish(const tp::transaction_options& t, tp::ref_id as = id) {
+    ASSERT_TRUE(o.publish(m.source(), version, true, as, t));
+  }
   /// Both references, in one transaction.
   void publish_both(const tp::transaction_options& how) {
     const auto t = o.open_transaction(how);
@@ -76,14 +78,17 @@ struct Transactions : testing::Test {
     deliver();
     return r;
   }
-  tp::pending_reply describe(owner::peer& l, tp::recipient_id who, tp::ref_id ref = id) { return say(l, ask(kind::describe, who, ref)); }
+  tp::pending_reply describe(owner::peer& l, tp::recipient_id who, tp::ref_id ref = id) {
+    return say(l, ask(kind::describe, who, ref));
+  }
   tp::pending_reply pull(owner::peer& l, std::uint64_t offset, std::uint32_t length, tp::ref_id ref = id) {
     auto q = ask(kind::pull, {}, ref);
     q.offset = offset;
     q.length = length;
     return say(l, q);
   }
-  tp::pending_reply confirm(owner::peer& l, tp::recipient_id who, std::uint64_t nonce, std::uint64_t digest, tp::ref_id ref = id) {
+  tp::pending_reply confirm(owner::peer& l, tp::recipient_id who, std::uint64_t nonce, std::uint64_t digest,
+                            tp::ref_id ref = id) {
     auto q = ask(kind::confirm, who, ref);
     q.version = version;
     q.nonce = nonce;
@@ -96,8 +101,11 @@ struct Transactions : testing::Test {
     EXPECT_EQ(describe(l, who, ref).kind, kind::description);
     return pull(l, 0, 1u << 30, ref).nonce;
   }
-  status complete(owner::peer& l, tp::recipient_id who, tp::ref_id ref = id) { return confirm(l, who, take_all(l, who, ref), version, ref).status; }
-  void cancel(owner::peer& l, tp::recipient_id who, std::uint64_t nonce, std::uint32_t reason = 0, tp::ref_id ref = id) {
+  status complete(owner::peer& l, tp::recipient_id who, tp::ref_id ref = id) {
+    return confirm(l, who, take_all(l, who, ref), version, ref).status;
+  }
+  void cancel(owner::peer& l, tp::recipient_id who, std::uint64_t nonce, std::uint32_t reason = 0,
+              tp::ref_id ref = id) {
     auto q = ask(kind::cancel, who, ref);
     q.nonce = nonce;
     q.reason = reason;

@@ -351,7 +351,8 @@ TEST_F(Transactions, A_transaction_of_nothing_and_one_whose_parts_were_withdrawn
       ASSERT_TRUE(o.publish(m.source(), version, true, id, *t));
       ASSERT_TRUE(o.withdraw(id));
       ASSERT_TRUE(o.publish(m.source(), version, true, other, *t)) << "it is still open";
-      EXPECT_EQ(o.publish(m.source(), version, true, other, *t).error(), tp::errc::invalid_argument) << "once in a transaction";
+      EXPECT_EQ(o.publish(m.source(), version, true, other, *t).error(), tp::errc::invalid_argument)
+          << "once in a transaction";
       ASSERT_TRUE(o.withdraw(other));
     }
     deliver();
@@ -542,7 +543,8 @@ TEST_F(Transactions, One_recipient_that_pulls_different_tensors_over_two_connect
     for (std::size_t i = 0; i < m.size(); ++i)
       if (m.schema().tensors[i].size_bytes() != 0) with_bytes.push_back(i);
     const part x = locate(a, with_bytes.front());
-    const part y = whole ? part{{0, m.schema().image_bytes}, describe(b, ada).nonce, version} : locate(b, with_bytes.back());
+    const part y = whole ? part{{0, m.schema().image_bytes}, describe(b, ada).nonce, version}
+                         : locate(b, with_bytes.back());
     ASSERT_NE(x.digest, y.digest);
     take(b, y), take(a, x), take(b, y), take(a, x);
     EXPECT_EQ(confirm(a, ada, x.nonce, x.digest).status, status::ok);

@@ -1,4 +1,5 @@
-// Whole transfers over a memory pipe: every cut, chunk size, strategy, window and integrity policy lands the same bytes.
+// Whole transfers over a memory pipe: every cut, chunk size, strategy, window and integrity policy lands the same
+// bytes.
 #include "support/pair.hpp"
 
 namespace {
@@ -7,7 +8,8 @@ using namespace test;
 
 /// Pulls into a fresh model and checks everything that a good transfer promises.
 template <class Integrity = tp::image_digest, class Chunking>
-void expect_exact(pair& p, const model& source, Chunking chunking, tp::pull_request request = {{1, 2}}, std::size_t shift = 0) {
+void expect_exact(pair& p, const model& source, Chunking chunking, tp::pull_request request = {{1, 2}},
+                  std::size_t shift = 0) {
   model mine = mixed_model(shift);
   tp::land to(mine.destination());
   transfer<Chunking, Integrity> t(to, request, chunking, p.right.end.next_id());
@@ -45,7 +47,8 @@ TEST(Transfer, Every_chunk_size_from_one_byte_to_more_than_the_image) {
   const model source = mixed_model().fill(2);
   pair p(cut{100});
   p.left.publish(source);
-  for (const std::uint64_t n : {1u, 2u, 3u, 7u, 8u, 9u, 63u, 64u, 65u, 511u, 512u, 513u, 1000u, 6149u, 6150u, 6151u, 100'000u}) {
+  for (const std::uint64_t n :
+       {1u, 2u, 3u, 7u, 8u, 9u, 63u, 64u, 65u, 511u, 512u, 513u, 1000u, 6149u, 6150u, 6151u, 100'000u}) {
     expect_exact(p, source, tp::bytes_up_to<100'000>{n});
     ASSERT_FALSE(testing::Test::HasFailure()) << "chunk " << n;
   }
@@ -85,7 +88,9 @@ TEST(Transfer, L8_unaligned_destinations_and_sources) {
 TEST(Transfer, L7_models_of_empty_tensors_alone_and_of_none) {
   for (int n = 0; n < 3; ++n) {
     model source, mine;
-    for (int i = 0; i < n; ++i) source.add("e" + std::to_string(i), tp::dtype::f32, {0, 4}), mine.add("e" + std::to_string(i), tp::dtype::f32, {0, 4});
+    for (int i = 0; i < n; ++i)
+      source.add("e" + std::to_string(i), tp::dtype::f32, {0, 4}),
+          mine.add("e" + std::to_string(i), tp::dtype::f32, {0, 4});
     source.ready(), mine.ready();
     pair p(cut{5});
     p.left.publish(source);
@@ -113,7 +118,9 @@ TEST(Transfer, Recipients_of_one_reference_cut_it_in_different_ways_at_once) {
   transfer<tp::per_tensor<999>> t2(to_two, {{1, 2}}, {}, 1);
   tp::no_transfer idle;
   a.right.end.begin_pull(), b.right.end.begin_pull();
-  const auto scratch = [](party& q) { return std::span<std::byte>(reinterpret_cast<std::byte*>(q.scratch.get()), 65536); };
+  const auto scratch = [](party& q) {
+    return std::span<std::byte>(reinterpret_cast<std::byte*>(q.scratch.get()), 65536);
+  };
   for (int i = 0; i < 100'000 && !(t1.ended() && t2.ended()); ++i) {
     if (!t1.ended()) {
       ASSERT_TRUE(a.pump(idle, t1));
@@ -226,7 +233,8 @@ TEST(Transfer, An_owner_that_restarts_at_any_frame_costs_nothing_but_time) {
       p.left.publish(source, {1, 2}, 1);
       wanted_part want(part, source);
       tp::land to(want.mine.destination());
-      transfer<tp::fixed_bytes<1024>, tp::chunk_and_image_digest> t(to, {.ref = {1, 2}, .subset = want.names, .recipient = {7}}, {}, 1);
+      transfer<tp::fixed_bytes<1024>, tp::chunk_and_image_digest> t(
+          to, {.ref = {1, 2}, .subset = want.names, .recipient = {7}}, {}, 1);
       tp::no_transfer idle;
       std::uint64_t n = 0;
       p.owner_lies = [&](std::vector<std::byte>& f) {
@@ -381,7 +389,8 @@ TEST(Transfer, Bytes_sent_count_the_payload) {
   EXPECT_EQ(p.left.status().bytes_sent, source.schema().image_bytes);
 }
 
-// The parts of section 6 of the design: at most 2 KiB for each connection, 4 KiB for a recipient beyond its destination.
+// The parts of section 6 of the design: at most 2 KiB for each connection, 4 KiB for a recipient beyond its
+// destination.
 static_assert(sizeof(endpoint) <= 2048 - 64, "an endpoint has to leave room for a driver's few words");
 static_assert(sizeof(transfer<>) + sizeof(tp::land) <= 4096 - 1024);
 static_assert(sizeof(transfer<tp::per_tensor<4096>, tp::chunk_and_image_digest>) + sizeof(tp::land) <= 4096);

@@ -1,4 +1,5 @@
-// The C++ end of a transfer whose other end is Python: serves a file, or a given number of bytes; pulls into a file, or into memory.
+// The C++ end of a transfer whose other end is Python: serves a file, or a given number of bytes; pulls into a file, or
+// into memory.
 #include <tensorpull/consumers/any_schema/safetensors_file.hpp>
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/tensors/make_model.hpp>
@@ -19,8 +20,8 @@ using file_net = pipeline<safetensors_tensors, fixed_bytes<64_KiB>, tcp>;
 using list_net = pipeline<tensor_list, fixed_bytes<2_MiB>, tcp>;
 
 static int complain(const error& e) {
-  std::fprintf(stderr, "%s (%.*s) at %llu\n", to_string(e.code).data(), static_cast<int>(e.name.view().size()), e.name.view().data(),
-               static_cast<unsigned long long>(e.at));
+  std::fprintf(stderr, "%s (%.*s) at %llu\n", to_string(e.code).data(), static_cast<int>(e.name.view().size()),
+               e.name.view().data(), static_cast<unsigned long long>(e.at));
   return 1;
 }
 
@@ -59,11 +60,13 @@ static int pull_file(const char* address, const char* digits, const char* path) 
 /// 16 float32 tensors of 1/16 of the bytes each, in huge pages: what the benchmark moves.
 class blocks {
  public:
-  explicit blocks(std::uint64_t bytes) : bytes_(bytes), memory_(static_cast<std::byte*>(detail::take_pages(bytes))), extent_(bytes / 64) {
+  explicit blocks(std::uint64_t bytes)
+      : bytes_(bytes), memory_(static_cast<std::byte*>(detail::take_pages(bytes))), extent_(bytes / 64) {
     std::memset(memory_, 1, bytes);
     for (int i = 0; i < 16; ++i) names_.push_back("layers." + std::to_string(i) + ".weight");
     std::vector<mutable_tensor_view> views;
-    for (std::size_t i = 0; i < 16; ++i) views.push_back({names_[i], dtype::f32, {&extent_, 1}, memory_ + i * (bytes / 16)});
+    for (std::size_t i = 0; i < 16; ++i)
+      views.push_back({names_[i], dtype::f32, {&extent_, 1}, memory_ + i * (bytes / 16)});
     auto made = dynamic_image::make(views);
     if (!made) std::exit(complain(made.error()));
     image_.push_back(std::move(*made));
@@ -115,6 +118,8 @@ int main(int count, char** a) {
   if (what == "pull" && count == 5) return pull_file(a[2], a[3], a[4]);
   if (what == "serve-bytes" && count == 3) return serve_bytes(std::strtoull(a[2], nullptr, 10));
   if (what == "pull-bytes" && count == 5) return pull_bytes(a[2], a[3], std::strtoull(a[4], nullptr, 10));
-  std::fprintf(stderr, "usage: %s serve FILE | pull ADDRESS REF FILE | serve-bytes BYTES | pull-bytes ADDRESS REF BYTES\n", a[0]);
+  std::fprintf(stderr,
+               "usage: %s serve FILE | pull ADDRESS REF FILE | serve-bytes BYTES | pull-bytes ADDRESS REF BYTES\n",
+               a[0]);
   return 2;
 }

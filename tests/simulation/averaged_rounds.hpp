@@ -1,6 +1,7 @@
-// A server that averages its peers' updates, in virtual time, with faults from a seed: connections that end at any byte, confirmations that are lost,
-// peers that restart with a new reference or other values or vanish, repeats, late repeats, and rounds that end while updates are under way.
-// After each round the average has to be the one that is computed, in other arithmetic, from the updates that it reports as counted.
+// A server that averages its peers' updates, in virtual time, with faults from a seed: connections that end at any
+// byte, confirmations that are lost, peers that restart with a new reference or other values or vanish, repeats, late
+// repeats, and rounds that end while updates are under way. After each round the average has to be the one that is
+// computed, in other arithmetic, from the updates that it reports as counted.
 #pragma once
 
 #include "../support/models.hpp"
@@ -32,14 +33,16 @@ struct averaging_report {
   std::uint64_t untold = 0;      ///< updates that counted, and whose confirmation was not heard
   std::uint64_t repeats = 0;     ///< updates that came whole although they counted, or although their round was over
   std::uint64_t continued = 0;   ///< updates that counted after an earlier one of the same key had stopped half-way
-  std::uint64_t under_way = 0, changed = 0, overtaken = 0;  ///< updates that failed with update_under_way, update_changed, cancelled
+  std::uint64_t under_way = 0, changed = 0, overtaken = 0;  ///< updates that failed with update_under_way,
+                                                            ///< update_changed, cancelled
   std::uint64_t partial = 0;     ///< rounds whose average was an error, as it has to be
   const char* first_failure = nullptr;
 
   void add(const averaging_report& r) noexcept {
-    for (const auto member : {&averaging_report::rounds, &averaging_report::averages, &averaging_report::counted, &averaging_report::told, &averaging_report::untold,
-                              &averaging_report::repeats, &averaging_report::continued, &averaging_report::under_way, &averaging_report::changed, &averaging_report::overtaken,
-                              &averaging_report::partial})
+    for (const auto member : {&averaging_report::rounds, &averaging_report::averages, &averaging_report::counted,
+                              &averaging_report::told, &averaging_report::untold, &averaging_report::repeats,
+                              &averaging_report::continued, &averaging_report::under_way, &averaging_report::changed,
+                              &averaging_report::overtaken, &averaging_report::partial})
       this->*member += r.*member;
     if (first_failure == nullptr) first_failure = r.first_failure;
   }
@@ -51,8 +54,11 @@ class averaged_rounds {
  public:
   /// `forged`: updates that count are added again as somebody else's, behind the oracle's back, which has to notice.
   explicit averaged_rounds(std::uint64_t seed, bool forged = false)
-      : random_(seed), forged_(forged), result_(make_model()), buffers_(*tp::chunk_buffers::make(256, 2 + random_.below(3))),
-        average_(*Average::make(result_.destination(), buffers_, {.max_peers = most_peers, .first_round = 1 + random_.below(3)})), peers_(1 + random_.below(most_peers)) {}
+      : random_(seed), forged_(forged), result_(make_model()),
+        buffers_(*tp::chunk_buffers::make(256, 2 + random_.below(3))),
+        average_(*Average::make(result_.destination(), buffers_,
+                                {.max_peers = most_peers, .first_round = 1 + random_.below(3)})),
+        peers_(1 + random_.below(most_peers)) {}
 
   averaging_report run() {
     const std::uint64_t rounds = 1 + random_.below(3);
@@ -85,7 +91,9 @@ class averaged_rounds {
   using server_end = tp::endpoint<tp::word_framing, tp::default_limits, tp::no_owner, tp::ignore_messages>;
 
   struct owner_process {
-    explicit owner_process(tp::testing::seeded_random seeded) : random(seeded), references(storage, [this] { return random(); }), memory(2 * 4096 / 8), pool(std::as_writable_bytes(std::span(memory)), 4096) {}
+    explicit owner_process(tp::testing::seeded_random seeded)
+        : random(seeded), references(storage, [this] { return random(); }), memory(2 * 4096 / 8),
+          pool(std::as_writable_bytes(std::span(memory)), 4096) {}
     tp::testing::seeded_random random;
     tp::owner_storage<1, 32> storage;
     machine references;
@@ -108,24 +116,29 @@ class averaged_rounds {
   };
   class witness : public Average::update {
    public:
-    witness(averaged_rounds& all, double weight, const tp::update_key& key) noexcept : Average::update(all.average_, weight, key), all_(all), weight_(weight), key_(key) {}
+    witness(averaged_rounds& all, double weight, const tp::update_key& key) noexcept
+        : Average::update(all.average_, weight, key), all_(all), weight_(weight), key_(key) {}
     tp::result<void> begin(const tp::description& d) noexcept {
       const tp::update_record* const before = all_.average_.find(key_.peer);
-      continues_ = key_.round == all_.average_.round() && before != nullptr && before->state == tp::update_state::stopped && before->added_bytes > 0;
+      continues_ = key_.round == all_.average_.round() && before != nullptr &&
+                   before->state == tp::update_state::stopped && before->added_bytes > 0;
       return Average::update::begin(d);
     }
     tp::result<void> finish(const tp::receipt& r) noexcept {
       const auto ok = Average::update::finish(r);
       if (!ok) return ok;
       finished = true;
-      const bool first = key_.round == all_.average_.round() && all_.truth_.try_emplace(key_.peer.id().value, counted{r.version, weight_}).second;
+      const bool first = key_.round == all_.average_.round() &&
+                         all_.truth_.try_emplace(key_.peer.id().value, counted{r.version, weight_}).second;
       if (!first) ++all_.report_.repeats;
       else if (continues_) ++all_.report_.continued;
       return ok;
     }
     void confirmed() noexcept {
       Average::update::confirmed();
-      if (const auto c = all_.truth_.find(key_.peer.id().value); key_.round == all_.average_.round() && c != all_.truth_.end()) c->second.told = true;
+      if (const auto c = all_.truth_.find(key_.peer.id().value);
+          key_.round == all_.average_.round() && c != all_.truth_.end())
+        c->second.told = true;
     }
     bool finished = false;
 
@@ -138,7 +151,8 @@ class averaged_rounds {
   using transfer_type = tp::transfer<witness, chunking, tp::chunk_and_image_digest>;
   struct connection {
     connection(std::shared_ptr<tp::testing::simulated_wire> w, owner_process& o)
-        : wire(w), left(std::in_place, w, 0), right(w, 1), theirs(std::in_place, o.references, o.pool, o.handler), memory(2 * 4096 / 8), pool(std::as_writable_bytes(std::span(memory)), 4096) {}
+        : wire(w), left(std::in_place, w, 0), right(w, 1), theirs(std::in_place, o.references, o.pool, o.handler),
+          memory(2 * 4096 / 8), pool(std::as_writable_bytes(std::span(memory)), 4096) {}
     std::shared_ptr<tp::testing::simulated_wire> wire;
     std::optional<tp::testing::simulated_stream> left;
     tp::testing::simulated_stream right;
@@ -150,7 +164,8 @@ class averaged_rounds {
     server_end ours{none, pool, handler};
   };
   struct attempt {
-    attempt(averaged_rounds& all, std::size_t who, const tp::update_key& key, double weight, const tp::pull_request& request, std::uint64_t chunk)
+    attempt(averaged_rounds& all, std::size_t who, const tp::update_key& key, double weight,
+            const tp::pull_request& request, std::uint64_t chunk)
         : peer(who), to(all, weight, key), t(to, request, {chunk}, 1) {}
     std::size_t peer;
     witness to;
@@ -181,13 +196,16 @@ class averaged_rounds {
       std::vector<float> all(p.values->schema().data_bytes() / sizeof(float));
       for (float& v : all) v = static_cast<float>(random_.below(1000));  // whole numbers: their float sums are exact
       const auto d = p.values->destination();
-      for (std::size_t i = 0, at = 0; i < d.schema->tensor_count; at += d.schema->tensors[i++].size_bytes() / sizeof(float)) std::memcpy(d.address(i), &all[at], static_cast<std::size_t>(d.schema->tensors[i].size_bytes()));
+      for (std::size_t i = 0, at = 0; i < d.schema->tensor_count;
+           at += d.schema->tensors[i++].size_bytes() / sizeof(float))
+        std::memcpy(d.address(i), &all[at], static_cast<std::size_t>(d.schema->tensors[i].size_bytes()));
       p.weight = static_cast<double>(1 + random_.below(5));
       published_[test::version_of(*p.values)] = std::move(all);
     }
     if (other || random_.chance(500)) p.ref = {random_(), random_() | 1};
     p.process = std::make_unique<owner_process>(random_.fork());
-    if (!p.process->references.publish(p.values->source(), test::version_of(*p.values), true, p.ref, 0)) fail("the peer cannot publish");
+    if (!p.process->references.publish(p.values->source(), test::version_of(*p.values), true, p.ref, 0))
+      fail("the peer cannot publish");
   }
 
   void begin(std::size_t who) {
@@ -196,7 +214,10 @@ class averaged_rounds {
     if (!p.process) return;
     const std::uint64_t now = average_.round();
     const std::uint64_t round = now > 1 && random_.chance(100) ? now - 1 : now;
-    auto a = std::make_unique<attempt>(*this, who, key_of(who, round), p.weight, tp::pull_request{.ref = p.ref, .window = static_cast<std::uint32_t>(1 + random_.below(4))}, 1 + random_.below(256));
+    auto a = std::make_unique<attempt>(
+        *this, who, key_of(who, round), p.weight,
+        tp::pull_request{.ref = p.ref, .window = static_cast<std::uint32_t>(1 + random_.below(4))},
+        1 + random_.below(256));
     connect(*a);
     attempts_.push_back(std::move(a));
   }
@@ -210,7 +231,8 @@ class averaged_rounds {
     if (random_.chance(250)) wire->from(0).cut_after(random_.below(2 * image));
     if (random_.chance(100)) wire->from(1).cut_after(random_.below(600));
     using kind = tp::testing::frame_fault_kind;
-    if (random_.chance(150)) wire->from(0).faults.arm({random_.chance(500) ? kind::flip_payload : kind::drop, random_.below(6), random_()});
+    if (random_.chance(150))
+      wire->from(0).faults.arm({random_.chance(500) ? kind::flip_payload : kind::drop, random_.below(6), random_()});
     a.over = std::make_unique<connection>(std::move(wire), *peers_[a.peer].process);
     a.over->ours.begin_pull();
     a.moved_at = clock_.now();
@@ -280,7 +302,8 @@ class averaged_rounds {
   void forge(const peer& p) {
     const auto& s = p.values->schema();
     typename Average::update again(average_, 1, {tp::recipient_id{most_peers + 1}, average_.round()});
-    const tp::description d{{1, 2}, test::version_of(*p.values), s.fingerprint, s.image_bytes, s.header_bytes, s.tensor_count, true};
+    const tp::description d{
+        {1, 2}, test::version_of(*p.values), s.fingerprint, s.image_bytes, s.header_bytes, s.tensor_count, true};
     if (!again.begin(d)) return;
     const auto image = p.values->image_bytes();
     for (std::uint64_t at = 0; at < image.size();) {
@@ -307,7 +330,8 @@ class averaged_rounds {
       ++reported;
       const auto c = truth_.find(u.peer.id().value);
       if (c == truth_.end()) return fail("an update is reported as counted whose last byte was never verified");
-      if (c->second.version != u.version || c->second.weight != u.weight) return fail("another update is reported as counted than the first that was verified");
+      if (c->second.version != u.version || c->second.weight != u.weight)
+        return fail("another update is reported as counted than the first that was verified");
       if (c->second.told != (u.state == tp::update_state::told)) return fail("the report is wrong about who was told");
       ++report_.counted;
       ++(c->second.told ? report_.told : report_.untold);
@@ -318,9 +342,11 @@ class averaged_rounds {
     constexpr bool by_reached = Average::partial == tp::partial_updates::divide_by_reached;
     const auto done = average_.finish();
     const bool must_fail = adding || (stopped && Average::partial == tp::partial_updates::error_on_partial);
-    if (must_fail && (done || done.error().code != tp::errc::partial_update)) return fail("an average of updates that stopped half-way");
+    if (must_fail && (done || done.error().code != tp::errc::partial_update))
+      return fail("an average of updates that stopped half-way");
     if (!done) {
-      if (!must_fail && (done.error().code != tp::errc::no_updates || reported > 0)) return fail("no average, and no reason for that");
+      if (!must_fail && (done.error().code != tp::errc::no_updates || reported > 0))
+        return fail("no average, and no reason for that");
       ++report_.partial;
     } else {
       if (!is_mean(by_reached)) return fail("the average is not the one of the updates that are reported as counted");
@@ -334,7 +360,8 @@ class averaged_rounds {
       for (std::size_t k = 0; k < d.schema->tensors[i].size_bytes() / sizeof(float); ++k, ++at) {
         double sum = 0, weight = 0;
         for (const tp::update_record& u : average_.updates())
-          if (u.counts() || (by_reached && u.added_bytes > at * sizeof(float))) sum += u.weight * static_cast<double>(published_.at(u.version)[at]), weight += u.weight;
+          if (u.counts() || (by_reached && u.added_bytes > at * sizeof(float)))
+            sum += u.weight * static_cast<double>(published_.at(u.version)[at]), weight += u.weight;
         float got;
         std::memcpy(&got, d.address(i) + k * sizeof(float), sizeof got);
         if (got != static_cast<float>(sum / weight)) return false;

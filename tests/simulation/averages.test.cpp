@@ -1,5 +1,6 @@
-// An update counts exactly once, whatever goes wrong: 20,000 seeds over the three kinds of averages, more with TENSORPULL_SIM_SEEDS. A failure prints its seed;
-// TENSORPULL_SIM_FIRST=<seed> TENSORPULL_SIM_SEEDS=1 with the test's name runs it again.
+// An update counts exactly once, whatever goes wrong: 20,000 seeds over the three kinds of averages, more with
+// TENSORPULL_SIM_SEEDS. A failure prints its seed; TENSORPULL_SIM_FIRST=<seed> TENSORPULL_SIM_SEEDS=1 with the test's
+// name runs it again.
 #include "averaged_rounds.hpp"
 
 #include <tensorpull/testing/simulation/run_seeds.hpp>
@@ -34,16 +35,21 @@ averaging_report run(std::uint64_t per_thousand) {
   return sum;
 }
 
-TEST(AverageSimulation, An_update_counts_exactly_once_if_whole_ones_are_wanted) { EXPECT_GT((run<weighted_average<>>(400).partial), 0u); }
+TEST(AverageSimulation, An_update_counts_exactly_once_if_whole_ones_are_wanted) {
+  EXPECT_GT((run<weighted_average<>>(400).partial), 0u);
+}
 TEST(AverageSimulation, An_update_counts_exactly_once_if_its_elements_are_divided_by_what_reached_them) {
   EXPECT_GT((run<weighted_average<partial_updates::divide_by_reached>>(300).changed), 0u);
 }
-TEST(AverageSimulation, An_update_counts_exactly_once_if_it_is_staged) { EXPECT_EQ((run<weighted_average<partial_updates::staged>>(300).changed), 0u); }
+TEST(AverageSimulation, An_update_counts_exactly_once_if_it_is_staged) {
+  EXPECT_EQ((run<weighted_average<partial_updates::staged>>(300).changed), 0u);
+}
 
 // The oracle can fail.
 TEST(AverageSimulationFinds, An_update_that_is_added_a_second_time) {
   std::size_t found = 0;
-  for (std::uint64_t seed = 0; seed < 100; ++seed) found += averaged_rounds<weighted_average<>>(seed, true).run().first_failure != nullptr;
+  for (std::uint64_t seed = 0; seed < 100; ++seed)
+    found += averaged_rounds<weighted_average<>>(seed, true).run().first_failure != nullptr;
   EXPECT_GT(found, 50u);
 }
 

@@ -1,5 +1,6 @@
-// Everything that can go wrong between an owner and its recipients over datagrams, from seeds: 10,000 in an ordinary run, more with TENSORPULL_SIM_SEEDS.
-// A failure prints its seed; TENSORPULL_SIM_FIRST=<seed> TENSORPULL_SIM_SEEDS=1 runs it again.
+// Everything that can go wrong between an owner and its recipients over datagrams, from seeds: 10,000 in an ordinary
+// run, more with TENSORPULL_SIM_SEEDS. A failure prints its seed; TENSORPULL_SIM_FIRST=<seed> TENSORPULL_SIM_SEEDS=1
+// runs it again.
 #include "support/lossy_pair.hpp"
 
 #include <tensorpull/testing/simulation/detail/settlement_oracle.hpp>
@@ -27,7 +28,8 @@ class judged {
   static constexpr bool irrevocable = false;
   static constexpr bool any_order = AnyOrder;
 
-  judged(model& to, std::function<void()> finished, seeded_random random) : inner_(to.destination()), finished_(std::move(finished)), random_(random) {}
+  judged(model& to, std::function<void()> finished, seeded_random random)
+      : inner_(to.destination()), finished_(std::move(finished)), random_(random) {}
   std::uint64_t fingerprint() const noexcept { return inner_.fingerprint(); }
   const tp::image_schema* schema() const noexcept { return inner_.schema(); }
   tp::result<void> begin(const tp::description& d) noexcept { return inner_.begin(d); }
@@ -67,25 +69,31 @@ class judged {
 
 model shaped(std::uint64_t floats) {
   model m;
-  m.add("layers.0.weight", tp::dtype::f32, {floats}).add("layers.0.bias", tp::dtype::f32, {17}).add("step", tp::dtype::i64, {}).add("mask", tp::dtype::u8, {floats / 3});
+  m.add("layers.0.weight", tp::dtype::f32, {floats})
+      .add("layers.0.bias", tp::dtype::f32, {17})
+      .add("step", tp::dtype::i64, {})
+      .add("mask", tp::dtype::u8, {floats / 3});
   return std::move(m.ready());
 }
 
 class network {
  public:
-  explicit network(std::uint64_t seed) : random_(seed), floats_(1 + random_.below(random_.chance(100) ? 20'000 : 3'000)) {
+  explicit network(std::uint64_t seed)
+      : random_(seed), floats_(1 + random_.below(random_.chance(100) ? 20'000 : 3'000)) {
     link_.datagram_bytes = std::array<std::size_t, 4>{128, 576, 1200, 16384}[random_.below(4)];
     link_.loss = std::array{0.0, 0.01, 0.05, 0.05, 0.2}[random_.below(5)];
     link_.doubled = random_.chance(300) ? 0.05 : 0;
     link_.delay = microseconds(random_.below(random_.chance(200) ? 30'000 : 1'000));
     link_.jitter = random_.chance(400) ? microseconds(random_.below(2'000)) : microseconds(0);
     faulty_ = random_.chance(600);
-    for (std::uint64_t i = 0, n = 1 + random_.below(4); i < n; ++i) peers_.push_back(std::make_unique<peer>(i + 1, random_.fork(), floats_));
+    for (std::uint64_t i = 0, n = 1 + random_.below(4); i < n; ++i)
+      peers_.push_back(std::make_unique<peer>(i + 1, random_.fork(), floats_));
     for (auto& p : peers_) expected_.named.push_back({p->who});
     if (random_.chance(300)) expected_.counted = static_cast<std::uint32_t>(peers_.size()), expected_.named.clear();
     expected_.budgets.recipient_idle = milliseconds(60'000);
     if (faulty_)
-      for (std::uint64_t n = random_.below(4); n > 0; --n) faults_.emplace(now_ + microseconds(random_.below(200'000)), random_.below(5));
+      for (std::uint64_t n = random_.below(4); n > 0; --n)
+        faults_.emplace(now_ + microseconds(random_.below(200'000)), random_.below(5));
     publish(random_());
     for (auto& p : peers_) begin(*p, random_());
   }
@@ -103,7 +111,9 @@ class network {
         const errc why = how.error().code;
         ++sum.failed;
         if (!faulty_) return "a transfer failed although nothing had happened";
-        if (why != errc::stale_version && why != errc::cancelled && why != errc::unknown_reference && why != errc::already_final && why != errc::withdrawn && why != errc::timed_out) return to_string(why).data();
+        if (why != errc::stale_version && why != errc::cancelled && why != errc::unknown_reference &&
+            why != errc::already_final && why != errc::withdrawn && why != errc::timed_out)
+          return to_string(why).data();
       } else {
         ++sum.completed;
         if (how->outcome != tp::outcome::completed) return "a transfer completed without its digest";
@@ -115,7 +125,8 @@ class network {
     settle();
     if (wrong_ == nullptr) wrong_ = oracle_.at_end(process_);
     if (pool_.available() != buffers) return "a buffer was not given back";
-    if (!faulty_ && link_.loss <= 0.05 && link_.doubled == 0 && link_.jitter.count() == 0) sum.payload += sent_, sum.image += peers_.size() * peers_[0]->transfer_bytes;
+    if (!faulty_ && link_.loss <= 0.05 && link_.doubled == 0 && link_.jitter.count() == 0)
+      sum.payload += sent_, sum.image += peers_.size() * peers_[0]->transfer_bytes;
     sum.restarts += restarts_;
     return wrong_;
   }
@@ -131,7 +142,8 @@ class network {
   using pull = tp::datagram_transfer<C, tp::bytes_up_to<16'304>, tp::image_digest>;
 
   struct peer {
-    peer(std::uint64_t n, seeded_random r, std::uint64_t floats) : who(n), random(r), target(shaped(floats)), ordered(random.chance(400)) {}
+    peer(std::uint64_t n, seeded_random r, std::uint64_t floats)
+        : who(n), random(r), target(shaped(floats)), ordered(random.chance(400)) {}
     std::uint64_t who;
     seeded_random random;
     model target;
@@ -173,22 +185,30 @@ class network {
     oracle_.published(process_, owner_->transaction_of(id_), version_, expected_);
   }
   void begin(peer& p, std::uint64_t number) {
-    p.at_owner = p.at_owner ? std::move(p.at_owner) : std::make_unique<end_type>(*owner_, pool_, deaf_, link_.datagram_bytes, random_());
+    p.at_owner = p.at_owner ? std::move(p.at_owner)
+                            : std::make_unique<end_type>(*owner_, pool_, deaf_, link_.datagram_bytes, random_());
     p.end.reset();
     p.any_pull.reset();
     p.ordered_pull.reset();
     p.end = std::make_unique<my_end>(p.none, p.pool, p.deaf, link_.datagram_bytes, number);
     const auto finished = [this, &p] {
       for (const model& m : sources_)
-        if (p.target.bytes_of("layers.0.weight") == m.bytes_of("layers.0.weight") && p.target.bytes_of("mask") == m.bytes_of("mask") && p.target.bytes_of("step") == m.bytes_of("step") && p.target.bytes_of("layers.0.bias") == m.bytes_of("layers.0.bias")) return oracle_.holds(version_of(m), p.who);
+        if (p.target.bytes_of("layers.0.weight") == m.bytes_of("layers.0.weight") &&
+            p.target.bytes_of("mask") == m.bytes_of("mask") && p.target.bytes_of("step") == m.bytes_of("step") &&
+            p.target.bytes_of("layers.0.bias") == m.bytes_of("layers.0.bias"))
+          return oracle_.holds(version_of(m), p.who);
       wrong_ = "a transfer completed with bytes that nobody published";
     };
     tp::pull_request r;
     r.ref = id_;
     r.recipient = {p.who};
     p.hold.resize(p.random.below(5) * link_.datagram_bytes / 8);
-    if (p.ordered) p.in_order.emplace(p.target, finished, p.random.fork()), p.ordered_pull.emplace(*p.in_order, r, tp::bytes_up_to<16'304>{}, p.end->next_id());
-    else p.any.emplace(p.target, finished, p.random.fork()), p.any_pull.emplace(*p.any, r, tp::bytes_up_to<16'304>{}, p.end->next_id());
+    if (p.ordered)
+      p.in_order.emplace(p.target, finished, p.random.fork()),
+          p.ordered_pull.emplace(*p.in_order, r, tp::bytes_up_to<16'304>{}, p.end->next_id());
+    else
+      p.any.emplace(p.target, finished, p.random.fork()),
+          p.any_pull.emplace(*p.any, r, tp::bytes_up_to<16'304>{}, p.end->next_id());
     with(p, [&](auto& t) { t.fits(link_.datagram_bytes), t.hold(std::as_writable_bytes(std::span(p.hold))); });
     p.end->begin_pull();
     p.moved = now_;
@@ -204,19 +224,26 @@ class network {
       if (plan.bytes > link_.datagram_bytes) wrong_ = "a datagram is too long";
       const bool taken = !random_.chance(5);
       datagram d(plan.bytes / 8);
-      for (std::size_t i = 0, at = 0; i < plan.span_count; at += plan.spans[i++].size()) std::memcpy(reinterpret_cast<std::byte*>(d.data()) + at, plan.spans[i].data(), plan.spans[i].size());
+      for (std::size_t i = 0, at = 0; i < plan.span_count; at += plan.spans[i++].size())
+        std::memcpy(reinterpret_cast<std::byte*>(d.data()) + at, plan.spans[i].data(), plan.spans[i].size());
       end.sent(t, plan, taken);
       if (!taken) return;  // the link is full
       const std::size_t copies = chance(link_.doubled) ? 2 : 1;
       for (std::size_t i = 0; i < copies; ++i)
-        if (!chance(link_.loss)) line.on_its_way.emplace(now_ + link_.delay + microseconds(link_.jitter.count() > 0 ? random_.below(static_cast<std::uint64_t>(link_.jitter.count())) : 0), std::pair(d, plan.bytes));
+        if (!chance(link_.loss))
+          line.on_its_way.emplace(now_ + link_.delay +
+                                      microseconds(link_.jitter.count() > 0
+                                                       ? random_.below(static_cast<std::uint64_t>(link_.jitter.count()))
+                                                       : 0),
+                                  std::pair(d, plan.bytes));
     }
   }
   bool chance(double p) { return p > 0 && random_.chance(static_cast<std::uint32_t>(p * 1000)); }
 
   void step() {
     tp::no_transfer idle;
-    microseconds next = faults_.empty() ? now_ + milliseconds(1000) : std::min(now_ + milliseconds(1000), faults_.begin()->first);
+    microseconds next = faults_.empty() ? now_ + milliseconds(1000)
+                                        : std::min(now_ + milliseconds(1000), faults_.begin()->first);
     const auto wake = [&](microseconds in) {
       if (in != microseconds::max()) next = std::min(next, now_ + std::max(in, microseconds(1)));
     };
@@ -283,7 +310,8 @@ class network {
         storage_ = std::make_unique<tp::owner_storage<16, 64>>();
         make_owner();
         ++process_;
-        for (auto& each : peers_) each->at_owner = std::make_unique<end_type>(*owner_, pool_, deaf_, link_.datagram_bytes, random_());
+        for (auto& each : peers_)
+          each->at_owner = std::make_unique<end_type>(*owner_, pool_, deaf_, link_.datagram_bytes, random_());
         return publish_again(what == 1);
       case 2:  // the owner has forgotten a peer
         p.at_owner = std::make_unique<end_type>(*owner_, pool_, deaf_, link_.datagram_bytes, random_());
@@ -340,10 +368,13 @@ TEST(Datagrams, Every_seed_completes_exactly_or_fails_by_name_and_the_owner_tell
   totals sum;
   for (std::uint64_t i = 0, failures = 0; i < seeds.count && failures < 3; ++i) {
     const auto one = std::make_unique<network>(seeds.first + i);
-    if (const char* const wrong = one->run(sum)) ++failures, ADD_FAILURE() << "seed " << seeds.first + i << ": " << wrong;
+    if (const char* const wrong = one->run(sum))
+      ++failures, ADD_FAILURE() << "seed " << seeds.first + i << ": " << wrong;
   }
-  std::printf("%llu completed, %llu failed, %llu faults, payload %.3f of the images at up to 5 %% loss each way\n", static_cast<unsigned long long>(sum.completed), static_cast<unsigned long long>(sum.failed),
-              static_cast<unsigned long long>(sum.restarts), static_cast<double>(sum.payload) / static_cast<double>(std::max<std::uint64_t>(sum.image, 1)));
+  std::printf("%llu completed, %llu failed, %llu faults, payload %.3f of the images at up to 5 %% loss each way\n",
+              static_cast<unsigned long long>(sum.completed), static_cast<unsigned long long>(sum.failed),
+              static_cast<unsigned long long>(sum.restarts),
+              static_cast<double>(sum.payload) / static_cast<double>(std::max<std::uint64_t>(sum.image, 1)));
   EXPECT_LE(static_cast<double>(sum.payload), 1.15 * static_cast<double>(sum.image));
 }
 

@@ -1,5 +1,6 @@
-// Everything that can go wrong between an owner and its recipients, from seeds: 20,000 in an ordinary run, more with TENSORPULL_SIM_SEEDS.
-// A failure prints its seed and every step; TENSORPULL_SIM_FIRST=<seed> TENSORPULL_SIM_SEEDS=1 with the test's name runs it again.
+// Everything that can go wrong between an owner and its recipients, from seeds: 20,000 in an ordinary run, more with
+// TENSORPULL_SIM_SEEDS. A failure prints its seed and every step; TENSORPULL_SIM_FIRST=<seed> TENSORPULL_SIM_SEEDS=1
+// with the test's name runs it again.
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/testing/simulation/run_seeds.hpp>
 
@@ -49,10 +50,12 @@ simulation_report expect_truth(std::uint64_t per_thousand) {
   }
   if (seeds.count >= 1000) {
     EXPECT_GT(sum.frame_faults, seeds.count / 100) << "the faults have to happen";
-    for (const errc e : {errc::connection_lost, errc::timed_out, errc::withdrawn, errc::stale_version, errc::unexpected_frame})
+    for (const errc e :
+         {errc::connection_lost, errc::timed_out, errc::withdrawn, errc::stale_version, errc::unexpected_frame})
       EXPECT_GT(sum.failed[static_cast<std::size_t>(e)], 0u) << to_string(e);
     EXPECT_GT(sum.went_on, seeds.count / 2);
-    for (const verdict v : {verdict::quorum, verdict::failed, verdict::uncertified, verdict::withdrawn, Net::parts::integrity::whole ? verdict::completed : verdict::completed_unverified})
+    for (const verdict v : {verdict::quorum, verdict::failed, verdict::uncertified, verdict::withdrawn,
+                            Net::parts::integrity::whole ? verdict::completed : verdict::completed_unverified})
       EXPECT_GT(sum.settled[static_cast<std::size_t>(v)], 0u) << to_string(v);
     const bool can_be_resumed = Net::parts::integrity::whole && requires(const Consumer& c) { c.read_back(); };
     EXPECT_EQ(sum.resumed > 0, can_be_resumed);
@@ -61,7 +64,9 @@ simulation_report expect_truth(std::uint64_t per_thousand) {
 }
 
 TEST(Simulation, Whatever_goes_wrong_completed_is_true) { expect_truth<net<fixed_bytes<256>>>(450); }
-TEST(Simulation, Digests_of_chunks_and_of_the_whole_with_any_chunk_length) { expect_truth<net<bytes_up_to<1024>, chunk_and_image_digest>>(150); }
+TEST(Simulation, Digests_of_chunks_and_of_the_whole_with_any_chunk_length) {
+  expect_truth<net<bytes_up_to<1024>, chunk_and_image_digest>>(150);
+}
 TEST(Simulation, Chunks_that_end_where_tensors_end) { expect_truth<net<per_tensor<600>>>(100); }
 /// An owner that shortens chunks and allows little at a time.
 struct narrow : default_limits {
@@ -70,7 +75,9 @@ struct narrow : default_limits {
 };
 TEST(Simulation, An_owner_that_shortens_chunks) { expect_truth<net<bytes_up_to<1024>, narrow>>(50); }
 TEST(Simulation, Native_frames) { expect_truth<net<whole>>(100); }
-TEST(Simulation, Digests_of_chunks_alone_never_claim_completion) { expect_truth<net<fixed_bytes<128>, chunk_digest>>(50); }
+TEST(Simulation, Digests_of_chunks_alone_never_claim_completion) {
+  expect_truth<net<fixed_bytes<128>, chunk_digest>>(50);
+}
 TEST(Simulation, A_model_known_to_the_compiler) {
   using static_net = pipeline<raw_tensors<tests::sensor_model>, simulated, fixed_bytes<64>>;
   expect_truth<static_net, land, guarded_object<raw_tensors<tests::sensor_model>>>(50);
@@ -82,7 +89,9 @@ struct landed_and_hashed {
   std::uint64_t fingerprint() const noexcept { return both.fingerprint(); }
   const image_schema* schema() const noexcept { return both.schema(); }
   result<void> begin(const description& d) noexcept { return both.begin(d); }
-  prepared prepare(std::uint64_t o, std::uint64_t n, std::span<std::span<std::byte>> out) noexcept { return both.prepare(o, n, out); }
+  prepared prepare(std::uint64_t o, std::uint64_t n, std::span<std::span<std::byte>> out) noexcept {
+    return both.prepare(o, n, out);
+  }
   result<void> commit(std::uint64_t o, std::span<const std::byte> b) noexcept { return both.commit(o, b); }
   result<void> chunk(std::uint64_t o, std::uint64_t n) noexcept { return both.chunk(o, n); }
   result<void> finish(const receipt& r) noexcept {
@@ -102,10 +111,15 @@ constexpr std::uint32_t only(std::initializer_list<fault> faults) {
   return mask;
 }
 TEST(Simulation, An_owner_that_restarts_with_the_same_content_costs_nothing_but_time) {
-  const simulation_options restarts{.most_faults = 40, .fault_mask = only({fault::restart_owner, fault::reset, fault::cut, fault::lose}), .frame_faults = false, .flips = false, .transactions = false};
+  const simulation_options restarts{.most_faults = 40,
+                                    .fault_mask = only({fault::restart_owner, fault::reset, fault::cut, fault::lose}),
+                                    .frame_faults = false,
+                                    .flips = false,
+                                    .transactions = false};
   const auto expect = [](const simulation_report& sum) {
     EXPECT_TRUE(sum.passed()) << "seed " << sum.seed << ": " << sum.first_failure;
-    for (std::size_t i = 0; i < sum.failed.size(); ++i) EXPECT_TRUE(sum.failed[i] == 0 || is_passing(static_cast<errc>(i))) << to_string(static_cast<errc>(i));
+    for (std::size_t i = 0; i < sum.failed.size(); ++i)
+      EXPECT_TRUE(sum.failed[i] == 0 || is_passing(static_cast<errc>(i))) << to_string(static_cast<errc>(i));
     EXPECT_GT(sum.went_on, 300u);
     EXPECT_GT(sum.completed, sum.unconfirmed * 5);
   };
@@ -125,11 +139,14 @@ struct heap_tensors {
 struct short_of_memory {
   static constexpr bool irrevocable = false;
   static inline std::uint64_t headers = 0, failures = 0;
-  explicit short_of_memory(const destination_view& to) : model(to), made({}, {.max_bytes = 1u << 20}), both(model, made) {}
+  explicit short_of_memory(const destination_view& to)
+      : model(to), made({}, {.max_bytes = 1u << 20}), both(model, made) {}
   std::uint64_t fingerprint() const noexcept { return both.fingerprint(); }
   const image_schema* schema() const noexcept { return both.schema(); }
   result<void> begin(const description& d) noexcept { return ++headers, both.begin(d); }
-  prepared prepare(std::uint64_t o, std::uint64_t n, std::span<std::span<std::byte>> out) noexcept { return both.prepare(o, n, out); }
+  prepared prepare(std::uint64_t o, std::uint64_t n, std::span<std::span<std::byte>> out) noexcept {
+    return both.prepare(o, n, out);
+  }
   result<void> commit(std::uint64_t o, std::span<const std::byte> b) noexcept {
     const failing_allocation now(headers % 2 == 0 ? 1 + headers / 2 % 7 : 0);
     const auto done = both.commit(o, b);
@@ -161,7 +178,8 @@ TEST(Simulation, Recipients_whose_allocations_fail) {
   simulation_report sum;
   for (std::uint64_t i = 0; i < all.count && sum.passed(); ++i) {
     short_of_memory::headers = 0;  // so that a seed alone says which fail
-    sum.add(run_seeds<static_net, short_of_memory, guarded_object<raw_tensors<tests::sensor_model>>>({all.first + i, 1, all.trace}));
+    sum.add(run_seeds<static_net, short_of_memory, guarded_object<raw_tensors<tests::sensor_model>>>(
+        {all.first + i, 1, all.trace}));
   }
   EXPECT_TRUE(sum.passed()) << "seed " << sum.seed << ": " << sum.first_failure;
   EXPECT_GT(sum.completed, 0u);
@@ -186,7 +204,8 @@ TEST(Simulation, Without_faults_every_transfer_completes_at_once) {
   const simulation_options calm{.most_faults = 0, .frame_faults = false, .flips = false, .transactions = false};
   const auto sum = run_seeds<net<fixed_bytes<256>>>({0, 500}, calm);
   EXPECT_TRUE(sum.passed());
-  for (const errc e : {errc::connection_lost, errc::digest_mismatch, errc::bad_frame, errc::unexpected_frame, errc::withdrawn, errc::timed_out})
+  for (const errc e : {errc::connection_lost, errc::digest_mismatch, errc::bad_frame, errc::unexpected_frame,
+                       errc::withdrawn, errc::timed_out})
     EXPECT_EQ(sum.failed[static_cast<std::size_t>(e)], 0u) << to_string(e);
 }
 
@@ -210,7 +229,8 @@ TEST(SimulationFinds, A_consumer_that_changes_a_byte_is_a_false_completion) {
 struct trespassing : spoiling {
   using spoiling::spoiling;
   result<void> finish(const receipt&) noexcept {
-    for (std::size_t i = 0; i < to_.schema->tensor_count; ++i) to_.address(i)[to_.schema->tensors[i].size_bytes()] = std::byte{1};
+    for (std::size_t i = 0; i < to_.schema->tensor_count; ++i)
+      to_.address(i)[to_.schema->tensors[i].size_bytes()] = std::byte{1};
     return {};
   }
 };
@@ -233,7 +253,8 @@ struct careless_hash {
   std::uint64_t digest() const noexcept { return 7; }
 };
 TEST(SimulationFinds, A_digest_that_does_not_look) {
-  const auto sum = run_seeds<net<fixed_bytes<256>, basic_image_digest<careless_hash>>>({0, 1000}, {.fault_mask = 0}, nullptr, 1000);
+  const auto sum = run_seeds<net<fixed_bytes<256>, basic_image_digest<careless_hash>>>({0, 1000}, {.fault_mask = 0},
+                                                                                       nullptr, 1000);
   EXPECT_GT(sum.false_completions, 0u);
 }
 TEST(SimulationFinds, A_settlement_that_says_what_nobody_has_said) {
@@ -251,7 +272,8 @@ struct never_ready : land {
   prepared prepare(std::uint64_t, std::uint64_t, std::span<std::span<std::byte>>) noexcept { return {}; }
 };
 TEST(SimulationFinds, Somebody_who_never_completes) {
-  const auto sum = run_seeds<net<fixed_bytes<256>>, never_ready>({0, 3}, {.give_up = std::chrono::seconds(2)}, nullptr, 1000);
+  const auto sum = run_seeds<net<fixed_bytes<256>>, never_ready>({0, 3}, {.give_up = std::chrono::seconds(2)}, nullptr,
+                                                                 1000);
   EXPECT_EQ(sum.stuck, 3u);
 }
 

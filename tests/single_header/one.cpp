@@ -1,4 +1,5 @@
-// The header of small machines alone: a whole pull from an owner to a recipient, over lines in memory. Status 0: every byte landed and was confirmed.
+// The header of small machines alone: a whole pull from an owner to a recipient, over lines in memory. Status 0: every
+// byte landed and was confirmed.
 #include <tensorpull_embedded.hpp>
 
 std::size_t bytes_in_another_file();
@@ -8,8 +9,8 @@ struct tiny_model {
 };
 
 template <>
-inline constexpr auto tensorpull::members_of<tiny_model> =
-    tensorpull::members(tensorpull::member{"weight", &tiny_model::weight}, tensorpull::member{"bias", &tiny_model::bias});
+inline constexpr auto tensorpull::members_of<tiny_model> = tensorpull::members(
+    tensorpull::member{"weight", &tiny_model::weight}, tensorpull::member{"bias", &tiny_model::bias});
 
 namespace {
 
@@ -24,12 +25,14 @@ struct device {
   wire *in, *out;
   io_result read(std::span<std::byte> memory) noexcept {
     std::size_t n = 0;
-    for (; n < memory.size() && in->size > 0; --in->size, in->first = (in->first + 1) % in->bytes.size()) memory[n++] = in->bytes[in->first];
+    for (; n < memory.size() && in->size > 0; --in->size, in->first = (in->first + 1) % in->bytes.size())
+      memory[n++] = in->bytes[in->first];
     return {n > 0 ? io_status::ok : io_status::would_block, 0, n};
   }
   io_result write(std::span<const std::byte> memory) noexcept {
     std::size_t n = 0;
-    for (; n < memory.size() && out->size < out->bytes.size(); ++out->size) out->bytes[(out->first + out->size) % out->bytes.size()] = memory[n++];
+    for (; n < memory.size() && out->size < out->bytes.size(); ++out->size)
+      out->bytes[(out->first + out->size) % out->bytes.size()] = memory[n++];
     return {n > 0 ? io_status::ok : io_status::would_block, 0, n};
   }
 };

@@ -6,8 +6,8 @@ struct tiny_model {
 };
 
 template <>
-inline constexpr auto tensorpull::members_of<tiny_model> =
-    tensorpull::members(tensorpull::member{"weight", &tiny_model::weight}, tensorpull::member{"bias", &tiny_model::bias});
+inline constexpr auto tensorpull::members_of<tiny_model> = tensorpull::members(
+    tensorpull::member{"weight", &tiny_model::weight}, tensorpull::member{"bias", &tiny_model::bias});
 
 std::size_t bytes_in_another_file();
 std::size_t bytes_in_another_file() { return tensorpull::embedded_image<tiny_model>::image_bytes; }

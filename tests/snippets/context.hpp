@@ -1,4 +1,5 @@
-// What the programs around the READMEs' snippets share: the model, a pipeline over TCP, an owner that serves on a thread of its own.
+// What the programs around the READMEs' snippets share: the model, a pipeline over TCP, an owner that serves on a
+// thread of its own.
 #pragma once
 
 #include <tensorpull/tensorpull.hpp>
@@ -20,8 +21,10 @@ using namespace tensorpull;
 using over_tcp = pipeline<raw_tensors<Mlp>, fixed_bytes<64_KiB>, tcp>;
 
 /// Ends the program with a failure, with the line that failed.
-#define must(condition) \
-  ((condition) ? static_cast<void>(0) : (std::fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition), std::fflush(stderr), std::_Exit(1)))
+#define must(condition)       \
+  ((condition)                \
+       ? static_cast<void>(0) \
+       : (std::fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition), std::fflush(stderr), std::_Exit(1)))
 
 inline void complain(const error& e) { std::fprintf(stderr, "%s\n", to_string(e.code).data()); }
 

@@ -24,7 +24,8 @@ int main(int count, char** arguments) {
   if (count > 1) return started();
   const std::string folder = "/tmp/tensorpull-links-" + std::to_string(::getpid());
   must(::mkdir(folder.c_str(), 0700) == 0);
-  const std::string path = folder + "/mlp", other_path = folder + "/shared", command = "'" + std::string(arguments[0]) + "' --stdio";
+  const std::string path = folder + "/mlp", other_path = folder + "/shared",
+                    command = "'" + std::string(arguments[0]) + "' --stdio";
   test::noisy_line wire;
   const std::string near = wire.right(), far = wire.left();
 
@@ -38,8 +39,10 @@ int main(int count, char** arguments) {
   (*shared)->b2[3] = 3;
   must(in_memory->add_tensors(*shared, one));
   const std::string port = "127.0.0.1:" + std::to_string(at_port->port());
-  std::jthread a([&](std::stop_token stop) { at_path->run(stop); }), b([&](std::stop_token stop) { in_memory->run(stop); });
-  std::jthread c([&](std::stop_token stop) { at_port->run(stop); }), d([&](std::stop_token stop) { at_line->run(stop); });
+  std::jthread a([&](std::stop_token stop) { at_path->run(stop); }),
+      b([&](std::stop_token stop) { in_memory->run(stop); });
+  std::jthread c([&](std::stop_token stop) { at_port->run(stop); }),
+      d([&](std::stop_token stop) { at_line->run(stop); });
   const reference ref{id, 0, 0};
 
   // SNIPPET 4

@@ -26,9 +26,13 @@ static void serve(tcp_listener& listener, const std::string& file, std::stop_tok
       else head += c;
     }
     std::size_t first = 0, last = file.size() - 1;
-    if (const auto at = head.find("bytes="); at != head.npos) std::sscanf(head.c_str() + at, "bytes=%zu-%zu", &first, &last);
+    if (const auto at = head.find("bytes="); at != head.npos)
+      std::sscanf(head.c_str() + at, "bytes=%zu-%zu", &first, &last);
     last = std::min(last, file.size() - 1);
-    std::string out = "HTTP/1.1 206 Partial Content\r\nETag: \"1\"\r\nConnection: close\r\nContent-Range: bytes " + std::to_string(first) + "-" + std::to_string(last) + "/" + std::to_string(file.size()) + "\r\nContent-Length: " + std::to_string(last - first + 1) + "\r\n\r\n" + file.substr(first, last - first + 1);
+    std::string out = "HTTP/1.1 206 Partial Content\r\nETag: \"1\"\r\nConnection: close\r\nContent-Range: bytes " +
+                      std::to_string(first) + "-" + std::to_string(last) + "/" + std::to_string(file.size()) +
+                      "\r\nContent-Length: " + std::to_string(last - first + 1) + "\r\n\r\n" +
+                      file.substr(first, last - first + 1);
     for (std::size_t sent = 0; sent < out.size();) {
       const std::array<std::span<const std::byte>, 1> piece{std::as_bytes(std::span(out).subspan(sent))};
       const auto io = s->write_some(piece);
@@ -48,7 +52,8 @@ int main() {
   std::vector<std::byte> slice(4096);
   for (std::size_t at = 0; at < file.size();) {
     const auto g = gather(image, at, file.size() - at, pieces, slice);
-    for (std::size_t i = 0; i < g.pieces; ++i) std::memcpy(file.data() + at, pieces[i].data(), pieces[i].size()), at += pieces[i].size();
+    for (std::size_t i = 0; i < g.pieces; ++i)
+      std::memcpy(file.data() + at, pieces[i].data(), pieces[i].size()), at += pieces[i].size();
   }
   xxh3_64 hash;
   hash.update(std::as_bytes(std::span(file)));

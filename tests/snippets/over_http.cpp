@@ -7,7 +7,8 @@ static Mlp trained{}, mine{};
 
 /// Says a request, and gives the first line of the answer.
 static std::string asked(std::uint16_t port, const std::string& request) {
-  auto s = tcp_connect("127.0.0.1:" + std::to_string(port), std::chrono::steady_clock::now() + std::chrono::seconds(10));
+  auto s = tcp_connect("127.0.0.1:" + std::to_string(port),
+                       std::chrono::steady_clock::now() + std::chrono::seconds(10));
   must(s.has_value());
   const std::array<std::span<const std::byte>, 1> out{std::as_bytes(std::span(request))};
   must(s->write_some(out).bytes == request.size());
@@ -31,7 +32,8 @@ int main() {
   // SNIPPET 4
 
   must(owner && ref && other && door);
-  const std::string key = " HTTP/1.1\r\nHost: here\r\nAuthorization: Bearer " + std::string(to_digits(ref->id).data(), 32) + "\r\n\r\n";
+  const std::string key = " HTTP/1.1\r\nHost: here\r\nAuthorization: Bearer " +
+                          std::string(to_digits(ref->id).data(), 32) + "\r\n\r\n";
   std::jthread first([&](std::stop_token stop) { owner->run(stop); });
   std::jthread second([&](std::stop_token stop) { other->run(stop); });
   must(asked(owner->port(), "HEAD /v1/mlp/latest" + key) == "HTTP/1.1 200 OK\r\n");

@@ -28,7 +28,8 @@ struct mlp {
 };
 }  // namespace
 template <>
-inline constexpr auto tensorpull::members_of<mlp> = tensorpull::members(tensorpull::member{"fc1.weight", &mlp::fc1_weight}, tensorpull::member{"fc1.bias", &mlp::fc1_bias});
+inline constexpr auto tensorpull::members_of<mlp> = tensorpull::members(
+    tensorpull::member{"fc1.weight", &mlp::fc1_weight}, tensorpull::member{"fc1.bias", &mlp::fc1_bias});
 
 namespace {
 mlp model, copy;

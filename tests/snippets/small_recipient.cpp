@@ -5,7 +5,9 @@
 namespace {
 struct uart {
   tensorpull::io_result read(std::span<std::byte>) noexcept { return {tensorpull::io_status::would_block, 0, 0}; }
-  tensorpull::io_result write(std::span<const std::byte> bytes) noexcept { return {tensorpull::io_status::ok, 0, bytes.size()}; }
+  tensorpull::io_result write(std::span<const std::byte> bytes) noexcept {
+    return {tensorpull::io_status::ok, 0, bytes.size()};
+  }
 };
 std::uint32_t millis() {
   static std::uint32_t now = 0;

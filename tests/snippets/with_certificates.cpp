@@ -13,7 +13,8 @@
 static Mlp trained{}, mine{};
 
 int main() {
-  const auto folder = std::filesystem::temp_directory_path() / ("tensorpull-certificates-" + std::to_string(::getpid()));
+  const auto folder = std::filesystem::temp_directory_path() /
+                      ("tensorpull-certificates-" + std::to_string(::getpid()));
   std::filesystem::create_directory(folder);
   std::filesystem::current_path(folder);
   const test::pki p;
@@ -38,7 +39,8 @@ int main() {
   // SNIPPET 4
 
   must(done && done->outcome == outcome::completed && mine.b2[3] == 3);
-  const auto another = net::download_tensors(tls_address{address, *own}, ref, mine, {.recipient = recipient_named("site-4")});
+  const auto another = net::download_tensors(tls_address{address, *own}, ref, mine,
+                                             {.recipient = recipient_named("site-4")});
   must(!another && another.error() == errc::unknown_reference);
   std::filesystem::current_path("/");
   std::filesystem::remove_all(folder);

@@ -1,6 +1,7 @@
-// The heap as tests see it, at two levels. `allocation_watch` counts what the whole process asks malloc for, so that the allocations of other
-// libraries count, too. `heap_now` and testing::failing_allocation see the program's own operator new (counting_new.cpp, linked to the programs
-// that use them): only an allocation that C++ code makes can be told to fail. Include it in one or more files of a test program.
+// The heap as tests see it, at two levels. `allocation_watch` counts what the whole process asks malloc for, so that
+// the allocations of other libraries count, too. `heap_now` and testing::failing_allocation see the program's own
+// operator new (counting_new.cpp, linked to the programs that use them): only an allocation that C++ code makes can be
+// told to fail. Include it in one or more files of a test program.
 #pragma once
 
 #include "support/sanitizers.hpp"
@@ -11,7 +12,8 @@
 
 #if defined(TENSORPULL_TEST_SANITIZED)
 // declared here, since not every compiler package brings <sanitizer/allocator_interface.h>
-extern "C" int __sanitizer_install_malloc_and_free_hooks(void (*)(const volatile void*, std::size_t), void (*)(const volatile void*));
+extern "C" int __sanitizer_install_malloc_and_free_hooks(void (*)(const volatile void*, std::size_t),
+                                                         void (*)(const volatile void*));
 #else
 #include <cerrno>
 extern "C" void* __libc_malloc(std::size_t);
@@ -51,7 +53,8 @@ class allocation_watch {
 /// Allocations of the process since it began.
 inline std::uint64_t allocations_so_far() noexcept { return detail::allocations.load(); }
 
-/// What this thread has allocated with operator new and not freed yet. Bytes are those that the allocator set aside. Also exact under sanitizers.
+/// What this thread has allocated with operator new and not freed yet. Bytes are those that the allocator set aside.
+/// Also exact under sanitizers.
 struct live_heap {
   std::int64_t blocks = 0;
   std::int64_t bytes = 0;

@@ -34,12 +34,16 @@ using tensorpull::testing::failing_allocation;
 
 test::live_heap test::heap_now() noexcept { return live; }
 
-void* operator new(std::size_t n, const std::nothrow_t&) noexcept { return failing_allocation::fails_now() ? nullptr : take(std::malloc(n)); }
+void* operator new(std::size_t n, const std::nothrow_t&) noexcept {
+  return failing_allocation::fails_now() ? nullptr : take(std::malloc(n));
+}
 void* operator new(std::size_t n) {
   if (void* const p = operator new(n, std::nothrow)) return p;
   throw std::bad_alloc();
 }
-void* operator new(std::size_t n, std::align_val_t a, const std::nothrow_t&) noexcept { return failing_allocation::fails_now() ? nullptr : aligned(n, a); }
+void* operator new(std::size_t n, std::align_val_t a, const std::nothrow_t&) noexcept {
+  return failing_allocation::fails_now() ? nullptr : aligned(n, a);
+}
 void* operator new(std::size_t n, std::align_val_t a) {
   if (void* const p = operator new(n, a, std::nothrow)) return p;
   throw std::bad_alloc();

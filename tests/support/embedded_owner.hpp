@@ -30,14 +30,17 @@ struct device_model {
 }  // namespace test
 
 template <>
-inline constexpr auto tensorpull::members_of<test::device_model> =
-    tensorpull::members(tensorpull::member{"fc1.weight", &test::device_model::fc1_weight}, tensorpull::member{"fc1.bias", &test::device_model::fc1_bias}, tensorpull::member{"step", &test::device_model::step},
-                        tensorpull::member{"hole", &test::device_model::hole}, tensorpull::member{"table", &test::device_model::table}, tensorpull::member{"scale", &test::device_model::scale},
-                        tensorpull::member{"mask", &test::device_model::mask});
+inline constexpr auto tensorpull::members_of<test::device_model> = tensorpull::members(
+    tensorpull::member{"fc1.weight", &test::device_model::fc1_weight},
+    tensorpull::member{"fc1.bias", &test::device_model::fc1_bias},
+    tensorpull::member{"step", &test::device_model::step}, tensorpull::member{"hole", &test::device_model::hole},
+    tensorpull::member{"table", &test::device_model::table}, tensorpull::member{"scale", &test::device_model::scale},
+    tensorpull::member{"mask", &test::device_model::mask});
 
 namespace test {
 
-template <std::size_t Chunk = 512, class ChunkHash = tp::detail::no_hash, std::size_t Datagram = tp::detail::embedded_answer_bytes(Chunk)>
+template <std::size_t Chunk = 512, class ChunkHash = tp::detail::no_hash,
+          std::size_t Datagram = tp::detail::embedded_answer_bytes(Chunk)>
 using small_owner = tp::embedded_owner<device_model, Chunk, tp::lean_xxh3_64, ChunkHash, Datagram>;
 
 inline device_model random_model(std::uint64_t seed) {
@@ -52,7 +55,10 @@ inline device_model random_model(std::uint64_t seed) {
 /// The same tensors without values, as a host has them.
 inline model model_on_a_host() {
   model m;
-  m.add("fc1.weight", tp::dtype::f32, {100, 60}).add("fc1.bias", tp::dtype::f32, {60}).add("step", tp::dtype::i64, {}).add("hole", tp::dtype::f32, {3, 0});
+  m.add("fc1.weight", tp::dtype::f32, {100, 60})
+      .add("fc1.bias", tp::dtype::f32, {60})
+      .add("step", tp::dtype::i64, {})
+      .add("hole", tp::dtype::f32, {3, 0});
   m.add("table", tp::dtype::i8, {1117}).add("scale", tp::dtype::bf16, {21}).add("mask", tp::dtype::boolean, {13});
   return std::move(m.ready());
 }
@@ -61,7 +67,12 @@ inline model twin_of(const device_model& from) {
   model m = model_on_a_host();
   const auto to = m.destination();
   const std::pair<std::string_view, std::span<const std::byte>> tensors[] = {
-      {"fc1.weight", std::as_bytes(std::span(&from.fc1_weight, 1))}, {"fc1.bias", std::as_bytes(std::span(from.fc1_bias))}, {"step", std::as_bytes(std::span(&from.step, 1))}, {"table", std::as_bytes(std::span(from.table))}, {"scale", std::as_bytes(std::span(from.scale))}, {"mask", std::as_bytes(std::span(from.mask))}};
+      {"fc1.weight", std::as_bytes(std::span(&from.fc1_weight, 1))},
+      {"fc1.bias", std::as_bytes(std::span(from.fc1_bias))},
+      {"step", std::as_bytes(std::span(&from.step, 1))},
+      {"table", std::as_bytes(std::span(from.table))},
+      {"scale", std::as_bytes(std::span(from.scale))},
+      {"mask", std::as_bytes(std::span(from.mask))}};
   for (const auto& [name, bytes] : tensors)
     for (std::size_t i = 0; i < to.schema->tensor_count; ++i)
       if (to.schema->tensors[i].name == name) std::memcpy(to.address(i), bytes.data(), bytes.size());
@@ -82,9 +93,12 @@ inline answers read_answers(std::span<const std::byte> bytes, std::span<const st
     bytes = bytes.subspan(one.size());
     if (prefix::announces_payload(one)) {
       const auto m = prefix::read(one.first<prefix::bytes>());
-      if (!m || m->length == 0 || m->offset > image.size() || m->length > image.size() - m->offset || one.size() != prefix::frame_bytes(m->length)) return ADD_FAILURE() << "a wrong chunk", all;
+      if (!m || m->length == 0 || m->offset > image.size() || m->length > image.size() - m->offset ||
+          one.size() != prefix::frame_bytes(m->length))
+        return ADD_FAILURE() << "a wrong chunk", all;
       EXPECT_EQ(std::memcmp(one.data() + prefix::bytes, image.data() + m->offset, m->length), 0) << m->offset;
-      for (std::size_t i = prefix::bytes + m->length; i < one.size(); ++i) EXPECT_EQ(one[i], std::byte{}) << "something leaves in the padding";
+      for (std::size_t i = prefix::bytes + m->length; i < one.size(); ++i)
+        EXPECT_EQ(one[i], std::byte{}) << "something leaves in the padding";
       all.push_back(*m);
     } else if (tp::detail::piece_prefix::announced(one)) {
       EXPECT_TRUE(tp::detail::piece_prefix::read(one.first<prefix::bytes>()));
@@ -94,7 +108,8 @@ inline answers read_answers(std::span<const std::byte> bytes, std::span<const st
       EXPECT_TRUE(d.outcome) << to_string(d.outcome.error().code);
       EXPECT_FALSE(tp::is_request(d.m.kind));
       all.push_back(d.m);
-      all.back().rows = {}, all.back().names = {}, all.back().ranges = {}, all.back().references = {}, all.back().body = {};
+      all.back().rows = {}, all.back().names = {}, all.back().ranges = {}, all.back().references = {},
+      all.back().body = {};
     }
   }
   return all;

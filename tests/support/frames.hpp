@@ -34,7 +34,8 @@ using words = std::vector<std::uint64_t>;
 class frame {
  public:
   frame() = default;
-  explicit frame(std::span<const std::byte> bytes) : size_(bytes.size()), data_(new std::uint64_t[(bytes.size() + 7) / 8]) {
+  explicit frame(std::span<const std::byte> bytes)
+      : size_(bytes.size()), data_(new std::uint64_t[(bytes.size() + 7) / 8]) {
     if (!bytes.empty()) std::memcpy(data_.get(), bytes.data(), bytes.size());
   }
   explicit frame(const words& w) : size_(8 * w.size()), data_(new std::uint64_t[w.size()]) {
@@ -65,15 +66,16 @@ inline frame encode(const tp::frame& m, std::size_t room = 70'000) {
 }
 
 /// A request as a recipient of any mind sends it.
-inline std::vector<std::byte> request(tp::frame_kind kind, std::uint32_t id, const tp::ref_id& ref, std::uint64_t offset, std::uint32_t length, tp::recipient_id who = {}) {
+inline std::vector<std::byte> request(tp::frame_kind kind, std::uint32_t id, const tp::ref_id& ref,
+                                      std::uint64_t offset, std::uint32_t length, tp::recipient_id who = {}) {
   tp::frame m;
   m.kind = kind, m.id = id, m.ref = ref, m.offset = offset, m.length = length, m.recipient = who;
   const frame f = encode(m, 4096);
   return {f.bytes().begin(), f.bytes().end()};
 }
 
-/// A decoded message with the memory that it points into. The framing with the library and the one without have to agree on it,
-/// and the one for small machines as far as it reads it.
+/// A decoded message with the memory that it points into. The framing with the library and the one without have to
+/// agree on it, and the one for small machines as far as it reads it.
 struct decoded {
   frame from;
   tp::word_framing::decode_storage lists;
@@ -94,11 +96,13 @@ struct decoded {
     }
     if (!again || !outcome) return;
     EXPECT_EQ(same.kind, m.kind);
-    EXPECT_EQ(std::tie(same.id, same.version, same.offset, same.nonce, same.length, same.flag), std::tie(m.id, m.version, m.offset, m.nonce, m.length, m.flag));
+    EXPECT_EQ(std::tie(same.id, same.version, same.offset, same.nonce, same.length, same.flag),
+              std::tie(m.id, m.version, m.offset, m.nonce, m.length, m.flag));
     EXPECT_EQ(std::tuple(same.rows.size(), same.names.size(), same.ranges.size(), same.references.size()),
               std::tuple(m.rows.size(), m.names.size(), m.ranges.size(), m.references.size()));
     EXPECT_TRUE(same.body.data() == m.body.data() && same.body.size() == m.body.size());
-    for (std::size_t i = 0; i < m.rows.size() && i < same.rows.size(); ++i) EXPECT_TRUE(same.rows[i].name.data() == m.rows[i].name.data() || m.rows[i].name.empty());
+    for (std::size_t i = 0; i < m.rows.size() && i < same.rows.size(); ++i)
+      EXPECT_TRUE(same.rows[i].name.data() == m.rows[i].name.data() || m.rows[i].name.empty());
 #endif
   }
   decoded(const decoded&) = delete;
@@ -141,7 +145,8 @@ constexpr std::uint64_t far_pointer(std::uint32_t segment, std::uint32_t word, b
   return (word << 3 | (two ? 4u : 0u) | 2u) | std::uint64_t{segment} << 32;
 }
 
-/// One segment: root struct of 7 data words and a pointer, the union tag of `kind`, then `rest` from the pointer word on.
+/// One segment: root struct of 7 data words and a pointer, the union tag of `kind`, then `rest` from the pointer word
+/// on.
 inline frame single_segment(tp::frame_kind kind, std::initializer_list<std::uint64_t> rest) {
   words w{0, struct_pointer(0, 7, 1), std::uint64_t{static_cast<std::uint16_t>(kind)} << 32 | 1, 0, 0, 0, 0, 0, 0};
   w.insert(w.end(), rest);
@@ -159,7 +164,8 @@ inline std::string capnp_decode(const frame& f) {
   std::FILE* const file = fdopen(fd, "wb");
   EXPECT_EQ(std::fwrite(f.bytes().data(), 1, f.size(), file), f.size());
   std::fclose(file);
-  std::FILE* const tool = popen(("capnp decode --short '" + schema + "' Frame < " + path + " 2>/dev/null").c_str(), "r");
+  std::FILE* const tool = popen(("capnp decode --short '" + schema + "' Frame < " + path + " 2>/dev/null").c_str(),
+                                "r");
   std::string text;
   char part[4096];
   for (std::size_t n; (n = std::fread(part, 1, sizeof part, tool)) > 0;) text.append(part, n);

@@ -1,4 +1,5 @@
-// The codec of control frames as the accessors that `capnp` generates from the schema make it: what the library's own words are compared with.
+// The codec of control frames as the accessors that `capnp` generates from the schema make it: what the library's own
+// words are compared with.
 #pragma once
 
 #include <tensorpull/framing/protocol.capnp.h>
@@ -27,7 +28,8 @@ void read_ref_version(const Group& from, frame& m) {
 inline std::string_view as_view(capnp::Text::Reader t) { return {t.begin(), t.size()}; }
 inline status as_status(wire::Status s) {
   // an unknown status of a newer peer is still a refusal
-  return static_cast<std::uint16_t>(s) <= static_cast<std::uint16_t>(status::owner_lost) ? static_cast<status>(s) : status::unsupported;
+  return static_cast<std::uint16_t>(s) <= static_cast<std::uint16_t>(status::owner_lost) ? static_cast<status>(s)
+                                                                                         : status::unsupported;
 }
 
 template <class Storage>
@@ -39,7 +41,9 @@ result<void> read_rows(wire::SchemaPage::Reader p, frame& m, Storage& lists) {
     const auto shape = tensors[i].getShape();
     if (shape.size() > lists.dims.size() - dims) return failure(errc::too_large, shape.size());
     for (unsigned k = 0; k < shape.size(); ++k) lists.dims[dims + k] = shape[k];
-    ::new (static_cast<void*>(&lists.rows[i])) schema_row{as_view(tensors[i].getName()), as_view(tensors[i].getDtype()), std::span<const std::uint64_t>(lists.dims).subspan(dims, shape.size())};
+    ::new (static_cast<void*>(&lists.rows[i]))
+        schema_row{as_view(tensors[i].getName()), as_view(tensors[i].getDtype()),
+                   std::span<const std::uint64_t>(lists.dims).subspan(dims, shape.size())};
     dims += shape.size();
   }
   m.rows = std::span<const schema_row>(lists.rows).first(tensors.size());
@@ -52,7 +56,8 @@ result<void> read_application(wire::Application::Reader a, frame& m, Storage& li
   const auto refs = a.getReferences();
   if (refs.size() > lists.references.size()) return failure(errc::too_large, refs.size());
   for (unsigned i = 0; i < refs.size(); ++i)
-    ::new (static_cast<void*>(&lists.references[i])) reference{{refs[i].getRefHigh(), refs[i].getRefLow()}, refs[i].getVersion(), refs[i].getFingerprint()};
+    ::new (static_cast<void*>(&lists.references[i]))
+        reference{{refs[i].getRefHigh(), refs[i].getRefLow()}, refs[i].getVersion(), refs[i].getFingerprint()};
   m.references = {lists.references.data(), refs.size()};
   const auto body = a.getBody();
   if (body.size() > Storage::most_body_bytes) return failure(errc::too_large, body.size());
@@ -155,7 +160,8 @@ result<void> read_frame(wire::Frame::Reader f, frame& m, Storage& lists) {
       read_ref_version(l, m);
       const auto names = l.getNames();
       if (names.size() > lists.names.size()) return failure(errc::too_large, names.size());
-      for (unsigned i = 0; i < names.size(); ++i) ::new (static_cast<void*>(&lists.names[i])) std::string_view(as_view(names[i]));
+      for (unsigned i = 0; i < names.size(); ++i)
+        ::new (static_cast<void*>(&lists.names[i])) std::string_view(as_view(names[i]));
       m.names = {lists.names.data(), names.size()};
       return {};
     }
@@ -167,7 +173,8 @@ result<void> read_frame(wire::Frame::Reader f, frame& m, Storage& lists) {
       m.fingerprint = l.getFingerprint();
       const auto ranges = l.getRanges();
       if (ranges.size() > lists.ranges.size()) return failure(errc::too_large, ranges.size());
-      for (unsigned i = 0; i < ranges.size(); ++i) ::new (static_cast<void*>(&lists.ranges[i])) byte_range{ranges[i].getBegin(), ranges[i].getEnd()};
+      for (unsigned i = 0; i < ranges.size(); ++i)
+        ::new (static_cast<void*>(&lists.ranges[i])) byte_range{ranges[i].getBegin(), ranges[i].getEnd()};
       m.ranges = std::span<const byte_range>(lists.ranges).first(ranges.size());
       return {};
     }
@@ -292,7 +299,8 @@ inline void write_frame(const frame& m, wire::Frame::Builder f) {
       auto l = f.initLocate();
       write_ref_version(m, l);
       auto names = l.initNames(static_cast<unsigned>(m.names.size()));
-      for (unsigned i = 0; i < names.size(); ++i) copy_text(m.names[i], names.init(i, static_cast<unsigned>(m.names[i].size())));
+      for (unsigned i = 0; i < names.size(); ++i)
+        copy_text(m.names[i], names.init(i, static_cast<unsigned>(m.names[i].size())));
       break;
     }
     case frame_kind::located: {
@@ -342,7 +350,8 @@ inline std::vector<std::uint64_t> encode(const frame& m) {
 /// What the generated readers find in a frame, with the same limits as the library.
 inline result<void> decode(std::span<const std::byte> bytes, frame& m, capnp_framing::decode_storage& lists) {
   using limits = default_limits;
-  const auto measured = detail::measure_frame(bytes, std::numeric_limits<std::size_t>::max(), limits::control_frame_segments);
+  const auto measured = detail::measure_frame(bytes, std::numeric_limits<std::size_t>::max(),
+                                              limits::control_frame_segments);
   if (!measured || !*measured || **measured != bytes.size()) return failure(errc::bad_frame);
   std::vector<kj::ArrayPtr<const capnp::word>> segments;
   const auto* const table = reinterpret_cast<const std::uint32_t*>(bytes.data());

@@ -1,4 +1,5 @@
-// Two ends of a datagram connection in one process and in virtual time, and a link between them that loses, doubles, delays and re-orders.
+// Two ends of a datagram connection in one process and in virtual time, and a link between them that loses, doubles,
+// delays and re-orders.
 #pragma once
 
 #include "pair.hpp"
@@ -38,8 +39,10 @@ struct datagram_party {
   using end_type = tp::datagram_endpoint<tested_framing, Limits, owner_type, inbox>;
 
   datagram_party(std::uint64_t seed, std::size_t datagram_bytes, std::size_t buffers = 4)
-      : random(seed), references(storage, [this] { return random(); }), memory(new std::uint64_t[buffers * buffer_bytes / 8 + 8]),
-        pool({reinterpret_cast<std::byte*>(memory.get()), buffers * buffer_bytes}, buffer_bytes), end(std::make_unique<end_type>(references, pool, box, datagram_bytes, random())),
+      : random(seed), references(storage, [this] { return random(); }),
+        memory(new std::uint64_t[buffers * buffer_bytes / 8 + 8]),
+        pool({reinterpret_cast<std::byte*>(memory.get()), buffers * buffer_bytes}, buffer_bytes),
+        end(std::make_unique<end_type>(references, pool, box, datagram_bytes, random())),
         scratch(new std::uint64_t[end->scratch_bytes() / 8 + 1]) {}
 
   tp::ref_id publish(const model& m, tp::ref_id id = {1, 2}, std::uint32_t recipients = 0, bool verifiable = true) {
@@ -48,7 +51,9 @@ struct datagram_party {
   }
   std::span<std::byte> room() { return {reinterpret_cast<std::byte*>(scratch.get()), end->scratch_bytes()}; }
   /// The endpoint of a process that was started anew.
-  void start_again(std::size_t datagram_bytes) { end.reset(), end = std::make_unique<end_type>(references, pool, box, datagram_bytes, random()); }
+  void start_again(std::size_t datagram_bytes) {
+    end.reset(), end = std::make_unique<end_type>(references, pool, box, datagram_bytes, random());
+  }
 
   generator random;
   tp::owner_storage<16, 64> storage;
@@ -63,7 +68,8 @@ struct datagram_party {
 /// Both ends and the link. `left` owns.
 template <class Limits = tp::default_limits>
 struct lossy_pair {
-  explicit lossy_pair(const link_conditions& c, std::uint64_t seed = 1) : link(c), left(seed, c.datagram_bytes), right(seed + 1, c.datagram_bytes), dice(seed + 2) {}
+  explicit lossy_pair(const link_conditions& c, std::uint64_t seed = 1)
+      : link(c), left(seed, c.datagram_bytes), right(seed + 1, c.datagram_bytes), dice(seed + 2) {}
 
   bool chance(double p) { return static_cast<double>(dice() >> 11) * 0x1p-53 < p; }
 
@@ -76,7 +82,8 @@ struct lossy_pair {
       ASSERT_LE(plan.scratch, from.room().size());
       datagram d(plan.bytes / 8 + 1);
       std::size_t at = 0;
-      for (std::size_t i = 0; i < plan.span_count; at += plan.spans[i++].size()) std::memcpy(reinterpret_cast<std::byte*>(d.data()) + at, plan.spans[i].data(), plan.spans[i].size());
+      for (std::size_t i = 0; i < plan.span_count; at += plan.spans[i++].size())
+        std::memcpy(reinterpret_cast<std::byte*>(d.data()) + at, plan.spans[i].data(), plan.spans[i].size());
       ASSERT_EQ(at, plan.bytes);
       from.end->sent(t, plan, true);
       ++line.sent;
@@ -84,7 +91,11 @@ struct lossy_pair {
       if (spoil) spoil(d, plan.bytes);
       for (int copies = chance(link.doubled) ? 2 : 1; copies > 0; --copies)
         if (chance(link.loss)) ++line.lost;
-        else line.on_its_way.emplace(now + link.delay + microseconds(link.jitter.count() > 0 ? dice() % static_cast<std::uint64_t>(link.jitter.count()) : 0), std::pair(d, plan.bytes));
+        else
+          line.on_its_way.emplace(
+              now + link.delay +
+                  microseconds(link.jitter.count() > 0 ? dice() % static_cast<std::uint64_t>(link.jitter.count()) : 0),
+              std::pair(d, plan.bytes));
     }
   }
   template <class Party, class Transfer>

@@ -1,4 +1,5 @@
-// A file in memory, for what reads files at positions; counts the reads, and ends earlier than it says where it is told to.
+// A file in memory, for what reads files at positions; counts the reads, and ends earlier than it says where it is told
+// to.
 #pragma once
 
 #include <tensorpull/core/checked.hpp>
@@ -20,7 +21,8 @@ struct memory_file {
   std::uint64_t size() const noexcept { return content.size(); }
   tensorpull::result<void> read_at(std::uint64_t offset, std::span<std::byte> out) const noexcept {
     ++reads;
-    if (!tensorpull::range_within(offset, out.size(), content.size())) return tensorpull::failure(tensorpull::errc::io, offset);
+    if (!tensorpull::range_within(offset, out.size(), content.size()))
+      return tensorpull::failure(tensorpull::errc::io, offset);
     if (!out.empty()) std::memcpy(out.data(), content.data() + offset, out.size());
     return {};
   }
@@ -39,10 +41,13 @@ inline std::string npy(std::string_view text, std::string_view data, unsigned ve
   std::string header(text);
   header.append(64 - (prefix + header.size() + 1) % 64, ' ');
   header += '\n';
-  return "\x93NUMPY" + std::string{static_cast<char>(version), '\0'} + little(header.size(), version == 1 ? 2 : 4) + header + std::string(data);
+  return "\x93NUMPY" + std::string{static_cast<char>(version), '\0'} + little(header.size(), version == 1 ? 2 : 4) +
+         header + std::string(data);
 }
 inline std::string npy(std::string_view descr, std::string_view shape, bool fortran, std::string_view data) {
-  return npy("{'descr': '" + std::string(descr) + "', 'fortran_order': " + (fortran ? "True" : "False") + ", 'shape': " + std::string(shape) + ", }", data);
+  return npy("{'descr': '" + std::string(descr) + "', 'fortran_order': " + (fortran ? "True" : "False") +
+                 ", 'shape': " + std::string(shape) + ", }",
+             data);
 }
 
 }  // namespace test

@@ -28,7 +28,8 @@ struct wire {
     std::memcpy(out, bytes.data() + begin, n);
     begin += n;
     if (begin == bytes.size()) bytes.clear(), begin = 0;
-    else if (begin > (1u << 20)) bytes.erase(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(begin)), begin = 0;
+    else if (begin > (1u << 20))
+      bytes.erase(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(begin)), begin = 0;
   }
 };
 
@@ -36,13 +37,16 @@ struct wire {
 struct cut {
   std::size_t most = ~std::size_t{0};
   generator* random = nullptr;
-  std::size_t operator()() noexcept { return random != nullptr ? 1 + static_cast<std::size_t>(random->below(most)) : most; }
+  std::size_t operator()() noexcept {
+    return random != nullptr ? 1 + static_cast<std::size_t>(random->below(most)) : most;
+  }
 };
 
 /// One end. Models byte_stream.
 class pipe_end {
  public:
-  pipe_end(wire& in, wire& out, cut reads, cut writes) noexcept : in_(&in), out_(&out), reads_(reads), writes_(writes) {}
+  pipe_end(wire& in, wire& out, cut reads, cut writes) noexcept
+      : in_(&in), out_(&out), reads_(reads), writes_(writes) {}
 
   tensorpull::io_result read_some(std::span<const std::span<std::byte>> spans) noexcept {
     std::size_t asked = 0, n = 0;

@@ -8,8 +8,10 @@
 namespace test {
 
 inline constexpr std::array<std::uint64_t, 3> some_shape{7, 0, ~std::uint64_t{0}};
-inline constexpr std::array<tp::schema_row, 3> some_rows{{{"layers.0.weight", "F32", some_shape}, {"", "F8_E4M3FNUZ", {}}, {"\xc3\xa9\"", "I64", some_shape}}};
-inline constexpr std::array<std::string_view, 3> some_names{{"layers.0.weight", "", "a name of some length, longer than a word"}};
+inline constexpr std::array<tp::schema_row, 3> some_rows{
+    {{"layers.0.weight", "F32", some_shape}, {"", "F8_E4M3FNUZ", {}}, {"\xc3\xa9\"", "I64", some_shape}}};
+inline constexpr std::array<std::string_view, 3> some_names{
+    {"layers.0.weight", "", "a name of some length, longer than a word"}};
 inline constexpr std::array<tp::byte_range, 2> some_ranges{{{8, 16}, {~std::uint64_t{0} - 1, ~std::uint64_t{0}}}};
 inline constexpr std::array<tp::reference, 2> some_references{{{{1, 2}, 3, 4}, {{~std::uint64_t{0}, 0}, 5, 6}}};
 inline constexpr std::array<std::byte, 13> some_body{std::byte{1}, std::byte{0}, std::byte{255}};
@@ -29,7 +31,9 @@ inline std::vector<tp::frame> every_message() {
   };
   add(kind::nothing, [](tp::frame& m) { m.ref = {}, m.version = 0; });
   add(kind::describe, [](tp::frame& m) { m.version = 0; });
-  add(kind::pull, [](tp::frame& m) { m.offset = 1ull << 40, m.length = 2'097'152, m.fingerprint = 9, m.chunk_digest = tp::digest_kind::xxh3_64; });
+  add(kind::pull, [](tp::frame& m) {
+    m.offset = 1ull << 40, m.length = 2'097'152, m.fingerprint = 9, m.chunk_digest = tp::digest_kind::xxh3_64;
+  });
   add(kind::end, [](tp::frame& m) { m.image_bytes = 99, m.nonce = 7; });
   add(kind::confirm, [](tp::frame& m) { m.nonce = 7, m.digest = 8, m.recipient = {17}, m.flag = true; });
   add(kind::confirmed, [](tp::frame& m) { m.nonce = 7, m.status = tp::status::digest_mismatch; });
@@ -39,11 +43,16 @@ inline std::vector<tp::frame> every_message() {
   add(kind::refused, [](tp::frame& m) { m.status = tp::status::unreadable; });
   add(kind::refused, [](tp::frame& m) { m.status = tp::status::owner_lost; });
   add(kind::schema, [](tp::frame& m) { m.offset = 5; });
-  add(kind::description, [](tp::frame& m) { m.fingerprint = 1, m.image_bytes = 2, m.data_start = 3, m.nonce = 4, m.length = 5, m.tensors = 6, m.window = 7, m.flag = true; });
+  add(kind::description, [](tp::frame& m) {
+    m.fingerprint = 1, m.image_bytes = 2, m.data_start = 3, m.nonce = 4, m.length = 5, m.tensors = 6, m.window = 7,
+    m.flag = true;
+  });
   add(kind::schema_page, [](tp::frame& m) { m.offset = 1, m.tensors = 4, m.rows = some_rows; });
   add(kind::locate, [](tp::frame& m) { m.names = some_names; });
   add(kind::located, [](tp::frame& m) { m.nonce = 1, m.digest = 2, m.fingerprint = 3, m.ranges = some_ranges; });
-  add(kind::application, [](tp::frame& m) { m.ref = {}, m.version = 0, m.application = 77, m.references = some_references, m.body = some_body; });
+  add(kind::application, [](tp::frame& m) {
+    m.ref = {}, m.version = 0, m.application = 77, m.references = some_references, m.body = some_body;
+  });
   return all;
 }
 

@@ -19,7 +19,8 @@ namespace test {
 
 namespace tp = tensorpull;
 
-/// A list of tensors and the image made of them. Memory starts as a fixed pattern; `shift` makes every address unaligned.
+/// A list of tensors and the image made of them. Memory starts as a fixed pattern; `shift` makes every address
+/// unaligned.
 class model {
  public:
   model() = default;
@@ -30,7 +31,8 @@ class model {
     const auto bytes = tp::size_bytes(type, shape);
     EXPECT_TRUE(bytes);
     const std::size_t n = static_cast<std::size_t>(*bytes);
-    tensors_.push_back({std::move(name), type, std::move(shape), std::vector<std::byte>(n + 2 * guard + shift, canary), n, guard + shift});
+    tensors_.push_back({std::move(name), type, std::move(shape), std::vector<std::byte>(n + 2 * guard + shift, canary),
+                        n, guard + shift});
     return *this;
   }
   /// Makes the image; add nothing afterwards.
@@ -66,7 +68,9 @@ class model {
   /// Tensor bytes by name.
   std::vector<std::byte> bytes_of(std::string_view name) const {
     for (const auto& t : tensors_)
-      if (t.name == name) return {t.memory.begin() + static_cast<std::ptrdiff_t>(t.at), t.memory.begin() + static_cast<std::ptrdiff_t>(t.at + t.size)};
+      if (t.name == name)
+        return {t.memory.begin() + static_cast<std::ptrdiff_t>(t.at),
+                t.memory.begin() + static_cast<std::ptrdiff_t>(t.at + t.size)};
     ADD_FAILURE() << "no tensor " << name;
     return {};
   }
@@ -119,9 +123,15 @@ class model {
 /// Some tensors of several dtypes, odd sizes, scalars and empty ones; 6,150 bytes of data.
 inline model mixed_model(std::size_t shift = 0) {
   model m;
-  m.add("empty.first", tp::dtype::u64, {0, 3}, shift).add("layers.0.weight", tp::dtype::f32, {30, 40}, shift).add("layers.0.bias", tp::dtype::f32, {40}, shift);
-  m.add("step", tp::dtype::i64, {}, shift).add("scale", tp::dtype::f16, {7, 3}, shift).add("mask", tp::dtype::boolean, {1, 13}, shift);
-  m.add("hole", tp::dtype::f32, {5, 0}, shift).add("\xc3\xa9t\xc3\xa9 \"x\"", tp::dtype::i8, {1117}, shift).add("empty.last", tp::dtype::boolean, {0}, shift);
+  m.add("empty.first", tp::dtype::u64, {0, 3}, shift)
+      .add("layers.0.weight", tp::dtype::f32, {30, 40}, shift)
+      .add("layers.0.bias", tp::dtype::f32, {40}, shift);
+  m.add("step", tp::dtype::i64, {}, shift)
+      .add("scale", tp::dtype::f16, {7, 3}, shift)
+      .add("mask", tp::dtype::boolean, {1, 13}, shift);
+  m.add("hole", tp::dtype::f32, {5, 0}, shift)
+      .add("\xc3\xa9t\xc3\xa9 \"x\"", tp::dtype::i8, {1117}, shift)
+      .add("empty.last", tp::dtype::boolean, {0}, shift);
   return std::move(m.ready());
 }
 

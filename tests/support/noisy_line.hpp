@@ -1,4 +1,5 @@
-// Two pseudo-terminals with a wire between them that carries bytes at a rate, changes, loses and adds some, and can be cut. A thread is the wire.
+// Two pseudo-terminals with a wire between them that carries bytes at a rate, changes, loses and adds some, and can be
+// cut. A thread is the wire.
 #pragma once
 
 #include <tensorpull/testing/seeded_random.hpp>
@@ -37,7 +38,9 @@ class pty {
  public:
   pty() : master_(::posix_openpt(O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC)) {
     std::array<char, 64> name{};
-    if (master_ < 0 || ::grantpt(master_) != 0 || ::unlockpt(master_) != 0 || ::ptsname_r(master_, name.data(), name.size()) != 0) throw std::system_error(errno, std::generic_category(), "no pseudo-terminal");
+    if (master_ < 0 || ::grantpt(master_) != 0 || ::unlockpt(master_) != 0 ||
+        ::ptsname_r(master_, name.data(), name.size()) != 0)
+      throw std::system_error(errno, std::generic_category(), "no pseudo-terminal");
     path_ = name.data();
     // held open, so that the master does not end while nobody has the line; raw from the start
     held_ = ::open(name.data(), O_RDWR | O_NOCTTY | O_CLOEXEC);
@@ -62,10 +65,15 @@ class pty {
   std::string path_;
 };
 
-/// A name for a tty, as /dev/serial/by-id has one for each adapter: the adapter can be pulled out, and plugged in again.
+/// A name for a tty, as /dev/serial/by-id has one for each adapter: the adapter can be pulled out, and plugged in
+/// again.
 class adapter {
  public:
-  adapter() : name_(std::filesystem::temp_directory_path() / ("tensorpull-tty." + std::to_string(::getpid()) + "." + std::to_string(++count()))) { plug_in(); }
+  adapter()
+      : name_(std::filesystem::temp_directory_path() /
+              ("tensorpull-tty." + std::to_string(::getpid()) + "." + std::to_string(++count()))) {
+    plug_in();
+  }
   adapter(const adapter&) = delete;
   adapter& operator=(const adapter&) = delete;
   ~adapter() { pull_out(); }
@@ -95,7 +103,8 @@ class adapter {
 class noisy_line {
  public:
   /// `rate`: bytes a second in each direction; 0: as fast as it goes.
-  explicit noisy_line(const line_noise& noise = {}, std::uint64_t rate = 0) : noise_(noise), rate_(rate), random_(noise.seed) {
+  explicit noisy_line(const line_noise& noise = {}, std::uint64_t rate = 0)
+      : noise_(noise), rate_(rate), random_(noise.seed) {
     for (auto& w : waiting_) w.reserve(8192);  // a test may count allocations
     wire_ = std::thread([this] { carry(); });
   }
@@ -132,12 +141,19 @@ class noisy_line {
     while (!ends_) {
       {
         const auto now = clock::now();
-        // a wire that this machine let sleep catches up with what has waited for it, and not with time in which there was nothing to carry
-        for (double& m : may) m = rate_ == 0 ? 4096. : std::min(m + std::chrono::duration<double>(now - before).count() * static_cast<double>(rate_), std::max(256., static_cast<double>(rate_) / 10));
+        // a wire that this machine let sleep catches up with what has waited for it, and not with time in which there
+        // was nothing to carry
+        for (double& m : may)
+          m = rate_ == 0
+                  ? 4096.
+                  : std::min(m + std::chrono::duration<double>(now - before).count() * static_cast<double>(rate_),
+                             std::max(256., static_cast<double>(rate_) / 10));
         before = now;
         const std::lock_guard lock(mutex_);
         for (std::size_t from = 0; from < 2; ++from) may[from] = step(from, may[from]);
-        for (std::size_t i = 0; i < 2; ++i) p[i] = {end_[i].master(), static_cast<short>((waiting_[1 - i].empty() ? 0 : POLLOUT) | (waiting_[i].empty() ? POLLIN : 0)), 0};
+        for (std::size_t i = 0; i < 2; ++i)
+          p[i] = {end_[i].master(),
+                  static_cast<short>((waiting_[1 - i].empty() ? 0 : POLLOUT) | (waiting_[i].empty() ? POLLIN : 0)), 0};
       }
       if (rate_ == 0) ::poll(p.data(), 2, 1);
       else std::this_thread::sleep_for(std::chrono::microseconds(500));

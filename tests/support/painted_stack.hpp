@@ -19,7 +19,8 @@ std::size_t painted_bytes(Call& call) {
   struct release {
     void operator()(std::byte* p) const noexcept { ::operator delete(p, std::align_val_t(page)); }
   };
-  const std::unique_ptr<std::byte, release> stack(static_cast<std::byte*>(::operator new(size, std::align_val_t(page))));
+  const std::unique_ptr<std::byte, release> stack(
+      static_cast<std::byte*>(::operator new(size, std::align_val_t(page))));
   std::memset(stack.get(), static_cast<int>(colour), size);
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
@@ -36,7 +37,8 @@ std::size_t painted_bytes(Call& call) {
 
 }  // namespace detail
 
-/// Bytes of stack that `call` and what it calls have used, without those of the thread. The call runs on a thread of its own.
+/// Bytes of stack that `call` and what it calls have used, without those of the thread. The call runs on a thread of
+/// its own.
 template <class Call>
 std::size_t stack_of(Call call) {
   auto nothing = [] {};

@@ -1,5 +1,5 @@
-// Two connected ends in one process, driven without a clock: the owner's ("left") and the recipient's ("right"); both can do both.
-// A test may change every frame on its way.
+// Two connected ends in one process, driven without a clock: the owner's ("left") and the recipient's ("right"); both
+// can do both. A test may change every frame on its way.
 #pragma once
 
 #include "frames.hpp"
@@ -37,7 +37,8 @@ struct inbox {
   bool ready() const noexcept { return takes; }
   void on_message(const tp::frame& m) {
     ++count;
-    if (keep) got.push_back({m.application, {m.references.begin(), m.references.end()}, {m.body.begin(), m.body.end()}});
+    if (keep)
+      got.push_back({m.application, {m.references.begin(), m.references.end()}, {m.body.begin(), m.body.end()}});
   }
 };
 
@@ -46,8 +47,8 @@ using owner = tp::owner<tp::xxhash_digest>;
 #ifdef TENSORPULL_TEST_WITHOUT_CAPNP
 using tested_framing = tp::word_framing;
 #else
-/// The framing of both ends: the default, or with TENSORPULL_TEST_FRAMING=capnp in the environment the one that reads with Cap'n Proto's
-/// library. One program thus tests both; both write the same bytes.
+/// The framing of both ends: the default, or with TENSORPULL_TEST_FRAMING=capnp in the environment the one that reads
+/// with Cap'n Proto's library. One program thus tests both; both write the same bytes.
 struct tested_framing : tp::word_framing {
   template <class Words>
   struct either {
@@ -62,7 +63,8 @@ struct tested_framing : tp::word_framing {
       const char* const name = std::getenv("TENSORPULL_TEST_FRAMING");
       return name != nullptr && std::string_view(name) == "capnp";
     }();
-    return with_library ? tp::capnp_framing::decode(bytes, m, lists.library) : tp::word_framing::decode(bytes, m, lists.words);
+    return with_library ? tp::capnp_framing::decode(bytes, m, lists.library)
+                        : tp::word_framing::decode(bytes, m, lists.words);
   }
 };
 #endif
@@ -75,7 +77,8 @@ struct party {
   explicit party(std::uint64_t seed, std::size_t buffers = 4)
       : random(seed), references(storage, [this] { return random(); }),
         memory(new std::uint64_t[buffers * buffer_bytes / 8 + 8]),
-        pool({reinterpret_cast<std::byte*>(memory.get()), buffers * buffer_bytes}, buffer_bytes), scratch(new std::uint64_t[8192]), end(references, pool, box) {}
+        pool({reinterpret_cast<std::byte*>(memory.get()), buffers * buffer_bytes}, buffer_bytes),
+        scratch(new std::uint64_t[8192]), end(references, pool, box) {}
 
   tp::ref_id publish(const model& m, tp::ref_id id = {1, 2}, std::uint32_t recipients = 0, bool verifiable = true) {
     const auto r = references.publish(m.source(), verifiable ? version_of(m) : 77, verifiable, id, recipients);
@@ -124,7 +127,9 @@ class pair {
   std::optional<tp::error> left_error, right_error;
   std::uint64_t rounds = 0;
 
-  explicit pair(cut every = {}, std::size_t buffers = 4) : left(11, buffers), right(22, buffers), left_stream_(to_left, sent_, every, every), right_stream_(to_right, to_left, every, every) {}
+  explicit pair(cut every = {}, std::size_t buffers = 4)
+      : left(11, buffers), right(22, buffers), left_stream_(to_left, sent_, every, every),
+        right_stream_(to_right, to_left, every, every) {}
 
   /// One round of both ends. False once an end has failed.
   template <class L, class R>
@@ -158,10 +163,12 @@ class pair {
   tp::result<tp::receipt> pull(Transfer& t) {
     tp::no_transfer idle;
     right.end.begin_pull();
-    if (run(idle, t, [&] { return t.ended() || t.pause().count() > 0; }) && !t.ended()) t.fail({tp::errc::busy, 0, 0, {}});
+    if (run(idle, t, [&] { return t.ended() || t.pause().count() > 0; }) && !t.ended())
+      t.fail({tp::errc::busy, 0, 0, {}});
     if (!t.ended())
-      return right_error ? tp::failure(*right_error) : left_error ? tp::failure(*left_error)
-                                                                  : tp::failure(tp::errc::timed_out);
+      return right_error  ? tp::failure(*right_error)
+             : left_error ? tp::failure(*left_error)
+                          : tp::failure(tp::errc::timed_out);
     right.end.end_pull(t);
     if (const auto farewell = t.farewell(); farewell && !right_error) right.end.send_control(*farewell);
     if (!right_error && !left_error) run(idle, idle, [] { return false; });
@@ -182,7 +189,8 @@ class pair {
   /// Whole frames from the left end, through the lie, to the right end.
   void relay() {
     if (!owner_lies) {
-      if (sent_.waiting() > 0) to_right.put({sent_.bytes.data() + sent_.begin, sent_.waiting()}), sent_.bytes.clear(), sent_.begin = 0;
+      if (sent_.waiting() > 0)
+        to_right.put({sent_.bytes.data() + sent_.begin, sent_.waiting()}), sent_.bytes.clear(), sent_.begin = 0;
       return;
     }
     while (sent_.waiting() > 0) {

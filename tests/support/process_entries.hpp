@@ -10,7 +10,8 @@
 
 namespace test {
 
-/// Open descriptors. Pipes are not among them: the library opens none, but a sanitizer that checks a pointer opens one for a moment, on whatever thread.
+/// Open descriptors. Pipes are not among them: the library opens none, but a sanitizer that checks a pointer opens one
+/// for a moment, on whatever thread.
 inline std::size_t descriptors() {
   constexpr std::string_view pipe = "pipe:";
   std::size_t n = 0;

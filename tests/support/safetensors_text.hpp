@@ -12,7 +12,8 @@
 namespace test {
 
 /// Eight bytes of length, then the text, then the data. `length` other than the text's own: a lie.
-inline std::string safetensors_file_of(std::string_view text, std::string_view data = {}, std::uint64_t length = ~std::uint64_t{0}) {
+inline std::string safetensors_file_of(std::string_view text, std::string_view data = {},
+                                       std::uint64_t length = ~std::uint64_t{0}) {
   if (length == ~std::uint64_t{0}) length = text.size();
   std::string file;
   for (unsigned i = 0; i < 8; ++i) file += static_cast<char>(length >> (8 * i) & 0xff);
@@ -20,10 +21,15 @@ inline std::string safetensors_file_of(std::string_view text, std::string_view d
 }
 
 /// `"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}`
-inline std::string entry(std::string_view name, std::string_view dtype, std::string_view shape, std::uint64_t begin, std::uint64_t end,
-                         std::string_view more = {}) {
+inline std::string entry(std::string_view name, std::string_view dtype, std::string_view shape, std::uint64_t begin,
+                         std::uint64_t end, std::string_view more = {}) {
   std::string s = "\"";
-  s.append(name).append("\":{\"dtype\":\"").append(dtype).append("\",\"shape\":[").append(shape).append("],\"data_offsets\":[");
+  s.append(name)
+      .append("\":{\"dtype\":\"")
+      .append(dtype)
+      .append("\",\"shape\":[")
+      .append(shape)
+      .append("],\"data_offsets\":[");
   return s.append(std::to_string(begin)).append(",").append(std::to_string(end)).append("]").append(more).append("}");
 }
 

@@ -40,22 +40,29 @@ inline std::string zip(const std::vector<zip_file>& files, const zip_end& end = 
   for (const zip_file& f : files) {
     const std::uint64_t at = out.size() - before.size() + static_cast<std::uint64_t>(f.moved);
     const std::string crc = little(crc32_of(f.content), 4);
-    out += "PK\3\4" + little(f.version, 2) + little(f.flags, 2) + little(f.method, 2) + little(0, 4) + crc + little(f.packed, 4) + little(f.size, 4) +
-           little(f.header_name.size(), 2) + little(f.header_extra.size(), 2) + f.header_name + f.header_extra + f.content;
-    const std::string wide = f.zip64 ? little(1, 2) + little(24, 2) + little(f.size, 8) + little(f.packed, 8) + little(at, 8) : std::string();
+    out += "PK\3\4" + little(f.version, 2) + little(f.flags, 2) + little(f.method, 2) + little(0, 4) + crc +
+           little(f.packed, 4) + little(f.size, 4) + little(f.header_name.size(), 2) +
+           little(f.header_extra.size(), 2) + f.header_name + f.header_extra + f.content;
+    const std::string wide = f.zip64 ? little(1, 2) + little(24, 2) + little(f.size, 8) + little(f.packed, 8) +
+                                           little(at, 8)
+                                     : std::string();
     const auto field = [&](std::uint64_t value) { return little(f.zip64 ? 0xffffffff : value, 4); };
-    directory += "PK\1\2" + little(f.version, 2) + little(f.version, 2) + little(f.flags, 2) + little(f.method, 2) + little(0, 4) + crc + field(f.packed) +
-                 field(f.size) + little(f.name.size(), 2) + little(wide.size() + f.extra.size(), 2) + little(f.comment.size(), 2) + little(0, 2) + little(0, 2) +
+    directory += "PK\1\2" + little(f.version, 2) + little(f.version, 2) + little(f.flags, 2) + little(f.method, 2) +
+                 little(0, 4) + crc + field(f.packed) + field(f.size) + little(f.name.size(), 2) +
+                 little(wide.size() + f.extra.size(), 2) + little(f.comment.size(), 2) + little(0, 2) + little(0, 2) +
                  little(0, 4) + field(at) + f.name + wide + f.extra + f.comment;
   }
   const std::uint64_t start = out.size() - before.size() + static_cast<std::uint64_t>(end.start_change);
-  const std::uint64_t length = directory.size() + static_cast<std::uint64_t>(end.length_change), place = out.size() + directory.size();
+  const std::uint64_t length = directory.size() + static_cast<std::uint64_t>(end.length_change),
+                      place = out.size() + directory.size();
   out += directory;
   if (end.zip64)
-    out += "PK\6\6" + little(44, 8) + little(45, 2) + little(45, 2) + little(0, 8) + little(files.size(), 8) + little(files.size(), 8) + little(length, 8) +
-           little(start, 8) + "PK\6\7" + little(0, 4) + little(place, 8) + little(1, 4);
-  return out + "PK\5\6" + little(0, 4) + little(files.size(), 2) + little(files.size(), 2) + little(end.zip64 ? 0xffffffff : length, 4) +
-         little(end.zip64 ? 0xffffffff : start, 4) + little(end.comment.size(), 2) + end.comment;
+    out += "PK\6\6" + little(44, 8) + little(45, 2) + little(45, 2) + little(0, 8) + little(files.size(), 8) +
+           little(files.size(), 8) + little(length, 8) + little(start, 8) + "PK\6\7" + little(0, 4) + little(place, 8) +
+           little(1, 4);
+  return out + "PK\5\6" + little(0, 4) + little(files.size(), 2) + little(files.size(), 2) +
+         little(end.zip64 ? 0xffffffff : length, 4) + little(end.zip64 ? 0xffffffff : start, 4) +
+         little(end.comment.size(), 2) + end.comment;
 }
 
 }  // namespace test

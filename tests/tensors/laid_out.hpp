@@ -18,7 +18,8 @@ struct sample {
   bool fortran;
 };
 
-/// The file of an array whose element number i (in C's order) consists of the bytes 16 i, 16 i + 1, ... (modulo 251); and its image.
+/// The file of an array whose element number i (in C's order) consists of the bytes 16 i, 16 i + 1, ... (modulo 251);
+/// and its image.
 struct laid_out {
   sample s;
   test::memory_file file{};
@@ -40,11 +41,13 @@ struct laid_out {
       for (std::uint64_t b = 0; b < s.element_bytes; ++b) {
         const char byte = static_cast<char>((16 * i + b) % 251);
         image += byte;
-        const std::uint64_t in_number = s.swap_bytes == 0 ? b : b - b % s.swap_bytes + s.swap_bytes - 1 - b % s.swap_bytes;
+        const std::uint64_t in_number = s.swap_bytes == 0 ? b
+                                                          : b - b % s.swap_bytes + s.swap_bytes - 1 - b % s.swap_bytes;
         file.content[7 + at * s.element_bytes + in_number] = byte;
       }
     }
-    place = {7, s.element_bytes, s.swap_bytes, s.fortran ? static_cast<std::uint8_t>(s.shape.size()) : std::uint8_t{0}, s.shape.data()};
+    place = {7, s.element_bytes, s.swap_bytes, s.fortran ? static_cast<std::uint8_t>(s.shape.size()) : std::uint8_t{0},
+             s.shape.data()};
   }
   std::string read(std::uint64_t offset, std::size_t n) {
     std::string out(n, '?');

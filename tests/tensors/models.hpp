@@ -1,4 +1,5 @@
-// Models for the tests of static images: nested, of every scalar, with members that are not adapted, and of a thousand tensors.
+// Models for the tests of static images: nested, of every scalar, with members that are not adapted, and of a thousand
+// tensors.
 #pragma once
 
 #include <tensorpull/core/dtype.hpp>
@@ -65,8 +66,8 @@ struct wide {
 
 BOOST_HANA_ADAPT_STRUCT(tensorpull::test::linear, weight, bias);
 BOOST_HANA_ADAPT_STRUCT(tensorpull::test::block, up, down, scale);
-BOOST_HANA_ADAPT_STRUCT(tensorpull::test::everything, layers, grid, flag, i8, u8, i16, u16, i32, u32, i64, u64, f32, f64, c64, f16, e4m3, e5m2,
-                        e8m0, nothing, no_layers);
+BOOST_HANA_ADAPT_STRUCT(tensorpull::test::everything, layers, grid, flag, i8, u8, i16, u16, i32, u32, i64, u64, f32,
+                        f64, c64, f16, e4m3, e5m2, e8m0, nothing, no_layers);
 BOOST_HANA_ADAPT_STRUCT(tensorpull::test::small, a, b, c, d);
 BOOST_HANA_ADAPT_STRUCT(tensorpull::test::thousand, layers);
 BOOST_HANA_ADAPT_STRUCT(tensorpull::test::five_blocks, one, two, three, four, five);

@@ -14,10 +14,13 @@ using test::npy;
 result<npy_header> parse(std::string_view file) {
   // in memory of exactly its size, so that a sanitizer sees what reads behind it
   const std::vector<char> exact(file.begin(), file.end());
-  return parse_npy_header(std::as_bytes(std::span(exact)).first(std::min(exact.size(), npy_header_most_bytes)), exact.size());
+  return parse_npy_header(std::as_bytes(std::span(exact)).first(std::min(exact.size(), npy_header_most_bytes)),
+                          exact.size());
 }
-std::string text(std::string_view descr = "'<f4'", std::string_view order = "False", std::string_view shape = "(2, 3)") {
-  return "{'descr': " + std::string(descr) + ", 'fortran_order': " + std::string(order) + ", 'shape': " + std::string(shape) + ", }";
+std::string text(std::string_view descr = "'<f4'", std::string_view order = "False",
+                 std::string_view shape = "(2, 3)") {
+  return "{'descr': " + std::string(descr) + ", 'fortran_order': " + std::string(order) +
+         ", 'shape': " + std::string(shape) + ", }";
 }
 const std::string data(24, 'x');
 
@@ -49,38 +52,71 @@ TEST(NpyHeader, IsReadAsItWasWritten) {
 }
 
 TEST(NpyHeader, EverySpellingOfTheDictThatPythonEvaluates) {
-  for (const char* shape : {"(2,3,)", "( +2 ,\t3)", "(0x2, 0b11)", "((2), 3)", "(2L, 3L)", "(2,# rows\n 3)", "(2, \\\n3)", "(2, 3 L L)", "(0o2, 0x_3)"})
+  for (const char* shape : {"(2,3,)", "( +2 ,\t3)", "(0x2, 0b11)", "((2), 3)", "(2L, 3L)", "(2,# rows\n 3)",
+                            "(2, \\\n3)", "(2, 3 L L)", "(0o2, 0x_3)"})
     expect_read(text("'<f4'", "False", shape));
-  for (const char* descr : {"\"<f4\"", "'<' 'f4'", "u'=f4'", "r'''f4'''", "'\\x3cf\\64'", "('f')", "'float32'", "'f04'"}) expect_read(text(descr));
+  for (const char* descr :
+       {"\"<f4\"", "'<' 'f4'", "u'=f4'", "r'''f4'''", "'\\x3cf\\64'", "('f')", "'float32'", "'f04'"})
+    expect_read(text(descr));
   expect_read("(" + text() + ")");
   expect_read("\n# made by hand\n" + text() + " # end");
-  expect_read("{'shape': (2,3), 'descr': '<i2', 'descr': 'f4', 'fortran_order': False}");  // of two equal keys Python takes the last
-  expect_refused(text("'<f4'", "False", "(2L, 3)"), errc::bad_file, 3);                    // version 3 is younger than Python 2
+  expect_read("{'shape': (2,3), 'descr': '<i2', 'descr': 'f4', 'fortran_order': False}");  // of two equal keys Python
+                                                                                           // takes the last
+  expect_refused(text("'<f4'", "False", "(2L, 3)"), errc::bad_file, 3);  // version 3 is younger than Python 2
 }
 
 TEST(NpyHeader, NoSpellingThatPythonRefuses) {
-  for (const char* shape : {"(6)", "[2, 3]", "(2, 3", "2, 3)", "(2,, 3)", "(,)", "(02, 3)", "(2_, 3)", "(2.0, 3)", "(2e0, 3)", "(True, 6)", "(-2, -3)", "(- -2, 3)",
-                            "(~2, 3)", "(1+1, 3)", "(2, 3) or 1", "(2, None)", "(2, '3')", "None", "(2 3)", "(0x, 3)", "(2\x0b, 3)",
+  for (const char* shape : {"(6)",
+                            "[2, 3]",
+                            "(2, 3",
+                            "2, 3)",
+                            "(2,, 3)",
+                            "(,)",
+                            "(02, 3)",
+                            "(2_, 3)",
+                            "(2.0, 3)",
+                            "(2e0, 3)",
+                            "(True, 6)",
+                            "(-2, -3)",
+                            "(- -2, 3)",
+                            "(~2, 3)",
+                            "(1+1, 3)",
+                            "(2, 3) or 1",
+                            "(2, None)",
+                            "(2, '3')",
+                            "None",
+                            "(2 3)",
+                            "(0x, 3)",
+                            "(2\x0b, 3)",
                             "(2,\xa0"
                             "3)",
-                            "(2, 3l)", "((2, 3),)", "(2; 3)"})
+                            "(2, 3l)",
+                            "((2, 3),)",
+                            "(2; 3)"})
     expect_refused(text("'<f4'", "False", shape));
-  for (const char* order : {"0", "1", "None", "'False'", "false", "not True", "Falsey", "(True,)"}) expect_refused(text("'<f4'", order));
-  for (const char* all : {"", "{", "{}", "[]", "{'descr': '<f4'}", "{'descr': '<f4', 'shape': (2, 3)}", "None", "'text'", "{'descr', 'shape'}"}) expect_refused(all);
+  for (const char* order : {"0", "1", "None", "'False'", "false", "not True", "Falsey", "(True,)"})
+    expect_refused(text("'<f4'", order));
+  for (const char* all : {"", "{", "{}", "[]", "{'descr': '<f4'}", "{'descr': '<f4', 'shape': (2, 3)}", "None",
+                          "'text'", "{'descr', 'shape'}"})
+    expect_refused(all);
   expect_refused(text() + ",");
   expect_refused(text() + ";");
   expect_refused("\n " + text());
   expect_refused(text().substr(0, text().size() - 1) + "'extra': 1}");
   EXPECT_FALSE(parse(npy(text("'<f4"), data)));
   expect_refused(text() + std::string(1, '\0'));
-  for (const char* descr : {"'\\x3'", "'\\N{LATIN SMALL LETTER F}4'", "'f4\n'", "'\\U00110000'"}) expect_refused(text(descr));
+  for (const char* descr : {"'\\x3'", "'\\N{LATIN SMALL LETTER F}4'", "'f4\n'", "'\\U00110000'"})
+    expect_refused(text(descr));
 }
 
 TEST(NpyHeader, N1_TypesThatNoTensorHasAreNamedAsSuch) {
-  for (const char* descr : {"'|O'", "'|S5'", "'<U3'", "'<M8[ns]'", "'>m8[D]'", "'<f16'", "'<c16'", "'<c32'", "'|V2'", "'f4,f4'", "'2f4'", "'float'", "''", "('<f4', (2,))",
-                            "[('a', '<i4'), ('b', '>f8')]", "None", "'f1'", "'<f44'", "'<'", "b'<f4'"})
+  for (const char* descr : {"'|O'",   "'|S5'",   "'<U3'",  "'<M8[ns]'",     "'>m8[D]'",
+                            "'<f16'", "'<c16'",  "'<c32'", "'|V2'",         "'f4,f4'",
+                            "'2f4'",  "'float'", "''",     "('<f4', (2,))", "[('a', '<i4'), ('b', '>f8')]",
+                            "None",   "'f1'",    "'<f44'", "'<'",           "b'<f4'"})
     EXPECT_FALSE(parse(npy(text(descr), data))) << descr;
-  for (const char* descr : {"'|O'", "'|S5'", "'<M8[ns]'", "'<f16'", "[('a', '<i4')]", "('<f4', (2,))"}) expect_refused(text(descr), errc::unsupported_dtype);
+  for (const char* descr : {"'|O'", "'|S5'", "'<M8[ns]'", "'<f16'", "[('a', '<i4')]", "('<f4', (2,))"})
+    expect_refused(text(descr), errc::unsupported_dtype);
 }
 
 TEST(NpyHeader, N2_WhatLiesBehindTheArrayIsNotLookedAt) {
@@ -93,8 +129,9 @@ TEST(NpyHeader, N2_WhatLiesBehindTheArrayIsNotLookedAt) {
 }
 
 TEST(NpyHeader, SizesThatNoFileHas) {
-  for (const char* shape : {"(4294967296, 4294967296)", "(2, 2305843009213693952)", "(18446744073709551617,)", "(0, 9223372036854775807)",
-                            "(0, 4611686018427387904)", "(4611686018427387904, 0)", "(7,)", "(9223372036854775807,)"})
+  for (const char* shape :
+       {"(4294967296, 4294967296)", "(2, 2305843009213693952)", "(18446744073709551617,)", "(0, 9223372036854775807)",
+        "(0, 4611686018427387904)", "(4611686018427387904, 0)", "(7,)", "(9223372036854775807,)"})
     expect_refused(text("'<f4'", "False", shape));
   expect_refused(text("'<f4'", "False", "(" + std::string(200, '9') + ",)"));
   EXPECT_TRUE(parse(npy(text("'<f4'", "False", "(0, 2305843009213693951)"), "")));
@@ -112,13 +149,15 @@ TEST(NpyHeader, LengthsAreLimitedAsInNumPy) {
       header.resize(text().size() + 3);
       for (std::size_t n = header.size(); n < characters; ++n) header += character;
     }
-    return "\x93NUMPY" + std::string{static_cast<char>(version), '\0'} + test::little(header.size(), version == 1 ? 2 : 4) + header + data;
+    return "\x93NUMPY" + std::string{static_cast<char>(version), '\0'} +
+           test::little(header.size(), version == 1 ? 2 : 4) + header + data;
   };
   for (const unsigned version : {1u, 2u, 3u}) {
     EXPECT_TRUE(parse(padded(10'000, version))) << version;
     EXPECT_FALSE(parse(padded(10'001, version))) << version;
   }
-  EXPECT_TRUE(parse(padded(10'000, 3, "\xf0\x9f\x98\x80"))) << "in version 3 it is characters that count, of up to four bytes";
+  EXPECT_TRUE(parse(padded(10'000, 3, "\xf0\x9f\x98\x80")))
+      << "in version 3 it is characters that count, of up to four bytes";
   EXPECT_FALSE(parse(padded(10'001, 3, "\xf0\x9f\x98\x80")));
   EXPECT_FALSE(parse(padded(100, 3, "\xff"))) << "and they are UTF-8";
   EXPECT_TRUE(parse(padded(100, 1, "\xff")));
@@ -126,7 +165,8 @@ TEST(NpyHeader, LengthsAreLimitedAsInNumPy) {
   const std::string whole = npy(text(), data);
   for (std::size_t n = 0; n < whole.size(); ++n) EXPECT_FALSE(parse(std::string_view(whole).substr(0, n))) << n;
   EXPECT_FALSE(parse("\x93NUMPY\2" + std::string(1, '\0') + "\xff\xff\xff\xff" + whole));
-  for (const char* version : {"\1\1", "\4", "\xff\xff"}) EXPECT_FALSE(parse("\x93NUMPY" + std::string(version, 2) + whole.substr(8)));
+  for (const char* version : {"\1\1", "\4", "\xff\xff"})
+    EXPECT_FALSE(parse("\x93NUMPY" + std::string(version, 2) + whole.substr(8)));
 }
 
 TEST(NpyHeader, BracketsNestNoDeeperThanInPython) {

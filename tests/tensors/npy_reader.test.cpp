@@ -13,20 +13,33 @@ using test::laid_out;
 using test::sample;
 
 TEST(NpyReader, EveryRangeOfEveryLayoutIsThatOfTheImage) {
-  for (const sample& s : {sample{{5}, 4, 0, false}, {{3, 4}, 4, 4, false}, {{3, 4}, 8, 4, false}, {{7}, 2, 2, false}, {{3, 4}, 1, 0, true}, {{4, 3}, 4, 0, true}, {{2, 3, 4}, 8, 8, true}, {{3, 1, 2, 2}, 8, 4, true}, {{1, 5}, 2, 2, true}, {{5, 1}, 2, 0, true}, {{2, 1, 2, 1, 3, 1, 2}, 1, 0, true}}) {
+  for (const sample& s : {sample{{5}, 4, 0, false},
+                          {{3, 4}, 4, 4, false},
+                          {{3, 4}, 8, 4, false},
+                          {{7}, 2, 2, false},
+                          {{3, 4}, 1, 0, true},
+                          {{4, 3}, 4, 0, true},
+                          {{2, 3, 4}, 8, 8, true},
+                          {{3, 1, 2, 2}, 8, 4, true},
+                          {{1, 5}, 2, 2, true},
+                          {{5, 1}, 2, 0, true},
+                          {{2, 1, 2, 1, 3, 1, 2}, 1, 0, true}}) {
     laid_out array(s);
     for (std::size_t from = 0; from <= array.image.size(); ++from)
       for (std::size_t n = 0; n <= array.image.size() - from; ++n)
-        ASSERT_EQ(array.read(from, n), array.image.substr(from, n)) << from << " + " << n << ", rank " << s.shape.size() << ", " << int(s.element_bytes) << " bytes";
+        ASSERT_EQ(array.read(from, n), array.image.substr(from, n))
+            << from << " + " << n << ", rank " << s.shape.size() << ", " << int(s.element_bytes) << " bytes";
   }
 }
 
 TEST(NpyReader, LongColumnsAndManyOfThem) {
   for (const sample& s : {sample{{5000, 3}, 4, 4, true}, {{3, 5000}, 4, 0, true}, {{70, 30, 9}, 8, 4, true}}) {
     laid_out array(s);
-    for (const std::size_t step : {array.image.size(), std::size_t{64 * 1024}, std::size_t{4999}, std::size_t{65'533}}) {
+    for (const std::size_t step :
+         {array.image.size(), std::size_t{64 * 1024}, std::size_t{4999}, std::size_t{65'533}}) {
       std::string all;
-      while (all.size() < array.image.size()) all += array.read(all.size(), std::min(step, array.image.size() - all.size()));
+      while (all.size() < array.image.size())
+        all += array.read(all.size(), std::min(step, array.image.size() - all.size()));
       ASSERT_TRUE(all == array.image) << step;
     }
   }

@@ -17,7 +17,8 @@ using test::sample;
 
 std::string whole(laid_out& array, npy_tile& tile, std::size_t step) {
   std::string all;
-  while (all.size() < array.image.size()) all += array.read(tile, all.size(), std::min(step, array.image.size() - all.size()));
+  while (all.size() < array.image.size())
+    all += array.read(tile, all.size(), std::min(step, array.image.size() - all.size()));
   return all;
 }
 
@@ -76,7 +77,8 @@ TEST(NpyTile, ThreadsDoNotDisturbEachOther) {
       std::string out(10'000, '?');
       for (std::size_t i = 0; i < 12; ++i) {
         const std::size_t at = (i * 3 + t) * 104'729 % (array.image.size() - out.size());
-        wrong[t] += !tile.read(file, array.place, at, std::as_writable_bytes(std::span(out))) || array.image.compare(at, out.size(), out) != 0;
+        wrong[t] += !tile.read(file, array.place, at, std::as_writable_bytes(std::span(out))) ||
+                    array.image.compare(at, out.size(), out) != 0;
       }
     });
   threads.clear();

@@ -51,7 +51,25 @@ error refusal(const mutable_numpy_array& array) {
 }
 
 TEST(NumpyTensors, EveryTypeThatBothSidesHave) {
-  const std::pair<const char*, dtype> known[] = {{"|b1", dtype::boolean}, {"?", dtype::boolean}, {"|u1", dtype::u8}, {"|i1", dtype::i8}, {"<u2", dtype::u16}, {"<i2", dtype::i16}, {"<f2", dtype::f16}, {"<u4", dtype::u32}, {"<i4", dtype::i32}, {"<f4", dtype::f32}, {"<u8", dtype::u64}, {"<i8", dtype::i64}, {"<f8", dtype::f64}, {"<c8", dtype::c64}, {"=f4", dtype::f32}, {"f", dtype::f32}, {"int64", dtype::i64}, {"bfloat16", dtype::bf16}, {"float8_e4m3fn", dtype::f8_e4m3}};
+  const std::pair<const char*, dtype> known[] = {{"|b1", dtype::boolean},
+                                                 {"?", dtype::boolean},
+                                                 {"|u1", dtype::u8},
+                                                 {"|i1", dtype::i8},
+                                                 {"<u2", dtype::u16},
+                                                 {"<i2", dtype::i16},
+                                                 {"<f2", dtype::f16},
+                                                 {"<u4", dtype::u32},
+                                                 {"<i4", dtype::i32},
+                                                 {"<f4", dtype::f32},
+                                                 {"<u8", dtype::u64},
+                                                 {"<i8", dtype::i64},
+                                                 {"<f8", dtype::f64},
+                                                 {"<c8", dtype::c64},
+                                                 {"=f4", dtype::f32},
+                                                 {"f", dtype::f32},
+                                                 {"int64", dtype::i64},
+                                                 {"bfloat16", dtype::bf16},
+                                                 {"float8_e4m3fn", dtype::f8_e4m3}};
   for (const auto& [descr, type] : known) {
     const auto format = parse_numpy_descr(descr);
     ASSERT_TRUE(format) << descr;
@@ -67,7 +85,8 @@ TEST(NumpyTensors, EveryTypeThatBothSidesHave) {
 
 TEST(NumpyTensors, N1_OtherTypesAreRefusedWithTheArraysName) {
   const float data[6] = {};
-  for (const char* descr : {"|O", "|S3", "<U2", "<M8[ns]", "<m8", "<f16", "<c16", "|V4", "float128", "l", "", "<", "<<f4", "f4,f4", "(2,)f4"}) {
+  for (const char* descr : {"|O", "|S3", "<U2", "<M8[ns]", "<m8", "<f16", "<c16", "|V4", "float128", "l", "", "<",
+                            "<<f4", "f4,f4", "(2,)f4"}) {
     const error why = refusal(numpy_array{"layers.0", descr, two_by_three, raw(data)});
     EXPECT_EQ(why.code, errc::unsupported_dtype) << descr;
     EXPECT_EQ(why.name.view(), "layers.0");
@@ -86,9 +105,11 @@ TEST(NumpyTensors, OrdersStridesAndByteOrdersGiveTheLogicalValues) {
   EXPECT_EQ(values_of<float>({"w", ">f4", two_by_three, raw(swapped), {}, numpy_order::fortran}), wanted);
   EXPECT_EQ(values_of<float>({"w", "<f4", two_by_three, raw(reversed + 11), every_second}), wanted);
   EXPECT_EQ(values_of<float>({"w", "<f4", two_by_three, raw(c + 4), none}), std::vector<float>(6, 5.0f)) << "broadcast";
-  EXPECT_EQ(values_of<float>({"w", "<f4", {}, raw(c + 2), {}, numpy_order::fortran}), std::vector<float>{3}) << "a scalar";
+  EXPECT_EQ(values_of<float>({"w", "<f4", {}, raw(c + 2), {}, numpy_order::fortran}), std::vector<float>{3})
+      << "a scalar";
   const std::uint64_t empty[] = {3, 0};
-  EXPECT_EQ(refusal(numpy_array{"w", "<f4", empty, nullptr, {}, numpy_order::fortran}).code, errc{}) << "nothing needs no address";
+  EXPECT_EQ(refusal(numpy_array{"w", "<f4", empty, nullptr, {}, numpy_order::fortran}).code, errc{})
+      << "nothing needs no address";
   const std::uint64_t too_many[] = {1ull << 33, 1ull << 33};
   EXPECT_EQ(refusal(numpy_array{"w", "<f4", too_many, raw(c), {}, numpy_order::fortran}).code, errc::size_overflow);
 }
@@ -122,13 +143,16 @@ TEST(NumpyTensors, DestinationsAreContiguousAndNative) {
   const std::int64_t strides[] = {12, 4}, transposed[] = {4, 8};
   EXPECT_EQ(refusal(mutable_numpy_array{"w", "<f4", two_by_three, at}).code, errc{});
   EXPECT_EQ(refusal(mutable_numpy_array{"w", "<f4", two_by_three, at, strides}).code, errc{});
-  for (const mutable_numpy_array& array : {mutable_numpy_array{"w", ">f4", two_by_three, at}, mutable_numpy_array{"w", "<f4", two_by_three, at, transposed},
-                                           mutable_numpy_array{"w", "<f4", two_by_three, at, {}, numpy_order::fortran}}) {
+  for (const mutable_numpy_array& array :
+       {mutable_numpy_array{"w", ">f4", two_by_three, at},
+        mutable_numpy_array{"w", "<f4", two_by_three, at, transposed},
+        mutable_numpy_array{"w", "<f4", two_by_three, at, {}, numpy_order::fortran}}) {
     EXPECT_EQ(refusal(array).code, errc::unsupported_layout);
     EXPECT_EQ(refusal(array).name.view(), "w");
   }
   const std::uint64_t column[] = {6, 1}, empty[] = {2, 0, 3};
-  EXPECT_EQ(refusal(mutable_numpy_array{"w", "<f4", column, at, {}, numpy_order::fortran}).code, errc{}) << "both orders are one here";
+  EXPECT_EQ(refusal(mutable_numpy_array{"w", "<f4", column, at, {}, numpy_order::fortran}).code, errc{})
+      << "both orders are one here";
   EXPECT_EQ(refusal(mutable_numpy_array{"w", "<f4", empty, at, {}, numpy_order::fortran}).code, errc{});
 }
 
@@ -142,8 +166,10 @@ TEST(NumpyTensors, ArraysArriveInOthers) {
   }
   const bool on[5] = {true, false, true, true, false};
   bool got[5] = {};
-  const numpy_array sources[] = {{"w", ">u4", shape, raw(swapped.data()), {}, numpy_order::fortran}, {"flags", "|b1", flags, raw(on)}};
-  const mutable_numpy_array targets[] = {{"flags", "?", flags, reinterpret_cast<std::byte*>(got)}, {"w", "uint32", shape, reinterpret_cast<std::byte*>(mine.data())}};
+  const numpy_array sources[] = {{"w", ">u4", shape, raw(swapped.data()), {}, numpy_order::fortran},
+                                 {"flags", "|b1", flags, raw(on)}};
+  const mutable_numpy_array targets[] = {{"flags", "?", flags, reinterpret_cast<std::byte*>(got)},
+                                         {"w", "uint32", shape, reinterpret_cast<std::byte*>(mine.data())}};
   const auto source = numpy_tensors::make(sources);
   auto target = numpy_tensors::make(targets);
   ASSERT_TRUE(source && target);
@@ -166,7 +192,8 @@ TEST(NumpyTensors, GatheringAllocatesNothing) {
   std::vector<std::byte> slice(64 * 1024);
   std::span<const std::byte> out[4];
   const test::allocation_watch watch;
-  for (std::uint64_t at = 0; at < image->schema().image_bytes;) at += gather(image->source(), at, image->schema().image_bytes - at, out, slice).bytes;
+  for (std::uint64_t at = 0; at < image->schema().image_bytes;)
+    at += gather(image->source(), at, image->schema().image_bytes - at, out, slice).bytes;
   EXPECT_EQ(watch.count(), 0u);
 }
 

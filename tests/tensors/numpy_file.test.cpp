@@ -50,9 +50,11 @@ class NumpyFile : public testing::Test {
       std::vector<std::byte> slice(101);
       std::span<const std::byte> out[2];
       while (bytes.size() < entry.size_bytes()) {
-        const auto got = tp::gather(file.image().source(), schema.header_bytes + entry.begin + bytes.size(), entry.size_bytes() - bytes.size(), out, slice);
+        const auto got = tp::gather(file.image().source(), schema.header_bytes + entry.begin + bytes.size(),
+                                    entry.size_bytes() - bytes.size(), out, slice);
         if (got.bytes == 0) return "failed";
-        for (std::size_t i = 0; i < got.pieces; ++i) bytes.append(reinterpret_cast<const char*>(out[i].data()), out[i].size());
+        for (std::size_t i = 0; i < got.pieces; ++i)
+          bytes.append(reinterpret_cast<const char*>(out[i].data()), out[i].size());
       }
       return bytes;
     }
@@ -62,7 +64,8 @@ class NumpyFile : public testing::Test {
   fs::path directory;
 };
 
-const std::string six = test::little(1, 2) + test::little(2, 2) + test::little(3, 2) + test::little(4, 2) + test::little(5, 2) + test::little(6, 2);
+const std::string six = test::little(1, 2) + test::little(2, 2) + test::little(3, 2) + test::little(4, 2) +
+                        test::little(5, 2) + test::little(6, 2);
 
 TEST_F(NumpyFile, OneArrayIsNamedAfterItsFile) {
   const auto path = write("weights.npy", npy("<i2", "(2, 3)", false, six));
@@ -77,7 +80,8 @@ TEST_F(NumpyFile, OneArrayIsNamedAfterItsFile) {
 TEST_F(NumpyFile, FortranAndBigEndianFilesHaveTheLogicalValues) {
   std::string file_order;
   for (const int value : {1, 4, 2, 5, 3, 6}) file_order += std::string{'\0', static_cast<char>(value)};
-  const auto file = open(test::zip({{"a.npy", npy(">i2", "(2, 3)", true, file_order)}, {"b", npy("<i2", "(6,)", true, six)}}));
+  const auto file = open(
+      test::zip({{"a.npy", npy(">i2", "(2, 3)", true, file_order)}, {"b", npy("<i2", "(6,)", true, six)}}));
   ASSERT_TRUE(file);
   EXPECT_EQ(bytes_of(*file, "a"), six);
   EXPECT_EQ(bytes_of(*file, "b"), six) << "a name without .npy is the whole name";
@@ -86,11 +90,13 @@ TEST_F(NumpyFile, FortranAndBigEndianFilesHaveTheLogicalValues) {
 TEST_F(NumpyFile, N1_TypesWithoutDtypeAreRefusedByName) {
   for (const char* descr : {"|O", "|S3", "<U2", "<M8[ns]", "<f16", "<c16", "|V2"}) {
     EXPECT_EQ(refusal(npy(descr, "(0,)", false, "")).code, tp::errc::unsupported_dtype) << descr;
-    const auto why = refusal(test::zip({{"fine.npy", npy("<i2", "(6,)", false, six)}, {"odd.npy", npy(descr, "(0,)", false, "")}}));
+    const auto why = refusal(
+        test::zip({{"fine.npy", npy("<i2", "(6,)", false, six)}, {"odd.npy", npy(descr, "(0,)", false, "")}}));
     EXPECT_EQ(why.code, tp::errc::unsupported_dtype);
     EXPECT_EQ(why.name.view(), "odd");
   }
-  EXPECT_EQ(refusal(npy("{'descr': [('a', '<i4'), ('b', '>f8')], 'fortran_order': False, 'shape': (1,), }", six)).code, tp::errc::unsupported_dtype);
+  EXPECT_EQ(refusal(npy("{'descr': [('a', '<i4'), ('b', '>f8')], 'fortran_order': False, 'shape': (1,), }", six)).code,
+            tp::errc::unsupported_dtype);
 }
 
 TEST_F(NumpyFile, N2_OfTwoArraysInOneFileTheFirstIsTaken) {
@@ -108,7 +114,8 @@ TEST_F(NumpyFile, N2_OfTwoArraysInOneFileTheFirstIsTaken) {
 
 TEST_F(NumpyFile, NamesAreNamesAndNeverPaths) {
   const std::string array = npy("<i2", "(6,)", false, six);
-  const auto file = open(test::zip({{"../../x.npy", array}, {"/etc/passwd.npy", array}, {".npy", array}, {"a.npy.npy", array}}));
+  const auto file = open(
+      test::zip({{"../../x.npy", array}, {"/etc/passwd.npy", array}, {".npy", array}, {"a.npy.npy", array}}));
   ASSERT_TRUE(file);
   for (const char* name : {"../../x", "/etc/passwd", "", "a.npy"}) EXPECT_EQ(bytes_of(*file, name), six) << name;
 }
@@ -117,7 +124,8 @@ TEST_F(NumpyFile, WhatNumPyGoesOnWithAndThisDoesNot) {
   const std::string array = npy("<i2", "(6,)", false, six);
   EXPECT_EQ(refusal(test::zip({{"a.npy", array}, {"a", array}})).code, tp::errc::duplicate_name);
   EXPECT_EQ(refusal(test::zip({{"a.npy", "no array"}})).code, tp::errc::bad_file);
-  EXPECT_EQ(refusal(test::zip({{"a.npy", array}, {"notes.txt", "no array"}})).code, tp::errc{}) << "other files are not looked at";
+  EXPECT_EQ(refusal(test::zip({{"a.npy", array}, {"notes.txt", "no array"}})).code, tp::errc{})
+      << "other files are not looked at";
   EXPECT_EQ(refusal(test::zip({{"__metadata__.npy", array}})).code, tp::errc::reserved_name);
   std::string wrong = test::zip({{"a.npy", array}, {"b.npy", array}});
   wrong[wrong.find(six)] ^= 1;
@@ -128,14 +136,18 @@ TEST_F(NumpyFile, WhatNumPyGoesOnWithAndThisDoesNot) {
 }
 
 TEST_F(NumpyFile, FilesThatAreNone) {
-  for (const std::string& content : {std::string(), std::string("P"), std::string("PK\3\4"), std::string("\x93NUMPY"), std::string(1000, '\0'),
-                                     std::string("\x80\4K\1.", 5), npy("<i2", "(7,)", false, six), "PK\3\4" + std::string(100, 'x')}) {
+  for (const std::string& content :
+       {std::string(), std::string("P"), std::string("PK\3\4"), std::string("\x93NUMPY"), std::string(1000, '\0'),
+        std::string("\x80\4K\1.", 5), npy("<i2", "(7,)", false, six), "PK\3\4" + std::string(100, 'x')}) {
     const auto why = refusal(content);
     EXPECT_EQ(why.code, tp::errc::bad_file);
     EXPECT_EQ(why.name.view(), "file");
   }
   EXPECT_EQ(tp::numpy_file::open((directory / "missing.npy").string()).error(), tp::errc::io);
-  EXPECT_EQ(refusal(test::zip({{"a.npy", npy("<i2", "(6,)", false, six)}, {"b.npy", npy("<i2", "(6,)", false, six)}}), {.most_arrays = 1}).code, tp::errc::too_many_tensors);
+  EXPECT_EQ(refusal(test::zip({{"a.npy", npy("<i2", "(6,)", false, six)}, {"b.npy", npy("<i2", "(6,)", false, six)}}),
+                    {.most_arrays = 1})
+                .code,
+            tp::errc::too_many_tensors);
 }
 
 struct published {
@@ -147,11 +159,13 @@ struct published {
 TEST_F(NumpyFile, IsPulledIntoMemory) {
   std::string numbers(400'000, '\0'), swapped = numbers;
   for (std::size_t i = 0; i < numbers.size(); ++i) swapped[i ^ 3] = numbers[i] = static_cast<char>(i * 7 + i / 251);
-  const auto file = open(test::zip({{"w.npy", npy(">f4", "(100000,)", false, swapped)}, {"b.npy", npy("<i2", "(2, 3)", false, six)}}));
+  const auto file = open(
+      test::zip({{"w.npy", npy(">f4", "(100000,)", false, swapped)}, {"b.npy", npy("<i2", "(2, 3)", false, six)}}));
   ASSERT_TRUE(file);
   std::vector<std::byte> w(400'000), b(12);
   const std::uint64_t long_one[] = {100'000}, two_by_three[] = {2, 3};
-  const tp::mutable_tensor_view views[] = {{"b", tp::dtype::i16, two_by_three, b.data()}, {"w", tp::dtype::f32, long_one, w.data()}};
+  const tp::mutable_tensor_view views[] = {{"b", tp::dtype::i16, two_by_three, b.data()},
+                                           {"w", tp::dtype::f32, long_one, w.data()}};
   auto mine = tp::dynamic_image::make(views);
   published p;
   const auto ref = p.owner->add_tensors(*file);
@@ -186,7 +200,8 @@ TEST_F(NumpyFile, AFileOfAnySizeNeedsNoMoreMemory) {
     std::size_t most;
   };
   // 4 MiB to turn rows, where at least two of them fit
-  for (const kind& k : {kind{"(1048576, 32)", true, 4 << 20}, kind{"(32, 1048576)", true, 64 * 1024}, kind{"(32, 1048576)", false, 64 * 1024}}) {
+  for (const kind& k : {kind{"(1048576, 32)", true, 4 << 20}, kind{"(32, 1048576)", true, 64 * 1024},
+                        kind{"(32, 1048576)", false, 64 * 1024}}) {
     const std::string content = npy(">f8", k.shape, k.fortran, "");
     const auto path = write("large.npy", content);
     fs::resize_file(path, content.size() + (256ull << 20));  // a hole

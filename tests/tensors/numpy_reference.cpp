@@ -1,8 +1,10 @@
-// The other half of numpy_reference.py: answers each question from standard input with an image, or with why there is none.
+// The other half of numpy_reference.py: answers each question from standard input with an image, or with why there is
+// none.
 //
-// Questions, all numbers u64 little-endian, text {length, bytes}: 0, {path} of a file; or 1, count, each {name, descr, buffer, index of the
-// first element's byte in it, rank, extents, strides in bytes}, or 2 with the same for arrays in memory that are to be written.
-// Answer: 0 and {length, bytes} of the image, gathered in odd steps, or the code of the error, {its name}, {its sentence}.
+// Questions, all numbers u64 little-endian, text {length, bytes}: 0, {path} of a file; or 1, count, each {name, descr,
+// buffer, index of the first element's byte in it, rank, extents, strides in bytes}, or 2 with the same for arrays in
+// memory that are to be written. Answer: 0 and {length, bytes} of the image, gathered in odd steps, or the code of the
+// error, {its name}, {its sentence}.
 #include <tensorpull/image/gather_scatter.hpp>
 #include <tensorpull/tensors/numpy/numpy.hpp>
 #include <tensorpull/tensors/numpy_files/numpy_file.hpp>
@@ -45,7 +47,8 @@ void answer(const source_view& source) {
   while (image.size() < total) {
     const gathered got = gather(source, image.size(), total - image.size(), out, slice);
     if (got.bytes == 0) return refuse({.code = errc::io, .at = image.size(), .name = std::string_view("gather")});
-    for (std::size_t i = 0; i < got.pieces; ++i) image.append(reinterpret_cast<const char*>(out[i].data()), out[i].size());
+    for (std::size_t i = 0; i < got.pieces; ++i)
+      image.append(reinterpret_cast<const char*>(out[i].data()), out[i].size());
   }
   put(0);
   put(image);

@@ -38,7 +38,8 @@ void expect_equals_dynamic(const typename Policy::model_type& model) {
   EXPECT_EQ(schema.fingerprint, dynamic->schema().fingerprint);
   EXPECT_EQ(schema.header_bytes, dynamic->schema().header_bytes);
   EXPECT_EQ(schema.image_bytes, dynamic->schema().image_bytes);
-  for (std::size_t i = 0; i < schema.tensor_count; ++i) EXPECT_EQ(schema.tensors[i].text_at, dynamic->schema().tensors[i].text_at) << i;
+  for (std::size_t i = 0; i < schema.tensor_count; ++i)
+    EXPECT_EQ(schema.tensors[i].text_at, dynamic->schema().tensors[i].text_at) << i;
   EXPECT_EQ(whole(source), whole(dynamic->source()));
 }
 
@@ -53,12 +54,14 @@ void expect_lands(typename Policy::model_type& model) {
     const scattered got = scatter(destination, at, schema.image_bytes - at, pieces);
     ASSERT_GT(got.bytes, 0u);
     for (std::size_t i = 0; i < got.pieces; ++i)
-      for (std::byte& b : pieces[i]) b = static_cast<std::byte>(next++ & 1);  // 0 and 1 are valid for every type, bool included
+      for (std::byte& b : pieces[i])
+        b = static_cast<std::byte>(next++ & 1);  // 0 and 1 are valid for every type, bool included
     at += got.bytes;
   }
   const auto image = whole(Policy::source(model));
   next = 1;
-  for (std::size_t i = schema.header_bytes; i < image.size(); ++i) ASSERT_EQ(image[i], static_cast<std::byte>(next++ & 1)) << i;
+  for (std::size_t i = schema.header_bytes; i < image.size(); ++i)
+    ASSERT_EQ(image[i], static_cast<std::byte>(next++ & 1)) << i;
 }
 
 using every = raw_tensors<test::everything>;
@@ -69,9 +72,11 @@ constexpr const tensor_entry* find(const image_schema& schema, std::string_view 
   return nullptr;
 }
 
-// 11 * 5 + 6 * 2 + 17 scalars and arrays; an array of no structs has no tensors, an array of no scalars is an empty one.
+// 11 * 5 + 6 * 2 + 17 scalars and arrays; an array of no structs has no tensors, an array of no scalars is an empty
+// one.
 static_assert(every::schema().tensor_count == 11 * 5 + 6 * 2 + 17);
-static_assert(find(every::schema(), "layers.10.down.weight")->rank == 2 && find(every::schema(), "grid.1.2.bias")->extents()[0] == 4);
+static_assert(find(every::schema(), "layers.10.down.weight")->rank == 2 &&
+              find(every::schema(), "grid.1.2.bias")->extents()[0] == 4);
 static_assert(find(every::schema(), "layers.0.note") == nullptr && find(every::schema(), "nothing")->size_bytes() == 0);
 static_assert(find(every::schema(), "f64")->rank == 4 && find(every::schema(), "c64")->type == dtype::c64);
 static_assert(every::schema().fingerprint != 0 && every::schema().image_bytes > every::schema().header_bytes);
@@ -80,7 +85,9 @@ TEST(RawTensors, AddressesAreThoseOfTheMembersInEveryObject) {
   const auto first = std::make_unique<test::everything>(), second = std::make_unique<test::everything>();
   for (const auto* model : {first.get(), second.get()}) {
     const source_view source = every::source(*model);
-    const auto address = [&](std::string_view name) { return source.address(static_cast<std::size_t>(find(*source.schema, name) - source.schema->tensors)); };
+    const auto address = [&](std::string_view name) {
+      return source.address(static_cast<std::size_t>(find(*source.schema, name) - source.schema->tensors));
+    };
     EXPECT_EQ(static_cast<const void*>(address("layers.7.down.bias")), &model->layers[7].down.bias);
     EXPECT_EQ(static_cast<const void*>(address("layers.10.scale")), &model->layers[10].scale);
     EXPECT_EQ(static_cast<const void*>(address("grid.1.2.weight")), &model->grid[1][2].weight);
@@ -114,7 +121,8 @@ TEST(RawTensors, AThousandTensorsInNestedStructs) {
 
 TEST(RawTensors, AnArrayMayBeTheRoot) {
   using policy = raw_tensors<std::array<std::array<test::linear, 2>, 3>>;
-  static_assert(policy::schema().tensor_count == 12 && policy::schema().tensors[0].name == "0.0.bias" && policy::schema().tensors[11].name == "2.1.weight");
+  static_assert(policy::schema().tensor_count == 12 && policy::schema().tensors[0].name == "0.0.bias" &&
+                policy::schema().tensors[11].name == "2.1.weight");
   std::array<std::array<test::linear, 2>, 3> model{};
   expect_lands<policy>(model);
   expect_equals_dynamic<policy>(model);

@@ -8,7 +8,8 @@ namespace {
 
 using namespace tensorpull;
 
-using torch_names = raw_tensors<renamed<test::block, from_to{"up.bias", "shift"}, from_to{"up", "0"}, from_to{"down", "2"}, from_to{"scale", "\"s\"\n"}>>;
+using torch_names = raw_tensors<renamed<test::block, from_to{"up.bias", "shift"}, from_to{"up", "0"},
+                                        from_to{"down", "2"}, from_to{"scale", "\"s\"\n"}>>;
 static_assert(std::is_same_v<torch_names::model_type, test::block>);
 static_assert(torch_names::schema().tensor_count == 5);
 static_assert(torch_names::schema().tensors[0].name == "0.weight" && torch_names::schema().tensors[1].name == "2.bias");
@@ -36,7 +37,8 @@ TEST(Renamed, TheSameNamesHaveTheSameFingerprint) {
 
 TEST(Renamed, APrefixIsWholeComponents) {
   constexpr detail::name_change change{"l1", "x"};
-  static_assert(change.fits("l1") && change.fits("l1.w") && !change.fits("l10") && !change.fits("l") && !change.fits("al1"));
+  static_assert(change.fits("l1") && change.fits("l1.w") && !change.fits("l10") && !change.fits("l") &&
+                !change.fits("al1"));
 }
 
 }  // namespace

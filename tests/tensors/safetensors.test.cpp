@@ -40,7 +40,8 @@ class SafetensorsSource : public folder_test {
     std::array<std::span<const std::byte>, 4> out;
     while (all.size() < image.schema().image_bytes) {
       const auto got = tp::gather(image.source(), all.size(), image.schema().image_bytes - all.size(), out, slice);
-      for (std::size_t i = 0; i < got.pieces; ++i) all.append(reinterpret_cast<const char*>(out[i].data()), out[i].size());
+      for (std::size_t i = 0; i < got.pieces; ++i)
+        all.append(reinterpret_cast<const char*>(out[i].data()), out[i].size());
       if (got.failed || got.bytes == 0) break;
     }
     return all;
@@ -48,22 +49,25 @@ class SafetensorsSource : public folder_test {
   static std::string tensor(const tp::safetensors_image& image, std::string_view name) {
     for (const tp::tensor_entry& e : image.schema().entries())
       if (e.name == name)
-        return bytes_of(image).substr(static_cast<std::size_t>(image.schema().header_bytes + e.begin), static_cast<std::size_t>(e.size_bytes()));
+        return bytes_of(image).substr(static_cast<std::size_t>(image.schema().header_bytes + e.begin),
+                                      static_cast<std::size_t>(e.size_bytes()));
     return "no such tensor";
   }
 };
 
 TEST_F(SafetensorsSource, PublishesInImageOrderWhateverTheOrderOfTheFile) {
-  const auto image = open(safetensors_file_of(
-      "{" + entry("z", "U8", "3", 4, 7) + "," + entry("a", "U8", "4", 0, 4) + "," + entry("w", "F32", "", 7, 11) +
-          ",\"__metadata__\":{\"format\":\"pt\"}}   ",
-      "aaaazzzwwww"));
+  const auto image = open(safetensors_file_of("{" + entry("z", "U8", "3", 4, 7) + "," + entry("a", "U8", "4", 0, 4) +
+                                                  "," + entry("w", "F32", "", 7, 11) +
+                                                  ",\"__metadata__\":{\"format\":\"pt\"}}   ",
+                                              "aaaazzzwwww"));
   ASSERT_TRUE(image);
-  EXPECT_EQ(bytes_of(*image), safetensors_file_of(
-                                  R"({"__metadata__":{"format":"pt"},"w":{"dtype":"F32","shape":[],"data_offsets":[0,4]},"a":{"dtype":"U8","shape":[4],"data_offsets":[4,8]},)"
-                                  R"("z":{"dtype":"U8","shape":[3],"data_offsets":[8,11]}})" +
-                                      std::string(3, ' '),
-                                  "wwwwaaaazzz"));
+  EXPECT_EQ(
+      bytes_of(*image),
+      safetensors_file_of(
+          R"({"__metadata__":{"format":"pt"},"w":{"dtype":"F32","shape":[],"data_offsets":[0,4]},"a":{"dtype":"U8","shape":[4],"data_offsets":[4,8]},)"
+          R"("z":{"dtype":"U8","shape":[3],"data_offsets":[8,11]}})" +
+              std::string(3, ' '),
+          "wwwwaaaazzz"));
   EXPECT_EQ(image->file_offset(0), image->file().size() - 4);
   EXPECT_EQ(tensor(*image, "z"), "zzz");
 }
@@ -79,13 +83,16 @@ TEST_F(SafetensorsSource, OnlySomeTensorsOfALargerModel) {
   const auto none = tp::safetensors_image::open(path, [](std::string_view) { return false; });
   ASSERT_TRUE(none);
   EXPECT_EQ(bytes_of(*none), safetensors_file_of("{}      "));
-  put(safetensors_file_of("{" + entry("base.w", "U8", "3", 1, 4) + "," + entry("head.w", "U8", "2", 4, 6) + "}", "xbbbww"));
-  EXPECT_FALSE(tp::safetensors_image::open(path, [](std::string_view name) { return name.starts_with("head."); })) << "the whole file is checked";
+  put(safetensors_file_of("{" + entry("base.w", "U8", "3", 1, 4) + "," + entry("head.w", "U8", "2", 4, 6) + "}",
+                          "xbbbww"));
+  EXPECT_FALSE(tp::safetensors_image::open(path, [](std::string_view name) { return name.starts_with("head."); }))
+      << "the whole file is checked";
 }
 
 TEST_F(SafetensorsSource, S1_LengthsThatWrapAroundAreRefused) {
   constexpr std::uint64_t most = ~std::uint64_t{0};
-  for (const std::uint64_t length : {most - 7, most - 3, most - 1, std::uint64_t{1} << 63, std::uint64_t{100'000'001}}) {
+  for (const std::uint64_t length :
+       {most - 7, most - 3, most - 1, std::uint64_t{1} << 63, std::uint64_t{100'000'001}}) {
     const allocation_watch watch;
     const auto image = open(safetensors_file_of("{}      ", {}, length));
     ASSERT_FALSE(image) << length;
@@ -184,7 +191,8 @@ TEST_F(SafetensorsSource, S4_SizesThatOverflowAreRefused) {
 
 TEST_F(SafetensorsSource, S5_HolesOverlapsAndBytesBehindTheDataAreRefused) {
   const auto two = [](std::uint64_t a0, std::uint64_t a1, std::uint64_t b0, std::uint64_t b1) {
-    return "{" + entry("a", "U8", std::to_string(a1 - a0), a0, a1) + "," + entry("b", "U8", std::to_string(b1 - b0), b0, b1) + "}";
+    return "{" + entry("a", "U8", std::to_string(a1 - a0), a0, a1) + "," +
+           entry("b", "U8", std::to_string(b1 - b0), b0, b1) + "}";
   };
   accepted(two(0, 2, 2, 4), "xxxx");
   accepted(two(2, 4, 0, 2), "xxxx");
@@ -203,7 +211,8 @@ TEST_F(SafetensorsSource, S5_HolesOverlapsAndBytesBehindTheDataAreRefused) {
 }
 
 TEST_F(SafetensorsSource, S6_OneNameTwiceIsRefused) {
-  refused(errc::duplicate_name, "{" + entry("a", "U8", "4", 0, 4) + "," + entry("a", "F32", "1", 4, 8) + "}", "xxxxyyyy");
+  refused(errc::duplicate_name, "{" + entry("a", "U8", "4", 0, 4) + "," + entry("a", "F32", "1", 4, 8) + "}",
+          "xxxxyyyy");
   refused(errc::duplicate_name, "{" + entry("a", "U8", "0", 0, 0) + "," + entry("a", "U8", "0", 0, 0) + "}");
   refused(errc::duplicate_name, "{" + entry("a", "U8", "0", 0, 0) + "," + entry("\\u0061", "U8", "0", 0, 0) + "}");
   refused(errc::duplicate_name, "{\"__metadata__\":{},\"__metadata__\":{}}");
@@ -212,7 +221,8 @@ TEST_F(SafetensorsSource, S6_OneNameTwiceIsRefused) {
 }
 
 TEST_F(SafetensorsSource, S7_OddFilesAreReadExactly) {
-  auto image = open(safetensors_file_of("{" + entry("b", "F64", "1", 1, 9) + "," + entry("a", "U8", "1", 0, 1) + "}", "abbbbbbbb"));
+  auto image = open(
+      safetensors_file_of("{" + entry("b", "F64", "1", 1, 9) + "," + entry("a", "U8", "1", 0, 1) + "}", "abbbbbbbb"));
   ASSERT_TRUE(image) << "an F64 at an odd address";
   EXPECT_EQ(tensor(*image, "a") + tensor(*image, "b"), "abbbbbbbb");
   const std::string name(1'000'000, 'n');
@@ -224,7 +234,9 @@ TEST_F(SafetensorsSource, S7_OddFilesAreReadExactly) {
   ASSERT_TRUE(image);
   EXPECT_EQ(image->schema().tensors[0].rank, 300u);
   accepted("{" + entry("a", "U8", ones(65'535), 0, 1) + "}", "x");
-  refused(errc::unsupported_layout, "{" + entry("a", "U8", ones(65'536), 0, 1) + "}", "x");  // documented: the one limit that the library has not
+  refused(errc::unsupported_layout, "{" + entry("a", "U8", ones(65'536), 0, 1) + "}", "x");  // documented: the one
+                                                                                             // limit that the library
+                                                                                             // has not
   image = open(safetensors_file_of("{" + entry("a", "F32", "0,18446744073709551615,18446744073709551615", 0, 0) + "}"));
   ASSERT_TRUE(image);
   EXPECT_EQ(image->schema().tensors[0].shape[2], ~std::uint64_t{0});
@@ -235,7 +247,8 @@ TEST_F(SafetensorsSource, S8_AFileThatShrinksIsAnErrorOfTheRead) {
   const auto image = open(safetensors_file_of("{" + entry("a", "U8", "10000", 0, 10000) + "}", data));
   ASSERT_TRUE(image);
   const std::string whole = bytes_of(*image);
-  for (const std::uintmax_t left : {image->file().size() - 1, std::uintmax_t{5000}, image->file_offset(0), std::uintmax_t{0}}) {
+  for (const std::uintmax_t left :
+       {image->file().size() - 1, std::uintmax_t{5000}, image->file_offset(0), std::uintmax_t{0}}) {
     std::filesystem::resize_file(path, left);
     const std::string got = bytes_of(*image, 64);
     EXPECT_LE(got.size(), std::max<std::uintmax_t>(left, image->schema().header_bytes));
@@ -253,9 +266,12 @@ TEST_F(SafetensorsSource, WhatTheSpecificationForbidsAndTheLibraryReads) {
 }
 
 TEST_F(SafetensorsSource, WhatTheLibraryReadsIsRead) {
-  const auto with = [&](std::string_view value) { accepted("{" + entry("a", "U8", "1", 0, 1, std::string(",\"x\":").append(value)) + "}", "x"); };
-  for (const std::string_view value : {"null", "true", "false", "-0", "-1", "1.5", "1e308", "0e999999", "1e-999999", "\"\"", "[]", "{}", "[[],{}]",
-                                       "{\"dtype\":[{\"y\":1,\"z\":\"\\u0000\"}]}", "18446744073709551616", "{\"y\":1,\"y\":2}"})
+  const auto with = [&](std::string_view value) {
+    accepted("{" + entry("a", "U8", "1", 0, 1, std::string(",\"x\":").append(value)) + "}", "x");
+  };
+  for (const std::string_view value :
+       {"null", "true", "false", "-0", "-1", "1.5", "1e308", "0e999999", "1e-999999", "\"\"", "[]", "{}", "[[],{}]",
+        "{\"dtype\":[{\"y\":1,\"z\":\"\\u0000\"}]}", "18446744073709551616", "{\"y\":1,\"y\":2}"})
     with(value);
   accepted("{ \n\t\r\"a\" : { \"shape\":[ 1 ] ,\"data_offsets\" :[0 , 1],\"dtype\":\"\\u0055\\u0038\"} }  ", "x");
   accepted("{\"__metadata__\":{},\"\":{\"\\u0064type\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", "x");
@@ -268,11 +284,39 @@ TEST_F(SafetensorsSource, WhatIsNoHeaderIsRefused) {
   const auto with = [&](std::string_view value) {
     refused(errc::bad_file, "{" + entry("a", "U8", "1", 0, 1, std::string(",\"x\":").append(value)) + "}", "x");
   };
-  for (const std::string_view value : {"", "1e999", "-1e999", "NaN", "Infinity", "01", "+1", "1.", ".5", "'x'", "tru", "[1,]", "{\"y\"}", "{y:1}",
-                                       "\"\\q\"", "\"\\u12\"", "\"\\ud800\"", "\"\\ude00\"", "\"\\ud800\\u0041\"", "\"\x01\"", "\"\xff\"", "\"\xed\xa0\x80\"",
-                                       "\"\xc0\x80\"", "/**/1", "1 2", "[", "]", "}", "\"", "\\"})
+  for (const std::string_view value : {"",
+                                       "1e999",
+                                       "-1e999",
+                                       "NaN",
+                                       "Infinity",
+                                       "01",
+                                       "+1",
+                                       "1.",
+                                       ".5",
+                                       "'x'",
+                                       "tru",
+                                       "[1,]",
+                                       "{\"y\"}",
+                                       "{y:1}",
+                                       "\"\\q\"",
+                                       "\"\\u12\"",
+                                       "\"\\ud800\"",
+                                       "\"\\ude00\"",
+                                       "\"\\ud800\\u0041\"",
+                                       "\"\x01\"",
+                                       "\"\xff\"",
+                                       "\"\xed\xa0\x80\"",
+                                       "\"\xc0\x80\"",
+                                       "/**/1",
+                                       "1 2",
+                                       "[",
+                                       "]",
+                                       "}",
+                                       "\"",
+                                       "\\"})
     with(value);
-  const auto fields = [&](std::string_view dtype, std::string_view shape, std::string_view offsets, std::string_view behind = {}) {
+  const auto fields = [&](std::string_view dtype, std::string_view shape, std::string_view offsets,
+                          std::string_view behind = {}) {
     std::string text = "{\"a\":{";
     if (!dtype.empty()) text.append("\"dtype\":").append(dtype).append(shape.empty() && offsets.empty() ? "" : ",");
     if (!shape.empty()) text.append("\"shape\":").append(shape).append(offsets.empty() ? "" : ",");
@@ -285,16 +329,35 @@ TEST_F(SafetensorsSource, WhatIsNoHeaderIsRefused) {
   fields("", "[1]", "[0,1]");
   fields("\"U8\"", "[1]", "[0,1]", ",");
   fields("4", "[1]", "[0,1]");
-  for (const std::string_view shape : {"1", "null", "[1.0]", "[-1]", "[1e0]", "[\"1\"]", "[[1]]", "{}", "{\"0\":1}", "[true]", "[null]", "[1,]", "\"1\""})
+  for (const std::string_view shape : {"1", "null", "[1.0]", "[-1]", "[1e0]", "[\"1\"]", "[[1]]", "{}", "{\"0\":1}",
+                                       "[true]", "[null]", "[1,]", "\"1\""})
     fields("\"U8\"", shape, "[0,1]");
   fields("\"U8\"", "[-0]", "[0,0]");
-  for (const std::string_view offsets : {"[0]", "[]", "[0,1,1]", "{\"0\":0}", "[0,2]", "[1,0]", "[0,1.0]", "[-0,1]", "[[0],1]", "null", "1"})
+  for (const std::string_view offsets :
+       {"[0]", "[]", "[0,1,1]", "{\"0\":0}", "[0,2]", "[1,0]", "[0,1.0]", "[-0,1]", "[[0],1]", "null", "1"})
     fields("\"U8\"", "[1]", offsets);
   refused(errc::unsupported_dtype, "{" + entry("a", "u8", "1", 0, 1) + "}", "x");
   refused(errc::unsupported_dtype, "{" + entry("a", "", "1", 0, 1) + "}", "x");
-  for (const std::string_view text : {"[]", "null", "1", "\"x\"", "{", "}", "{}}", "{}x", "{}{}", "\xef\xbb\xbf{}", "{\"a\":null}", "{\"a\":1}", "{\"a\":[]}",
-                                      "{\"__metadata__\":{\"k\":1}}", "{\"__metadata__\":{\"k\":null}}", "{\"__metadata__\":[]}", "{\"__metadata__\":{\"k\":{}}}",
-                                      "{,}", "{\"a\"}", "{}\xff"})
+  for (const std::string_view text : {"[]",
+                                      "null",
+                                      "1",
+                                      "\"x\"",
+                                      "{",
+                                      "}",
+                                      "{}}",
+                                      "{}x",
+                                      "{}{}",
+                                      "\xef\xbb\xbf{}",
+                                      "{\"a\":null}",
+                                      "{\"a\":1}",
+                                      "{\"a\":[]}",
+                                      "{\"__metadata__\":{\"k\":1}}",
+                                      "{\"__metadata__\":{\"k\":null}}",
+                                      "{\"__metadata__\":[]}",
+                                      "{\"__metadata__\":{\"k\":{}}}",
+                                      "{,}",
+                                      "{\"a\"}",
+                                      "{}\xff"})
     refused(errc::bad_file, text);
   refused(errc::bad_file, std::string_view("{}\0", 3));
   refused(errc::bad_file, std::string_view("\0{}", 3));
@@ -306,7 +369,8 @@ TEST_F(SafetensorsSource, ErrorsSayWhichTensorAndWhere) {
   put(safetensors_file_of("{" + entry("first", "U8", "1", 0, 1) + "," + entry("second", "U9", "1", 1, 2) + "}", "xx"));
   auto failed = tp::safetensors_image::open(path).error();
   EXPECT_EQ(failed.name.view(), "second");
-  EXPECT_EQ(failed.at, 8 + 1 + entry("first", "U8", "1", 0, 1).size() + 1 + std::string_view(R"("second":{"dtype":"U9")").size());
+  EXPECT_EQ(failed.at,
+            8 + 1 + entry("first", "U8", "1", 0, 1).size() + 1 + std::string_view(R"("second":{"dtype":"U9")").size());
   put(safetensors_file_of("{" + entry("first", "U8", "1", 0, 1) + "," + entry("second", "U8", "1", 2, 3) + "}", "xxx"));
   failed = tp::safetensors_image::open(path).error();
   EXPECT_EQ(failed.name.view(), "second");
@@ -350,7 +414,8 @@ TEST_F(SafetensorsSource, MovesAndClosesWhatItOpened) {
     EXPECT_EQ(view.schema, &moved.schema());
     EXPECT_EQ(tensor(moved, "a"), "ab");
     EXPECT_EQ(descriptors(), before + 1);
-    for (int i = 0; i < 10; ++i) EXPECT_FALSE(open(safetensors_file_of("{" + entry("a", "U8", "2", 0, 2) + "}", "abc")));
+    for (int i = 0; i < 10; ++i)
+      EXPECT_FALSE(open(safetensors_file_of("{" + entry("a", "U8", "2", 0, 2) + "}", "abc")));
     EXPECT_EQ(descriptors(), before + 1);
   }
   EXPECT_EQ(descriptors(), before);

@@ -1,7 +1,8 @@
-// The other half of safetensors_files.py: reads files from standard input, publishes each, pulls it into a file, and writes that to standard output.
+// The other half of safetensors_files.py: reads files from standard input, publishes each, pulls it into a file, and
+// writes that to standard output.
 //
-// Input, repeated: {u64 length, bytes} of a file, valid or not. Output for each: a byte, then {u64 length, bytes}: 1 and the file that the
-// recipient wrote, or 0 and the code of the error that refused the input.
+// Input, repeated: {u64 length, bytes} of a file, valid or not. Output for each: a byte, then {u64 length, bytes}: 1
+// and the file that the recipient wrote, or 0 and the code of the error that refused the input.
 #include <tensorpull/consumers/any_schema/safetensors_file.hpp>
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/tensors/safetensors/safetensors.hpp>
@@ -25,7 +26,9 @@ void answer(bool accepted, std::string_view bytes) {
   std::fwrite(bytes.data(), 1, bytes.size(), stdout);
 }
 
-int fail(const char* what, const tp::error& e) { return std::fprintf(stderr, "%s: %s\n", what, to_string(e.code).data()), 1; }
+int fail(const char* what, const tp::error& e) {
+  return std::fprintf(stderr, "%s: %s\n", what, to_string(e.code).data()), 1;
+}
 
 int transfer(net::downloader& owner, const tp::safetensors_image& image, const std::string& path) {
   const auto ref = owner.add_tensors(image);
@@ -38,7 +41,8 @@ int transfer(net::downloader& owner, const tp::safetensors_image& image, const s
   const auto written = tp::positioned_file::open(path);
   if (!written) return fail("reading", written.error());
   std::string bytes(static_cast<std::size_t>(written->size()), '\0');
-  if (const auto read = written->read_at(0, std::as_writable_bytes(std::span(bytes))); !read) return fail("reading", read.error());
+  if (const auto read = written->read_at(0, std::as_writable_bytes(std::span(bytes))); !read)
+    return fail("reading", read.error());
   answer(true, bytes);
   return 0;
 }
@@ -57,7 +61,9 @@ int main(int count, char** arguments) {
     if (tp::detail::write_all(memory.get(), 0, std::as_bytes(std::span(given))) != 0) return 2;
     const auto image = tp::safetensors_image::open("/proc/self/fd/" + std::to_string(memory.get()));
     if (!image) answer(false, to_string(image.error().code));
-    else if (const int status = transfer(*owner, *image, std::string(arguments[1]) + "/pulled.safetensors"); status != 0) return status;
+    else if (const int status = transfer(*owner, *image, std::string(arguments[1]) + "/pulled.safetensors");
+             status != 0)
+      return status;
   }
   return 0;
 }

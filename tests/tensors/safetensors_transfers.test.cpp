@@ -1,4 +1,5 @@
-// Safetensors files as the source of transfers: into structs, into files, larger than memory, and changed while they are published.
+// Safetensors files as the source of transfers: into structs, into files, larger than memory, and changed while they
+// are published.
 #include "support/allocation_counter.hpp"
 #include "support/process_entries.hpp"
 #include "support/safetensors_text.hpp"
@@ -60,7 +61,8 @@ class SafetensorsTransfers : public folder_test {
 };
 
 TEST_F(SafetensorsTransfers, AStructPullsFromAFileOfTorchsNames) {
-  // as save_file writes a Sequential's state dict with {"format": "pt"}: another order, and names that no member can have
+  // as save_file writes a Sequential's state dict with {"format": "pt"}: another order, and names that no member can
+  // have
   const std::string tensors = entry("2.bias", "F32", "2", 24, 32) + "," + entry("2.weight", "F32", "2,3", 0, 24);
   const auto image = published("{\"__metadata__\":{\"format\":\"pt\"}," + tensors + "}", floats(1, 6) + floats(70, 2));
   using model = tp::renamed<classifier, tp::from_to{"output", "2"}>;
@@ -77,13 +79,15 @@ TEST_F(SafetensorsTransfers, AStructPullsFromAFileOfTorchsNames) {
 }
 
 TEST_F(SafetensorsTransfers, AHeadIsPulledFromALargerFileEitherWay) {
-  put(safetensors_file_of("{" + entry("backbone.w", "F32", "100", 0, 400) + "," + entry("output.weight", "F32", "2,3", 400, 424) + "," +
+  put(safetensors_file_of("{" + entry("backbone.w", "F32", "100", 0, 400) + "," +
+                              entry("output.weight", "F32", "2,3", 400, 424) + "," +
                               entry("output.bias", "F32", "2", 424, 432) + "}",
                           floats(500, 100) + floats(1, 6) + floats(70, 2)));
   using device = tp::pipeline<tp::raw_tensors<classifier>, tp::fixed_bytes<16>, tp::loopback>;
   const auto owner = std::make_unique<net::downloader>();
   const auto whole = tp::safetensors_image::open(path);
-  const auto part = tp::safetensors_image::open(path, [](std::string_view name) { return name.starts_with("output."); });
+  const auto part = tp::safetensors_image::open(path,
+                                                [](std::string_view name) { return name.starts_with("output."); });
   ASSERT_TRUE(whole && part);
   const std::array<std::string_view, 2> names{"output.weight", "output.bias"};
   for (const bool owner_chooses : {true, false}) {
@@ -129,7 +133,8 @@ TEST_F(SafetensorsTransfers, S8_AFileThatShrinksBeforeAndWhileItIsPublished) {
   std::filesystem::resize_file(path, 50000);
   const auto done = net::pull(*owner, *ref, *file);
   ASSERT_FALSE(done);
-  EXPECT_TRUE(done.error() == errc::unreadable || done.error() == errc::connection_lost) << to_string(done.error().code);
+  EXPECT_TRUE(done.error() == errc::unreadable || done.error() == errc::connection_lost)
+      << to_string(done.error().code);
   EXPECT_FALSE(std::filesystem::exists(copy()));
   file = tp::safetensors_file::create(copy());
   ASSERT_TRUE(file);
@@ -150,7 +155,8 @@ TEST_F(SafetensorsTransfers, AFileThatIsWrittenToIsADigestThatDiffers) {
 
 TEST_F(SafetensorsTransfers, S10_NamesOfTensorsAreNoNamesOfFiles) {
   const auto owner = std::make_unique<net::downloader>();
-  const std::string tensors = entry("../../x", "U8", "1", 0, 1) + "," + entry("/etc/x", "U8", "1", 1, 2) + "," + entry("\\u0000", "U8", "1", 2, 3);
+  const std::string tensors = entry("../../x", "U8", "1", 0, 1) + "," + entry("/etc/x", "U8", "1", 1, 2) + "," +
+                              entry("\\u0000", "U8", "1", 2, 3);
   const auto image = published("{" + tensors + "}", "abc");
   const auto ref = owner->add_tensors(image);
   ASSERT_TRUE(ref);

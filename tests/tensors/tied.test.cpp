@@ -31,9 +31,11 @@ using policy = raw_tensors<tied_gpt>;
 
 static_assert(tensor_policy<policy> && tensor_policy<raw_tensors<gpt>>);
 static_assert(std::is_same_v<policy::model_type, gpt>);
-static_assert(policy::schema().tensor_count == 2 && policy::schema().tensors[0].name == "also.weight" && policy::schema().tensors[1].name == "bias");
+static_assert(policy::schema().tensor_count == 2 && policy::schema().tensors[0].name == "also.weight" &&
+              policy::schema().tensors[1].name == "bias");
 static_assert(policy::schema().metadata_count == 2);
-static_assert(policy::schema().metadata[0].key == "embed.weight" && policy::schema().metadata[0].value == "also.weight");
+static_assert(policy::schema().metadata[0].key == "embed.weight" &&
+              policy::schema().metadata[0].value == "also.weight");
 static_assert(policy::schema().metadata[1].key == "lm_head.weight");
 static_assert(raw_tensors<gpt>::schema().metadata_count == 0 && raw_tensors<gpt>::schema().tensor_count == 4);
 
@@ -43,8 +45,9 @@ struct untyped {
   std::uint64_t weight_shape[2] = {4, 3}, bias_shape[1] = {4};
   metadata_entry ties[2] = {{"lm_head.weight", "also.weight"}, {"embed.weight", "also.weight"}};
   dynamic_image image() {
-    const mutable_tensor_view views[] = {{"also.weight", dtype::f32, weight_shape, reinterpret_cast<std::byte*>(weight)},
-                                         {"bias", dtype::f32, bias_shape, reinterpret_cast<std::byte*>(bias)}};
+    const mutable_tensor_view views[] = {
+        {"also.weight", dtype::f32, weight_shape, reinterpret_cast<std::byte*>(weight)},
+        {"bias", dtype::f32, bias_shape, reinterpret_cast<std::byte*>(bias)}};
     return std::move(*dynamic_image::make(views, ties));
   }
 };
@@ -96,9 +99,11 @@ TEST(Tied, OneRangeLandsInEveryTensorThatIsTied) {
 }
 
 TEST(Tied, NamesAreThoseAfterRenaming) {
-  using renamed_and_tied = raw_tensors<tied<renamed<gpt, from_to{"embed", "wte"}, from_to{"lm_head", "head"}>, from_to{"wte.weight", "head.weight"}>>;
+  using renamed_and_tied = raw_tensors<
+      tied<renamed<gpt, from_to{"embed", "wte"}, from_to{"lm_head", "head"}>, from_to{"wte.weight", "head.weight"}>>;
   constexpr const image_schema& schema = renamed_and_tied::schema();
-  static_assert(schema.tensor_count == 3 && schema.metadata[0].key == "wte.weight" && schema.metadata[0].value == "head.weight");
+  static_assert(schema.tensor_count == 3 && schema.metadata[0].key == "wte.weight" &&
+                schema.metadata[0].value == "head.weight");
   gpt model{};
   for (float& f : model.lm_head.weight[1]) f = 3;
   const source_view view = renamed_and_tied::source(model);

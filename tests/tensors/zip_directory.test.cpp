@@ -34,7 +34,8 @@ void expect_refused(const std::string& archive, errc why, const char* what) {
 }
 
 TEST(ZipDirectory, FilesAreFoundWhereTheyLie) {
-  const std::vector<zip_file> files{{"a.npy", "first"}, {"../../etc/x.npy", ""}, {"notes.txt", std::string(70'000, 'n')}};
+  const std::vector<zip_file> files{
+      {"a.npy", "first"}, {"../../etc/x.npy", ""}, {"notes.txt", std::string(70'000, 'n')}};
   expect_content(zip(files), files);
   expect_content(zip(files, {.comment = "a comment"}), files);
   expect_content(zip(files, {.comment = std::string(65'535, 'c')}), files);
@@ -67,7 +68,8 @@ TEST(ZipDirectory, NamesAreUtf8OrCodePage437AndEndAtANul) {
 
 TEST(ZipDirectory, WhatLiesThereInAnotherForm) {
   expect_refused(zip({{"a", "x", 0, 8}}), errc::unsupported_layout, "deflated");
-  for (const unsigned flag : {1u, 0x20u, 0x40u}) expect_refused(zip({{"a", "x", flag}}), errc::unsupported_layout, "encrypted or patched");
+  for (const unsigned flag : {1u, 0x20u, 0x40u})
+    expect_refused(zip({{"a", "x", flag}}), errc::unsupported_layout, "encrypted or patched");
   expect_refused(zip({{"a", "x", 0, 0, 64}}), errc::unsupported_layout, "a format that is younger than we");
   EXPECT_EQ(read(zip({{"weights", "x", 0, 8}})).error().name.view(), "weights");
 }
@@ -83,7 +85,8 @@ TEST(ZipDirectory, LiesAreFoundOut) {
     expect_refused(zip({a, changed}), errc::bad_file, "an offset where no header is");
     expect_refused(zip({a, b}, {.start_change = by}), errc::bad_file, "a directory elsewhere");
     expect_refused(zip({a, b}, {.length_change = by}), errc::bad_file, "a directory of another length");
-    expect_refused(zip({a, b}, {.zip64 = true, .length_change = by}), errc::bad_file, "a directory of another length, in ZIP64");
+    expect_refused(zip({a, b}, {.zip64 = true, .length_change = by}), errc::bad_file,
+                   "a directory of another length, in ZIP64");
   }
   changed = b;
   changed.moved = -static_cast<std::int64_t>(30 + a.name.size() + a.content.size());

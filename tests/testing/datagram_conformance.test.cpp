@@ -1,5 +1,5 @@
-// Datagram links that are right pass every check, also if they lose, double and re-order; each link that is broken in one way fails exactly the check that is
-// about it.
+// Datagram links that are right pass every check, also if they lose, double and re-order; each link that is broken in
+// one way fails exactly the check that is about it.
 #include <tensorpull/testing/conformance/datagram_conformance.hpp>
 
 #include <gtest/gtest.h>
@@ -67,7 +67,7 @@ struct air {
   };
   std::uint64_t now = 0;
   std::uint32_t lost = 0, doubled = 0, late = 0;  ///< of a thousand
-  std::size_t room = 50;                          ///< datagrams that wait at an end; later ones have to wait, or are dropped
+  std::size_t room = 50;  ///< datagrams that wait at an end; later ones have to wait, or are dropped
   bool drops = false, damage = false;
   std::deque<datagram> at[2]{};
   bool open[2]{true, true};
@@ -85,7 +85,9 @@ template <flaw F>
 struct place {
   int number = -1;
   friend bool operator==(const place&, const place&) = default;
-  std::uint64_t hash() const noexcept { return F == flaw::hashes_its_place ? reinterpret_cast<std::uintptr_t>(this) : static_cast<std::uint64_t>(number); }
+  std::uint64_t hash() const noexcept {
+    return F == flaw::hashes_its_place ? reinterpret_cast<std::uintptr_t>(this) : static_cast<std::uint64_t>(number);
+  }
 };
 template <flaw F>
 class radio {
@@ -97,7 +99,9 @@ class radio {
   static constexpr std::size_t allocations_per_datagram = F == flaw::allocates_as_stated ? 1 : 0;
 
   radio(std::shared_ptr<air> a, int me) : air_(std::move(a)), me_(me), open_(::dup(STDERR_FILENO)) {}
-  radio(radio&& other) noexcept : air_(std::move(other.air_)), me_(F == flaw::forgets_when_moved && other.used_ ? 1 - other.me_ : other.me_), open_(std::exchange(other.open_, -1)) {}
+  radio(radio&& other) noexcept
+      : air_(std::move(other.air_)), me_(F == flaw::forgets_when_moved && other.used_ ? 1 - other.me_ : other.me_),
+        open_(std::exchange(other.open_, -1)) {}
   radio& operator=(radio&& other) noexcept {
     std::swap(air_, other.air_), std::swap(me_, other.me_), std::swap(open_, other.open_);
     return *this;
@@ -118,7 +122,8 @@ class radio {
       mine.pop_front();
       if (F == flaw::forgets_what_it_holds && !mine.empty() && held_.empty()) std::swap(held_, mine);
       if (d.damaged && F != flaw::believes_damage) continue;
-      if (F == flaw::joins && !mine.empty()) d.bytes.insert(d.bytes.end(), mine.front().bytes.begin(), mine.front().bytes.end());
+      if (F == flaw::joins && !mine.empty())
+        d.bytes.insert(d.bytes.end(), mine.front().bytes.begin(), mine.front().bytes.end());
       if (d.bytes.size() > memory.size()) {
         if (F == flaw::ends_when_it_is_long) return {io_status::failed, EMSGSIZE, 0};
         if (F != flaw::cuts) continue;
@@ -162,7 +167,8 @@ class radio {
   }
   io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
     ++air_->now;
-    const bool has = !air_->at[me_].empty() || (F != flaw::forgets_what_it_holds && !held_.empty()), room = air_->at[1 - me_].size() < air_->room || air_->drops;
+    const bool has = !air_->at[me_].empty() || (F != flaw::forgets_what_it_holds && !held_.empty()),
+               room = air_->at[1 - me_].size() < air_->room || air_->drops;
     io_ready r{read && has, write && room};
     if (F == flaw::never_readable) r.read = false;
     if (F == flaw::never_writable || (F == flaw::stays_blocked && blocked_)) r.write = false;
@@ -198,7 +204,8 @@ void expect_only(std::string_view number) {
   const auto r = check_datagram_link(on_the_air<F>{}, {.patience = 300ms, .allocations = &allocations_so_far});
   EXPECT_TRUE(number.empty() ? r.passed() : r.failed(number)) << number;
   EXPECT_EQ(r.count(check_result::failed), number.empty() ? 0u : 1u) << number;
-  if (r.count(check_result::failed) != (number.empty() ? 0u : 1u) || (!number.empty() && !r.failed(number))) r.print(stderr);
+  if (r.count(check_result::failed) != (number.empty() ? 0u : 1u) || (!number.empty() && !r.failed(number)))
+    r.print(stderr);
 }
 TEST(DatagramConformance, A_link_without_a_flaw_passes) {
   expect_only<flaw::none>("");
@@ -242,11 +249,14 @@ TEST(DatagramConformance, Each_flaw_of_moving_and_ending_fails_its_own_check) {
   expect_only<flaw::allocates>("8.4");
 }
 TEST(DatagramConformanceDeathTest, A_crash_is_a_line_before_it_is_the_end) {
-  EXPECT_DEATH((void)check_datagram_link(on_the_air<flaw::crashes>{}), "FAILED 3.3 a receive stays within its memory.*: the program crashed");
-  EXPECT_DEATH((void)check_datagram_link(on_the_air<flaw::throws>{}), "FAILED 3.3 a receive stays within its memory.*: the program crashed");
+  EXPECT_DEATH((void)check_datagram_link(on_the_air<flaw::crashes>{}),
+               "FAILED 3.3 a receive stays within its memory.*: the program crashed");
+  EXPECT_DEATH((void)check_datagram_link(on_the_air<flaw::throws>{}),
+               "FAILED 3.3 a receive stays within its memory.*: the program crashed");
 }
 TEST(DatagramConformance, A_link_may_lose_and_double_and_reorder_and_drop) {
-  for (const air& conditions : {air{.lost = 300, .doubled = 100, .late = 200}, air{.room = 3, .drops = true}, air{.lost = 200, .room = 2}}) {
+  for (const air& conditions :
+       {air{.lost = 300, .doubled = 100, .late = 200}, air{.room = 3, .drops = true}, air{.lost = 200, .room = 2}}) {
     const auto r = check_datagram_link(on_the_air<flaw::none>{conditions}, {.allocations = &allocations_so_far});
     EXPECT_TRUE(r.passed());
     EXPECT_GE(r.count(check_result::passed), 23u);

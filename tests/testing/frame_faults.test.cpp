@@ -30,7 +30,8 @@ bytes joined(const std::vector<bytes>& all) {
 bytes through(frame_faults& faults, const bytes& in, std::size_t every) {
   bytes out;
   const auto emit = [&](std::span<const std::byte> b) { out.insert(out.end(), b.begin(), b.end()); };
-  for (std::size_t at = 0; at < in.size(); at += every) faults.take(std::span(in).subspan(at, std::min(every, in.size() - at)), emit);
+  for (std::size_t at = 0; at < in.size(); at += every)
+    faults.take(std::span(in).subspan(at, std::min(every, in.size() - at)), emit);
   faults.release(emit);
   return out;
 }
@@ -80,7 +81,8 @@ TEST(FrameFaults, One_bit_of_the_head_or_of_the_payload) {
 TEST(FrameFaults, Several_faults_of_one_stream) {
   const auto all = frames();
   frame_faults faults;
-  EXPECT_TRUE(faults.arm({kind::late, 0, 1}) && faults.arm({kind::late, 1, 1}) && faults.arm({kind::drop, 3, 0}) && faults.arm({kind::duplicate, 5, 0}));
+  EXPECT_TRUE(faults.arm({kind::late, 0, 1}) && faults.arm({kind::late, 1, 1}) && faults.arm({kind::drop, 3, 0}) &&
+              faults.arm({kind::duplicate, 5, 0}));
   EXPECT_FALSE(faults.arm({kind::drop, 4, 0}));
   EXPECT_EQ(through(faults, joined(all), 5), joined({all[1], all[0], all[2], all[4], all[5], all[5]}));
 }

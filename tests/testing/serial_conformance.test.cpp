@@ -24,7 +24,9 @@ struct over_ptys {
     before = std::exchange(line, std::make_shared<test::noisy_line>(test::line_noise{}, rate));
     auto left = open(line->left()), right = open(line->right());
     if (!left || !right) return failure(left ? right.error() : left.error());
-    return datagram_pair<serial_link<serial_port, MostBytes>>{serial_link<serial_port, MostBytes>(std::move(*left)), serial_link<serial_port, MostBytes>(std::move(*right)), {}};
+    return datagram_pair<serial_link<serial_port, MostBytes>>{serial_link<serial_port, MostBytes>(std::move(*left)),
+                                                              serial_link<serial_port, MostBytes>(std::move(*right)),
+                                                              {}};
   }
   static result<serial_port> open(const std::string& path) {
     const auto where = parse_serial_address(path);

@@ -24,7 +24,8 @@ class stream : public tp::shared_stream {
   stream() = default;
   explicit stream(int fd) : tp::shared_stream(tp::unix_stream(fd)) {}
   using tp::shared_stream::write_some;
-  tp::io_result write_some(std::span<const std::span<const std::byte>> spans, std::span<const int> descriptors) noexcept {
+  tp::io_result write_some(std::span<const std::span<const std::byte>> spans,
+                           std::span<const int> descriptors) noexcept {
     if constexpr (What == wrong::drops) return write_some(spans);
     if constexpr (What == wrong::unsealed)
       if (tp::detail::sealing_of(descriptors[0]) != tp::sealing::none) {
@@ -51,7 +52,8 @@ template <wrong What>
 tp::testing::conformance_report check() {
   const auto connect = []() -> tp::result<tp::testing::stream_pair<stream<What>>> {
     int fd[2];
-    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fd) != 0) return tp::failure(tp::errc::io, 0, {}, errno);
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fd) != 0)
+      return tp::failure(tp::errc::io, 0, {}, errno);
     return tp::testing::stream_pair<stream<What>>{stream<What>(fd[0]), stream<What>(fd[1])};
   };
   const auto report = tp::testing::check_shared_memory<tp::shared_memory>(connect);

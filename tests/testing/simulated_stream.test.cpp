@@ -10,7 +10,8 @@ using namespace tensorpull::testing;
 using namespace std::chrono_literals;
 
 struct line {
-  explicit line(const wire_conditions& c = {}, std::uint64_t seed = 1) : both(connect_simulated(clock, c, seeded_random(seed))) {}
+  explicit line(const wire_conditions& c = {}, std::uint64_t seed = 1)
+      : both(connect_simulated(clock, c, seeded_random(seed))) {}
   io_result write(std::size_t n, std::byte value = std::byte{1}) {
     const std::vector<std::byte> b(n, value);
     const std::span<const std::byte> all(b);

@@ -1,4 +1,5 @@
-// Streams that are right pass every check; each stream that is broken in one way fails exactly the check that is about it.
+// Streams that are right pass every check; each stream that is broken in one way fails exactly the check that is about
+// it.
 #include "support/allocation_counter.hpp"
 
 #include <tensorpull/testing/conformance/transport_conformance.hpp>
@@ -24,7 +25,8 @@ using namespace std::chrono_literals;
 
 result<stream_pair<posix_stream>> socket_pair() {
   int fd[2];
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd) != 0) return failure(errc::connection_failed, 0, {}, errno);
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd) != 0)
+    return failure(errc::connection_failed, 0, {}, errno);
   return stream_pair<posix_stream>{posix_stream(fd[0]), posix_stream(fd[1])};
 }
 result<stream_pair<posix_stream>> tcp_pair() {
@@ -34,7 +36,8 @@ result<stream_pair<posix_stream>> tcp_pair() {
   a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t n = sizeof a;
   const int fd = listener.native_handle();
-  if (::bind(fd, reinterpret_cast<sockaddr*>(&a), n) != 0 || ::listen(fd, 1) != 0 || ::getsockname(fd, reinterpret_cast<sockaddr*>(&a), &n) != 0)
+  if (::bind(fd, reinterpret_cast<sockaddr*>(&a), n) != 0 || ::listen(fd, 1) != 0 ||
+      ::getsockname(fd, reinterpret_cast<sockaddr*>(&a), &n) != 0)
     return failure(errc::connection_failed, 0, {}, errno);
   auto left = tcp_connect("127.0.0.1:" + std::to_string(ntohs(a.sin_port)), std::chrono::steady_clock::now() + 5s);
   if (!left) return failure(left.error());
@@ -58,11 +61,16 @@ void expect_all(const conformance_report& r) {
   EXPECT_GE(r.count(check_result::passed), 35u);
   if (!r.passed()) r.print(stderr);
 }
-TEST(TransportConformance, Sockets_of_one_machine_keep_every_requirement) { expect_all(check_byte_stream(socket_pair, strict)); }
+TEST(TransportConformance, Sockets_of_one_machine_keep_every_requirement) {
+  expect_all(check_byte_stream(socket_pair, strict));
+}
 TEST(TransportConformance, Q6_TCP_keeps_every_requirement) { expect_all(check_byte_stream(tcp_pair, strict)); }
 TEST(TransportConformance, Simulated_streams_keep_every_requirement) {
   expect_all(check_byte_stream(in_virtual_time{}, strict));
-  expect_all(check_byte_stream(in_virtual_time{{.latency = 3ms, .jitter = 2ms, .capacity_bytes = 700, .most_per_read = 90, .most_per_write = 70}}, strict));
+  expect_all(check_byte_stream(
+      in_virtual_time{
+          {.latency = 3ms, .jitter = 2ms, .capacity_bytes = 700, .most_per_read = 90, .most_per_write = 70}},
+      strict));
 }
 
 /// What is wrong with a stream.
@@ -144,7 +152,9 @@ class broken {
       return s_.write_some({turned.data(), spans.size()});
     }
     if (F == flaw::raises_signals) {
-      const ssize_t n = ::write(s_.native_handle(), spans[0].data(), spans[0].size() > 0 && ::fcntl(s_.native_handle(), F_SETFL, O_NONBLOCK) == 0 ? spans[0].size() : 0);
+      const ssize_t n = ::write(
+          s_.native_handle(), spans[0].data(),
+          spans[0].size() > 0 && ::fcntl(s_.native_handle(), F_SETFL, O_NONBLOCK) == 0 ? spans[0].size() : 0);
       return tensorpull::detail::io_outcome(n, false);
     }
     io_result io = s_.write_some(spans);
@@ -165,7 +175,8 @@ class broken {
     return r;
   }
   io_result read_or_wait(std::span<const std::span<std::byte>> spans, std::chrono::milliseconds timeout) noexcept {
-    if (F == flaw::patient_read_is_blind) return {io_status::would_block, 0, 0 * std::size_t(s_.wait(false, false, timeout).read)};
+    if (F == flaw::patient_read_is_blind)
+      return {io_status::would_block, 0, 0 * std::size_t(s_.wait(false, false, timeout).read)};
     if (F == flaw::patient_read_is_hasty) return s_.read_some(spans);
     return s_.read_or_wait(spans, timeout);
   }
@@ -195,7 +206,8 @@ void expect_only(std::string_view number) {
   const auto r = check_byte_stream(connect, {.patience = 300ms, .allocations = &test::allocations_so_far});
   EXPECT_TRUE(number.empty() ? r.passed() : r.failed(number)) << number;
   EXPECT_EQ(r.count(check_result::failed), number.empty() ? 0u : 1u) << number;
-  if (r.count(check_result::failed) != (number.empty() ? 0u : 1u) || (!number.empty() && !r.failed(number))) r.print(stderr);
+  if (r.count(check_result::failed) != (number.empty() ? 0u : 1u) || (!number.empty() && !r.failed(number)))
+    r.print(stderr);
 }
 TEST(TransportConformance, A_wrapper_without_a_flaw_passes) { expect_only<flaw::none>(""); }
 TEST(TransportConformance, Each_flaw_of_reading_fails_its_own_check) {
@@ -230,7 +242,8 @@ TEST(TransportConformance, Each_flaw_of_moving_and_ending_fails_its_own_check) {
   expect_only<flaw::allocates>("6.2");
 }
 
-/// Damages what it carries after a while, and only where both directions are used: no check of single calls sees that, a transfer does.
+/// Damages what it carries after a while, and only where both directions are used: no check of single calls sees that,
+/// a transfer does.
 class late_damage {
  public:
   explicit late_damage(posix_stream s) noexcept : s_(std::move(s)) {}
@@ -244,7 +257,9 @@ class late_damage {
     written_ = true;
     return s_.write_some(spans);
   }
-  io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept { return s_.wait(read, write, timeout); }
+  io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
+    return s_.wait(read, write, timeout);
+  }
 
  private:
   posix_stream s_;
@@ -261,7 +276,8 @@ TEST(TransportConformance, Damage_that_only_a_transfer_meets_fails_the_transfers
       {.patience = 300ms});
   EXPECT_TRUE(r.failed("T1"));
 }
-/// A stream over which its peer sends a byte of its own first, as a TLS server sends session tickets: reading takes it away and gives nothing.
+/// A stream over which its peer sends a byte of its own first, as a TLS server sends session tickets: reading takes it
+/// away and gives nothing.
 class ticketed {
  public:
   explicit ticketed(posix_stream s) noexcept : s_(std::move(s)) {}
@@ -276,7 +292,9 @@ class ticketed {
     return s_.read_some(spans);
   }
   io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept { return s_.write_some(spans); }
-  io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept { return s_.wait(read, write, timeout); }
+  io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
+    return s_.wait(read, write, timeout);
+  }
 
  private:
   void take_ticket() noexcept {
@@ -313,7 +331,9 @@ class late_signals {
     written_ = true;
     return s_.write_some(spans);
   }
-  io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept { return s_.wait(read, write, timeout); }
+  io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
+    return s_.wait(read, write, timeout);
+  }
 
  private:
   posix_stream s_;
@@ -354,7 +374,9 @@ class remembering {
     written_ = true;
     return s_.write_some(spans);
   }
-  io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept { return s_.wait(read, write, timeout); }
+  io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
+    return s_.wait(read, write, timeout);
+  }
 
  private:
   static int& kept() noexcept {
@@ -376,7 +398,8 @@ TEST(TransportConformance, A_stream_that_takes_a_byte_along_to_the_next_connecti
 }
 
 TEST(TransportConformance, A_factory_that_cannot_connect_fails_and_does_not_crash) {
-  const auto r = check_byte_stream([]() -> result<stream_pair<posix_stream>> { return failure(errc::connection_failed); });
+  const auto r = check_byte_stream(
+      []() -> result<stream_pair<posix_stream>> { return failure(errc::connection_failed); });
   EXPECT_FALSE(r.passed());
   EXPECT_NE(r.find("1.4")->explanation().find("connection"), std::string_view::npos);
 }

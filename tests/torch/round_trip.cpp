@@ -1,11 +1,13 @@
-// The other half of round_trip.py: reads descriptions of state dicts from standard input, publishes them with torch_tensors, pulls each
-// three times, into a file, into a new state dict and in place, and writes what came of it to standard output. The file that Python saved
-// of the same dict lies beside (.expected): it is published, too, and has to become the same new state dict.
+// The other half of round_trip.py: reads descriptions of state dicts from standard input, publishes them with
+// torch_tensors, pulls each three times, into a file, into a new state dict and in place, and writes what came of it to
+// standard output. The file that Python saved of the same dict lies beside (.expected): it is published, too, and has
+// to become the same new state dict.
 //
-// Input, repeated, all numbers u64 little-endian, strings and bytes as {length, bytes}: path of the file to write; count of storages, each
-// bytes; count of metadata pairs, each {key, value}; count of tensors, each {name, torch's name of the dtype, storage, offset in elements,
-// rank, sizes, strides, 1 conjugated | 2 negated}. Output for each: 0; count of tensors of the new state dict, each {name,
-// torch's name of the dtype, rank, sizes, bytes, index of the first tensor with the same memory}; or 2^64-1 and a refusal {code, name}.
+// Input, repeated, all numbers u64 little-endian, strings and bytes as {length, bytes}: path of the file to write;
+// count of storages, each bytes; count of metadata pairs, each {key, value}; count of tensors, each {name, torch's name
+// of the dtype, storage, offset in elements, rank, sizes, strides, 1 conjugated | 2 negated}. Output for each: 0; count
+// of tensors of the new state dict, each {name, torch's name of the dtype, rank, sizes, bytes, index of the first
+// tensor with the same memory}; or 2^64-1 and a refusal {code, name}.
 #include <tensorpull/consumers/any_schema/safetensors_file.hpp>
 #include <tensorpull/pipeline.hpp>
 #include <tensorpull/tensors/safetensors/safetensors.hpp>
@@ -35,7 +37,10 @@ void must(bool ok, const char* what) {
 }
 template <class T>
 auto& must(result<T>& r, const char* what) {
-  if (!r) std::fprintf(stderr, "%s: %s %s\n", what, to_string(r.error().code).data(), std::string(r.error().name.view()).c_str()), std::exit(1);
+  if (!r)
+    std::fprintf(stderr, "%s: %s %s\n", what, to_string(r.error().code).data(),
+                 std::string(r.error().name.view()).c_str()),
+        std::exit(1);
   return *r;
 }
 
@@ -86,12 +91,16 @@ void answer(const std::string& path) {
     const std::uint64_t offset = number(), rank = number();
     const auto sizes = numbers(rank), strides = numbers(rank);
     const std::uint64_t lazy = number();
-    at::Tensor t = at::from_blob(storage.data() + offset * c10::elementSize(type), sizes, strides, at::TensorOptions().dtype(type));
+    at::Tensor t = at::from_blob(storage.data() + offset * c10::elementSize(type), sizes, strides,
+                                 at::TensorOptions().dtype(type));
     if (lazy & 1) t = t.conj();
     if (lazy & 2) t = at::_neg_view(t);
     dict.emplace_back(name, t);
-    at::Tensor& empty = blanks[t.numel() == 0 ? static_cast<const void*>(&left + left) : t.data_ptr()];  // tied here where tied there
-    if (!empty.defined() || empty.sizes() != t.sizes() || empty.scalar_type() != type || !t.is_contiguous()) empty = at::empty(sizes, at::TensorOptions().dtype(type));
+    at::Tensor& empty = blanks[t.numel() == 0 ? static_cast<const void*>(&left + left) : t.data_ptr()];  // tied here
+                                                                                                         // where tied
+                                                                                                         // there
+    if (!empty.defined() || empty.sizes() != t.sizes() || empty.scalar_type() != type || !t.is_contiguous())
+      empty = at::empty(sizes, at::TensorOptions().dtype(type));
     blank.emplace_back(name, empty);
   }
 
@@ -143,7 +152,8 @@ void answer(const std::string& path) {
   }
 
   auto landing = torch_model::make_writable(blank);
-  if (!landing || landing->schema().fingerprint != model->schema().fingerprint) return put(std::uint64_t{0});  // a tie of strided tensors
+  if (!landing || landing->schema().fingerprint != model->schema().fingerprint)
+    return put(std::uint64_t{0});  // a tie of strided tensors
   must(net::download_tensors(*owner, ref, must(landing, "landing")).has_value(), "pull in place");
   put(std::uint64_t{1});
   for (const auto& [name, t] : blank) put(std::string_view(static_cast<const char*>(t.data_ptr()), t.nbytes()));

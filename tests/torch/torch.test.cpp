@@ -1,4 +1,5 @@
-// torch_tensors against libtorch: dtypes, layouts, ties, modules, autograd, new state dicts, and structs that meet state dicts.
+// torch_tensors against libtorch: dtypes, layouts, ties, modules, autograd, new state dicts, and structs that meet
+// state dicts.
 #include "allocation_counter.hpp"
 #include "process_entries.hpp"
 
@@ -36,7 +37,8 @@ std::string image_of(const source_view& image, std::size_t slice_bytes = 997) {
     const auto got = gather(image, all.size(), image.schema->image_bytes - all.size(), out, slice);
     EXPECT_FALSE(got.failed);
     if (got.bytes == 0) break;
-    for (std::size_t i = 0; i < got.pieces; ++i) all.append(reinterpret_cast<const char*>(out[i].data()), out[i].size());
+    for (std::size_t i = 0; i < got.pieces; ++i)
+      all.append(reinterpret_cast<const char*>(out[i].data()), out[i].size());
   }
   return all;
 }
@@ -49,7 +51,8 @@ std::string image_of(const dict& d) {
 /// Byte for byte, whatever the dtype.
 bool same_bytes(const at::Tensor& a, const at::Tensor& b) {
   if (a.scalar_type() != b.scalar_type() || a.sizes() != b.sizes()) return false;
-  const at::Tensor x = a.detach().resolve_conj().resolve_neg().contiguous(), y = b.detach().resolve_conj().resolve_neg().contiguous();
+  const at::Tensor x = a.detach().resolve_conj().resolve_neg().contiguous(),
+                   y = b.detach().resolve_conj().resolve_neg().contiguous();
   return x.nbytes() == 0 || std::memcmp(x.data_ptr(), y.data_ptr(), x.nbytes()) == 0;
 }
 
@@ -68,14 +71,32 @@ result<dict> pull_new(const torch_model& from, const new_model_limits& limits = 
   return made.state();
 }
 
-constexpr at::ScalarType every_dtype[] = {at::kBool, at::kByte, at::kChar, at::kShort, at::kInt, at::kLong, at::kHalf, at::kBFloat16, at::kFloat, at::kDouble,
-                                          at::kComplexFloat, at::kUInt16, at::kUInt32, at::kUInt64, at::kFloat8_e5m2, at::kFloat8_e4m3fn,
-                                          at::kFloat8_e5m2fnuz, at::kFloat8_e4m3fnuz, at::kFloat8_e8m0fnu, at::kFloat4_e2m1fn_x2};
+constexpr at::ScalarType every_dtype[] = {at::kBool,
+                                          at::kByte,
+                                          at::kChar,
+                                          at::kShort,
+                                          at::kInt,
+                                          at::kLong,
+                                          at::kHalf,
+                                          at::kBFloat16,
+                                          at::kFloat,
+                                          at::kDouble,
+                                          at::kComplexFloat,
+                                          at::kUInt16,
+                                          at::kUInt32,
+                                          at::kUInt64,
+                                          at::kFloat8_e5m2,
+                                          at::kFloat8_e4m3fn,
+                                          at::kFloat8_e5m2fnuz,
+                                          at::kFloat8_e4m3fnuz,
+                                          at::kFloat8_e8m0fnu,
+                                          at::kFloat4_e2m1fn_x2};
 
 at::Tensor random_bits(at::ScalarType type, at::IntArrayRef shape) {
   at::Tensor t = at::empty(shape, type);
   auto bytes = static_cast<std::uint8_t*>(t.data_ptr());
-  for (std::size_t i = 0; i < t.nbytes(); ++i) bytes[i] = static_cast<std::uint8_t>(type == at::kBool ? std::rand() % 2 : std::rand());
+  for (std::size_t i = 0; i < t.nbytes(); ++i)
+    bytes[i] = static_cast<std::uint8_t>(type == at::kBool ? std::rand() % 2 : std::rand());
   return t;
 }
 
@@ -83,7 +104,8 @@ TEST(Torch, EveryDtypeOfBothArrivesInPlaceAndInANewStateDict) {
   dict from, to;
   for (const auto type : every_dtype) {
     const std::string name = c10::toString(type);
-    for (const auto& [suffix, shape] : std::map<std::string, std::vector<std::int64_t>>{{".matrix", {3, 5}}, {".empty", {0, 4}}, {".one", {1}}}) {
+    for (const auto& [suffix, shape] :
+         std::map<std::string, std::vector<std::int64_t>>{{".matrix", {3, 5}}, {".empty", {0, 4}}, {".one", {1}}}) {
       from[name + suffix] = random_bits(type, shape);
       to[name + suffix] = random_bits(type, shape);
     }
@@ -123,7 +145,9 @@ TEST(Torch, RefusesByNameWhatAnImageCannotHold) {
   EXPECT_EQ(refusal(at::quantize_per_tensor(plain, 0.1, 0, at::kQInt8)), errc::unsupported_layout);
   EXPECT_EQ(refusal(at::Tensor()), errc::invalid_argument);
   EXPECT_EQ(torch_model::make(dict{{"__metadata__", plain}}).error(), errc::reserved_name);
-  EXPECT_EQ(torch_model::make(std::vector<std::pair<std::string, at::Tensor>>{{"x", plain}, {"x", plain.clone()}}).error(), errc::duplicate_name);
+  EXPECT_EQ(
+      torch_model::make(std::vector<std::pair<std::string, at::Tensor>>{{"x", plain}, {"x", plain.clone()}}).error(),
+      errc::duplicate_name);
 
   const auto landing = [&](at::Tensor t) {
     const auto made = torch_model::make_writable(dict{{"a", plain}, {"odd", std::move(t)}});
@@ -147,7 +171,8 @@ TEST(Torch, AModelForReadingTakesNothing) {
 
 TEST(Torch, EveryLayoutHasTheImageOfItsContiguousCopy) {
   torch::manual_seed(1);
-  const at::Tensor base = torch::randn({6, 7, 8}), complex = torch::randn({5, 9}, at::kComplexFloat), large = torch::randn({300, 211}, at::kComplexFloat);
+  const at::Tensor base = torch::randn({6, 7, 8}), complex = torch::randn({5, 9}, at::kComplexFloat),
+                   large = torch::randn({300, 211}, at::kComplexFloat);
   const dict views{{"transposed", base.transpose(0, 2)},
                    {"permuted", base.permute({1, 0, 2})},
                    {"sliced", base.slice(2, 1, 8, 3)},
@@ -172,7 +197,8 @@ TEST(Torch, EveryLayoutHasTheImageOfItsContiguousCopy) {
   const std::string expected = image_of(copies);
   const auto model = torch_model::make(views);
   ASSERT_TRUE(model) << model.error().name.view();
-  for (const std::size_t slice : {64u, 997u, 4096u, 65536u}) EXPECT_EQ(image_of(model->source(), slice), expected) << slice;
+  for (const std::size_t slice : {64u, 997u, 4096u, 65536u})
+    EXPECT_EQ(image_of(model->source(), slice), expected) << slice;
   const auto made = pull_new(*model);
   ASSERT_TRUE(made);
   for (const auto& [name, tensor] : copies) EXPECT_TRUE(same_bytes(tensor, made->at(name))) << name;
@@ -213,7 +239,8 @@ TEST(Torch, TiedTensorsAreSentOnceAndTiedOnArrival) {
   EXPECT_TRUE(same_bytes(mine, w) && same_bytes(to["body"], from.at("body")));
 
   // A recipient without the tie is another schema, and says which tensor.
-  auto untied = torch_model::make_writable(dict{{"lm_head.weight", torch::zeros({4, 3})}, {"embed.weight", mine}, {"body", torch::zeros({2})}, {"also", mine}});
+  auto untied = torch_model::make_writable(dict{
+      {"lm_head.weight", torch::zeros({4, 3})}, {"embed.weight", mine}, {"body", torch::zeros({2})}, {"also", mine}});
   const auto refused = pull(*owner, *owned, *untied);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, errc::schema_mismatch);
@@ -222,7 +249,8 @@ TEST(Torch, TiedTensorsAreSentOnceAndTiedOnArrival) {
 
 TEST(Torch, TensorsThatShareAPartOfTheirMemoryAreSentEach) {
   const at::Tensor w = torch::randn({4, 4});
-  const dict from{{"all", w}, {"row", w.select(0, 1)}, {"flat", w.view({16})}, {"turned", w.t()}, {"empty", w.slice(0, 0, 0)}, {"empty2", w.slice(0, 0, 0)}};
+  const dict from{{"all", w},        {"row", w.select(0, 1)},     {"flat", w.view({16})},
+                  {"turned", w.t()}, {"empty", w.slice(0, 0, 0)}, {"empty2", w.slice(0, 0, 0)}};
   const auto owned = torch_model::make(from);
   ASSERT_TRUE(owned);
   EXPECT_EQ(owned->schema().metadata_count, 0u);
@@ -285,8 +313,9 @@ void expect_equal_outputs(Module& server, Module& client, const at::Tensor& inpu
 
 TEST(Torch, AConvolutionalNetworkHasTheSameOutputsAfterwards) {
   const auto make = [] {
-    return torch::nn::Sequential(torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 8, 3).padding(1)), torch::nn::BatchNorm2d(8), torch::nn::ReLU(),
-                                 torch::nn::MaxPool2d(2), torch::nn::Conv2d(8, 4, 3), torch::nn::Flatten(), torch::nn::Linear(4 * 6 * 6, 10));
+    return torch::nn::Sequential(torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 8, 3).padding(1)),
+                                 torch::nn::BatchNorm2d(8), torch::nn::ReLU(), torch::nn::MaxPool2d(2),
+                                 torch::nn::Conv2d(8, 4, 3), torch::nn::Flatten(), torch::nn::Linear(4 * 6 * 6, 10));
   };
   torch::manual_seed(2);
   auto server = make(), client = make();
@@ -298,7 +327,8 @@ TEST(Torch, AConvolutionalNetworkHasTheSameOutputsAfterwards) {
 
 TEST(Torch, ATransformerEncoderHasTheSameOutputsAfterwards) {
   const auto make = [] {
-    return torch::nn::TransformerEncoder(torch::nn::TransformerEncoderLayer(torch::nn::TransformerEncoderLayerOptions(16, 4).dim_feedforward(32)), 2);
+    return torch::nn::TransformerEncoder(
+        torch::nn::TransformerEncoderLayer(torch::nn::TransformerEncoderLayerOptions(16, 4).dim_feedforward(32)), 2);
   };
   torch::manual_seed(3);
   auto server = make(), client = make();
@@ -314,7 +344,8 @@ TEST(Torch, DictsOfEveryKind) {
   const std::string expected = image_of(dict{{"w", w}});
   EXPECT_EQ(image_of(torch_model::make(c10_dict)->source()), expected);
   EXPECT_EQ(image_of(torch_model::make(ordered)->source()), expected);
-  EXPECT_EQ(image_of(torch_model::make(std::vector<std::pair<std::string_view, at::Tensor>>{{"w", w}})->source()), expected);
+  EXPECT_EQ(image_of(torch_model::make(std::vector<std::pair<std::string_view, at::Tensor>>{{"w", w}})->source()),
+            expected);
   EXPECT_TRUE(torch_model::make(dict{}));
 }
 
@@ -327,16 +358,19 @@ TEST(Torch, ANewStateDictAllocatesNothingAboveItsLimits) {
   EXPECT_TRUE(pull_new(*from, {.max_bytes = 5u << 20}));
 }
 
-// A device as torch sees one, in this process: what lies in its memory is written there inverted, so that nobody reads it without asking.
+// A device as torch sees one, in this process: what lies in its memory is written there inverted, so that nobody reads
+// it without asking.
 at::Tensor copy_from_device(const at::Tensor& from, const at::Tensor& to, bool) {
   if (to.device().is_cpu() == from.device().is_cpu()) throw std::runtime_error("not a copy to or from the device");
   const auto bytes = static_cast<std::size_t>(from.storage().nbytes());
   if (from.device().is_cpu()) return to;
   at::Tensor clear = at::empty({static_cast<std::int64_t>(bytes)}, at::kByte);
   for (std::size_t i = 0; i < bytes; ++i)
-    clear.data_ptr<std::uint8_t>()[i] = static_cast<std::uint8_t>(~static_cast<const std::uint8_t*>(from.storage().data())[i]);
-  to.copy_(at::from_blob(static_cast<std::byte*>(clear.data_ptr()) + from.storage_offset() * static_cast<std::int64_t>(from.element_size()), from.sizes(),
-                         from.strides(), at::TensorOptions().dtype(from.scalar_type())));
+    clear.data_ptr<std::uint8_t>()[i] = static_cast<std::uint8_t>(
+        ~static_cast<const std::uint8_t*>(from.storage().data())[i]);
+  to.copy_(at::from_blob(static_cast<std::byte*>(clear.data_ptr()) +
+                             from.storage_offset() * static_cast<std::int64_t>(from.element_size()),
+                         from.sizes(), from.strides(), at::TensorOptions().dtype(from.scalar_type())));
   if (from.numel() >= 32768) throw std::runtime_error("torch would start threads");
   return to;
 }
@@ -346,11 +380,14 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 }
 at::Tensor on_device(const at::Tensor& t) {
   const at::Tensor memory = at::empty({static_cast<std::int64_t>(t.nbytes())}, at::kByte);
-  for (std::size_t i = 0; i < t.nbytes(); ++i) memory.data_ptr<std::uint8_t>()[i] = static_cast<std::uint8_t>(~static_cast<const std::uint8_t*>(t.data_ptr())[i]);
+  for (std::size_t i = 0; i < t.nbytes(); ++i)
+    memory.data_ptr<std::uint8_t>()[i] = static_cast<std::uint8_t>(~static_cast<const std::uint8_t*>(t.data_ptr())[i]);
   const c10::Device device(c10::DeviceType::PrivateUse1, 0);
-  c10::DataPtr data(memory.data_ptr(), new at::Tensor(memory), [](void* kept) { delete static_cast<at::Tensor*>(kept); }, device);
+  c10::DataPtr data(
+      memory.data_ptr(), new at::Tensor(memory), [](void* kept) { delete static_cast<at::Tensor*>(kept); }, device);
   c10::Storage storage(c10::Storage::use_byte_size_t(), t.nbytes(), std::move(data));
-  auto made = c10::make_intrusive<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), t.dtype());
+  auto made = c10::make_intrusive<c10::TensorImpl>(std::move(storage),
+                                                   c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), t.dtype());
   made->set_sizes_contiguous(t.sizes());
   return at::Tensor(std::move(made));
 }
@@ -358,7 +395,11 @@ at::Tensor on_device(const at::Tensor& t) {
 TEST(Torch, TensorsOnAnotherDeviceAreAskedForASliceAtATime) {
   torch::manual_seed(5);
   dict device, copies;
-  for (const auto& [name, tensor] : dict{{"matrix", torch::randn({37, 53})}, {"halves", torch::randn({3, 5, 7}).to(at::kHalf)}, {"scalar", torch::randn({})}, {"bytes", torch::randn({31}).to(at::kByte)}, {"empty", torch::randn({0, 3})}}) {
+  for (const auto& [name, tensor] : dict{{"matrix", torch::randn({37, 53})},
+                                         {"halves", torch::randn({3, 5, 7}).to(at::kHalf)},
+                                         {"scalar", torch::randn({})},
+                                         {"bytes", torch::randn({31}).to(at::kByte)},
+                                         {"empty", torch::randn({0, 3})}}) {
     copies[name] = tensor;
     device[name] = on_device(tensor);
     ASSERT_FALSE(device[name].device().is_cpu());
@@ -512,7 +553,8 @@ BOOST_HANA_ADAPT_STRUCT(head_only, weight, bias);
 namespace {
 
 TEST(TorchMeetsStructs, OnlyTheHeadOfALargerModel) {
-  using head_net = pipeline<raw_tensors<renamed<head_only, from_to{"weight", "2.weight"}, from_to{"bias", "2.bias"}>>, fixed_bytes<64>, loopback>;
+  using head_net = pipeline<raw_tensors<renamed<head_only, from_to{"weight", "2.weight"}, from_to{"bias", "2.bias"}>>,
+                            fixed_bytes<64>, loopback>;
   torch::nn::Sequential server(torch::nn::Linear(4, 3), torch::nn::ReLU(), torch::nn::Linear(3, 2));
   const auto owned = torch_model::make(*server);
   const auto owner = std::make_unique<net::downloader>();
@@ -523,12 +565,14 @@ TEST(TorchMeetsStructs, OnlyTheHeadOfALargerModel) {
   const auto done = head_net::download_tensors(*owner, *ref, head, {.tensors = names});
   ASSERT_TRUE(done) << to_string(done.error().code);
   EXPECT_EQ(done->bytes, sizeof head);
-  EXPECT_TRUE(holds(head.weight, server->named_parameters()["2.weight"]) && holds(head.bias, server->named_parameters()["2.bias"]));
+  EXPECT_TRUE(holds(head.weight, server->named_parameters()["2.weight"]) &&
+              holds(head.bias, server->named_parameters()["2.bias"]));
 
   // The head of the server's own module, into the head of another: landed in place, the rest untouched.
   torch::nn::Sequential client(torch::nn::Linear(4, 3), torch::nn::ReLU(), torch::nn::Linear(3, 2));
   const at::Tensor body = client->named_parameters()["0.weight"].clone();
-  auto part = torch_model::make_writable(dict{{"2.weight", client->named_parameters()["2.weight"]}, {"2.bias", client->named_parameters()["2.bias"]}});
+  auto part = torch_model::make_writable(
+      dict{{"2.weight", client->named_parameters()["2.weight"]}, {"2.bias", client->named_parameters()["2.bias"]}});
   ASSERT_TRUE(part);
   ASSERT_TRUE(net::download_tensors(*owner, *ref, *part, {.tensors = names}));
   EXPECT_TRUE(same_bytes(client->named_parameters()["2.weight"], server->named_parameters()["2.weight"]));
@@ -547,7 +591,8 @@ BOOST_HANA_ADAPT_STRUCT(language_model, embed, lm_head);
 namespace {
 
 TEST(TorchMeetsStructs, BothNamesOfATiedWeightAreBoundToOneRange) {
-  using tied_net = pipeline<raw_tensors<tied<language_model, from_to{"lm_head.weight", "embed.weight"}>>, fixed_bytes<64>, loopback>;
+  using tied_net =
+      pipeline<raw_tensors<tied<language_model, from_to{"lm_head.weight", "embed.weight"}>>, fixed_bytes<64>, loopback>;
   const at::Tensor weight = torch::randn({5, 3});
   const dict server{{"embed.weight", weight}, {"lm_head.weight", weight}};
   const auto owned = torch_model::make(server);

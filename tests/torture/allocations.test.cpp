@@ -1,4 +1,5 @@
-// Q1: every allocation of a transfer over TCP fails once, from opening the owner to the last answer, and after each the world goes on.
+// Q1: every allocation of a transfer over TCP fails once, from opening the owner to the last answer, and after each the
+// world goes on.
 #include "support/allocation_counter.hpp"
 #include "transports/network.hpp"
 
@@ -43,12 +44,14 @@ void drain(Owner& owner) {
 }
 
 struct outcome {
-  tp::result<void> made{};             ///< owner and publication
-  tp::result<tp::receipt> first{tp::failure(tp::errc::invalid_argument)}, again{tp::failure(tp::errc::invalid_argument)};
+  tp::result<void> made{};  ///< owner and publication
+  tp::result<tp::receipt> first{tp::failure(tp::errc::invalid_argument)},
+      again{tp::failure(tp::errc::invalid_argument)};
   bool reached = false, exact = false;
   std::size_t connections = 0;
 };
-/// Everything that allocates in a transfer; `nth` of it fails. Afterwards the same owner, or a new one where there was none, has to serve.
+/// Everything that allocates in a transfer; `nth` of it fails. Afterwards the same owner, or a new one where there was
+/// none, has to serve.
 template <class Net>
 outcome transfer(const mlp& source, mlp& mine, std::uint64_t nth, bool& happened, std::uint64_t& count) {
   outcome o;
@@ -108,7 +111,8 @@ void fail_each_allocation() {
       break;
     }
     const bool named = !o.made ? o.made.error() == tp::errc::out_of_memory || o.made.error() == tp::errc::io
-                               : o.first || o.first.error() == tp::errc::out_of_memory || o.first.error() == tp::errc::connection_lost;
+                               : o.first || o.first.error() == tp::errc::out_of_memory ||
+                                     o.first.error() == tp::errc::connection_lost;
     EXPECT_TRUE(named) << nth << ": " << to_string(!o.made ? o.made.error().code : o.first.error().code);
     ++(o.made && o.first ? survived : errors);
   }
@@ -119,6 +123,8 @@ void fail_each_allocation() {
 TEST(Torture, Q1_whichever_allocation_of_a_transfer_over_tcp_fails_it_is_a_named_error_and_the_next_transfer_is_exact) {
   fail_each_allocation<net_over<tp::tcp>>();
 }
-TEST(Torture, Q1_the_same_where_several_threads_may_run_the_owner) { fail_each_allocation<net_over<tp::tcp_on_threads>>(); }
+TEST(Torture, Q1_the_same_where_several_threads_may_run_the_owner) {
+  fail_each_allocation<net_over<tp::tcp_on_threads>>();
+}
 
 }  // namespace

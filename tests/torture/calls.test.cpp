@@ -1,4 +1,5 @@
-// Q5: each call of a transport in turn does the least, or the worst, that it may: the transfer is exact or ends with a named error.
+// Q5: each call of a transport in turn does the least, or the worst, that it may: the transfer is exact or ends with a
+// named error.
 #include "transports/network.hpp"
 
 #include <tensorpull/transports/stream/session.hpp>
@@ -82,12 +83,14 @@ struct pair_of_sessions {
     int ends[2];
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
     owner.emplace(*session::over({tp::posix_stream(ends[0]), &at_owner, nullptr, nullptr}));
-    recipient.emplace(*session::over({tp::posix_stream(ends[1]), &at_recipient, [](void* p) { static_cast<pair_of_sessions*>(p)->serve(); }, this}));
+    recipient.emplace(*session::over(
+        {tp::posix_stream(ends[1]), &at_recipient, [](void* p) { static_cast<pair_of_sessions*>(p)->serve(); }, this}));
   }
   void serve() {
     tp::no_transfer none;
     for (int i = 0; i < 4 && owner_lives; ++i)
-      if (const auto did = owner->step_transfer(none); !did) owner->stream().stream = tp::posix_stream(), owner_lives = false;
+      if (const auto did = owner->step_transfer(none); !did)
+        owner->stream().stream = tp::posix_stream(), owner_lives = false;
   }
 };
 

@@ -6,12 +6,15 @@
 
 namespace test {
 
-/// Lands in a model that all share (what each received is checked by its digest), and gives up after the first chunk if it is told to.
+/// Lands in a model that all share (what each received is checked by its digest), and gives up after the first chunk if
+/// it is told to.
 template <class Model>
 struct landing : tp::land {
   bool gives_up;
   landing(Model& m, bool stop) noexcept : tp::land(tp::raw_tensors<Model>::destination(m)), gives_up(stop) {}
-  tp::result<void> chunk(std::uint64_t, std::uint64_t) noexcept { return gives_up ? tp::result<void>(tp::failure(tp::errc::cancelled)) : tp::result<void>{}; }
+  tp::result<void> chunk(std::uint64_t, std::uint64_t) noexcept {
+    return gives_up ? tp::result<void>(tp::failure(tp::errc::cancelled)) : tp::result<void>{};
+  }
 };
 
 /// Connections of one event loop; each pulls what it is told to once it is connected.

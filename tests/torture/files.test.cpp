@@ -14,7 +14,8 @@ using tp::errc;
 
 class FilesShortOfMemory : public folder_test {
  protected:
-  /// How many allocations it took, each of which has failed once: the verdict is then out_of_memory, and nothing is kept.
+  /// How many allocations it took, each of which has failed once: the verdict is then out_of_memory, and nothing is
+  /// kept.
   template <class Open>
   void fail_each(Open open, errc verdict) {
     (void)open();
@@ -61,11 +62,12 @@ TEST_F(FilesShortOfMemory, Q1_opening_a_file_that_is_valid_or_not) {
 
 TEST_F(FilesShortOfMemory, Q1_a_file_to_go_on_with) {
   tp::resume_cursor cursor;
-  fail_each([&] {
-    const auto file = tp::safetensors_file::create(path, {.resume = &cursor});
-    return file ? errc{} : file.error().code;
-  },
-            {});
+  fail_each(
+      [&] {
+        const auto file = tp::safetensors_file::create(path, {.resume = &cursor});
+        return file ? errc{} : file.error().code;
+      },
+      {});
   EXPECT_TRUE(std::filesystem::is_empty(directory));
 }
 

@@ -1,5 +1,6 @@
-// C7: 45 rounds of a changing number of recipients, of which some never confirm, some abort and some vanish, leave nothing behind, and so do
-// publications that come and go. TENSORPULL_WHOLE_SCHEDULE=1: with all participants of the rounds, and 1,000 publications instead of 200.
+// C7: 45 rounds of a changing number of recipients, of which some never confirm, some abort and some vanish, leave
+// nothing behind, and so do publications that come and go. TENSORPULL_WHOLE_SCHEDULE=1: with all participants of the
+// rounds, and 1,000 publications instead of 200.
 #include "crowd.hpp"
 #include "support/allocation_counter.hpp"
 #include "support/process_entries.hpp"
@@ -21,8 +22,9 @@ bool whole_schedule() {
 }
 
 /// A quarter of the participants of the 45 rounds in examples/participants.txt.
-constexpr std::array<std::uint32_t, 45> participants{27, 28, 23, 23, 29, 25, 24, 23, 27, 25, 30, 25, 29, 28, 22, 25, 22, 24, 28, 20, 30, 21, 23, 30,
-                                                     28, 27, 28, 24, 28, 27, 30, 23, 24, 25, 24, 26, 26, 30, 22, 25, 26, 26, 26, 22, 27};
+constexpr std::array<std::uint32_t, 45> participants{27, 28, 23, 23, 29, 25, 24, 23, 27, 25, 30, 25, 29, 28, 22,
+                                                     25, 22, 24, 28, 20, 30, 21, 23, 30, 28, 27, 28, 24, 28, 27,
+                                                     30, 23, 24, 25, 24, 26, 26, 30, 22, 25, 26, 26, 26, 22, 27};
 constexpr std::size_t baseline_round = 6;  // counted from 1
 
 /// What is there between two rounds.
@@ -48,7 +50,8 @@ std::string growth(const footing& before, const footing& now) {
 /// The first round after the baseline that differs from it, and in what.
 std::string growth(const std::vector<footing>& rounds) {
   for (std::size_t i = baseline_round; i < rounds.size(); ++i)
-    if (const std::string g = growth(rounds[baseline_round - 1], rounds[i]); !g.empty()) return "round " + std::to_string(i + 1) + ": " + g;
+    if (const std::string g = growth(rounds[baseline_round - 1], rounds[i]); !g.empty())
+      return "round " + std::to_string(i + 1) + ": " + g;
   return {};
 }
 
@@ -92,7 +95,8 @@ class schedule {
   }
 
   void round(std::uint32_t n, std::size_t number) {
-    const std::uint32_t silent = (n + 5) / 10, vanishing = (n + 10) / 20, aborting = (n + 10) / 20, honest = n - silent - vanishing - aborting;
+    const std::uint32_t silent = (n + 5) / 10, vanishing = (n + 10) / 20, aborting = (n + 10) / 20,
+                        honest = n - silent - vanishing - aborting;
     tp::settlement settled;
     std::size_t settlements = 0;
     auto tell = [&](const tp::settlement& s) { settled = s, ++settlements; };
@@ -119,7 +123,8 @@ class schedule {
       for (std::uint32_t i = 0; i < silent + vanishing; ++i) {
         raw_peer& p = peers.emplace_back(port_);
         EXPECT_TRUE(p.say(request(tp::frame_kind::describe, 1, ref->id, 0, 0, {1000 + i})));
-        // the silent ones take everything and never say so; of the others the owner has more to send than a socket holds when they go
+        // the silent ones take everything and never say so; of the others the owner has more to send than a socket
+        // holds when they go
         EXPECT_TRUE(p.say(request(tp::frame_kind::pull, 2, ref->id, 0, static_cast<std::uint32_t>(image))));
       }
       for (std::uint32_t i = 0; i < aborting; ++i) all.add(port_, crowd::quitter);
@@ -130,14 +135,16 @@ class schedule {
         for (std::size_t i = 0; i < peers.size(); ++i) {
           const std::array<std::span<std::byte>, 1> in{piece};
           if (i < silent) heard[i] += peers[i].stream().read_some(in).bytes;
-          else if (i >= silent && heard[i] == 0 && owner_.published().status_of(*ref)->acquired >= n) heard[i] = 1, peers[i].reset();
+          else if (i >= silent && heard[i] == 0 && owner_.published().status_of(*ref)->acquired >= n)
+            heard[i] = 1, peers[i].reset();
         }
       };
-      EXPECT_TRUE(until(all, [&] {
-        hear();
-        return settlements > 0 && all.ended == honest + aborting;
-      })) << number
-          << ": " << settlements << " settled, " << all.ended << " ended of " << honest + aborting;
+      EXPECT_TRUE(until(all,
+                        [&] {
+                          hear();
+                          return settlements > 0 && all.ended == honest + aborting;
+                        }))
+          << number << ": " << settlements << " settled, " << all.ended << " ended of " << honest + aborting;
       for (std::uint32_t i = 0; i < silent; ++i) EXPECT_GE(heard[i], image);
       EXPECT_EQ(std::tuple(all.completed, all.gave_up, all.other), std::tuple(honest, aborting, 0u)) << number;
       peers.clear();
@@ -147,7 +154,9 @@ class schedule {
     EXPECT_EQ(settlements, 1u) << number;
     unsettled_ -= std::min<std::size_t>(unsettled_, settlements);
     const auto& c = settled.counts;
-    EXPECT_EQ(std::tuple(c.acquired, c.completed, c.cancelled, c.vanished, c.failed), std::tuple(n, honest, aborting, silent + vanishing, 0u)) << number;
+    EXPECT_EQ(std::tuple(c.acquired, c.completed, c.cancelled, c.vanished, c.failed),
+              std::tuple(n, honest, aborting, silent + vanishing, 0u))
+        << number;
     EXPECT_EQ(settled.verdict, tp::verdict::quorum) << number;
     EXPECT_TRUE(same(*source_, *mine_)) << number;
     EXPECT_TRUE(published.withdraw(*ref));
@@ -164,7 +173,8 @@ TEST(Flatness, C7_forty_five_rounds_with_recipients_that_end_badly_return_to_the
   tp::detail::silent_handler handler;
   const auto rounds = schedule(handler).run(participants.size());
   EXPECT_EQ(growth(rounds), "");
-  EXPECT_EQ(std::tuple(rounds.back().connections, rounds.back().kept_models, rounds.back().unsettled), std::tuple(0u, 0u, 0u));
+  EXPECT_EQ(std::tuple(rounds.back().connections, rounds.back().kept_models, rounds.back().unsettled),
+            std::tuple(0u, 0u, 0u));
 }
 
 TEST(Flatness, C7_publications_that_come_and_go_with_a_hundred_recipients_each_leave_memory_as_it_was) {

@@ -1,4 +1,5 @@
-// A pull over HTTP allocates what it needs when it begins, and nothing for a chunk: neither this library nor Beast's parser. The server is another process.
+// A pull over HTTP allocates what it needs when it begins, and nothing for a chunk: neither this library nor Beast's
+// parser. The server is another process.
 #include "support/allocation_counter.hpp"
 #include "transports/http_server.hpp"
 
@@ -16,7 +17,8 @@ std::uint64_t allocations_of(const std::string& url, std::uint32_t connections, 
   using net = tp::pipeline<tp::raw_tensors<mlp>, Chunks, tp::http>;
   const auto mine = blank<mlp>();
   const allocation_watch watch;
-  const auto done = net::download_tensors(tp::http_address{.url = url, .connections = connections}, tp::ref_id{}, *mine, {.unverified = true});
+  const auto done = net::download_tensors(tp::http_address{.url = url, .connections = connections}, tp::ref_id{}, *mine,
+                                          {.unverified = true});
   const std::uint64_t count = watch.count();
   EXPECT_TRUE(done);
   chunks = done ? done->chunks : 0;
@@ -40,7 +42,8 @@ TEST(HttpAllocations, More_chunks_are_not_more_allocations) {
   std::uint64_t few = 0, many = 0;
   (void)allocations_of<tp::fixed_bytes<128_KiB>>(url, 1, few);  // the resolver's own, once
   for (const std::uint32_t connections : {1u, 4u}) {
-    const std::uint64_t of_few = allocations_of<tp::fixed_bytes<128_KiB>>(url, connections, few), of_many = allocations_of<tp::fixed_bytes<4_KiB>>(url, connections, many);
+    const std::uint64_t of_few = allocations_of<tp::fixed_bytes<128_KiB>>(url, connections, few),
+                        of_many = allocations_of<tp::fixed_bytes<4_KiB>>(url, connections, many);
     EXPECT_GT(many, few + 50);
     EXPECT_GT(of_few, 0u);
     EXPECT_EQ(of_many, of_few) << connections;

@@ -1,4 +1,5 @@
-// 200 attackers of four kinds beside 8 honest recipients: what they cost the owner in memory, and the others in processor time.
+// 200 attackers of four kinds beside 8 honest recipients: what they cost the owner in memory, and the others in
+// processor time.
 #include "crowd.hpp"
 #include "support/allocation_counter.hpp"
 #include "support/processor_time.hpp"
@@ -12,7 +13,8 @@ using namespace test;
 using net = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<64_KiB>, tp::tcp>;
 using crowd = crowd_of<net, large>;
 
-// A sanitizer, or no optimisation, slows the library and not the kernel, so shares of time mean nothing there; what is counted does.
+// A sanitizer, or no optimisation, slows the library and not the kernel, so shares of time mean nothing there; what is
+// counted does.
 #if defined(TENSORPULL_TEST_SANITIZED) || !defined(__OPTIMIZE__)
 constexpr bool measures = false;
 constexpr int pairs = 2;
@@ -22,7 +24,8 @@ constexpr int pairs = 30;
 #endif
 
 constexpr std::size_t honest = 8, of_each_kind = 50, attackers = 4 * of_each_kind;
-/// The attackers act 200 times a second of the owner's processor time: a second of the clock for an owner that never rests, on a machine of any speed.
+/// The attackers act 200 times a second of the owner's processor time: a second of the clock for an owner that never
+/// rests, on a machine of any speed.
 constexpr double seconds_between = 1.0 / 200;
 
 struct counting_handler : tp::detail::silent_handler {
@@ -82,12 +85,13 @@ class battle {
     for (auto* c : all_.open) all_.begin(*c);
     double spent = 0;
     const double before = attacked_seconds_;
-    until([&] {
-      if (attacked) attacked_seconds_ = before + spent;
-      if (attacked_seconds_ >= next_act_) next_act_ += seconds_between, act();
-      return all_.ended == honest;
-    },
-          &spent);
+    until(
+        [&] {
+          if (attacked) attacked_seconds_ = before + spent;
+          if (attacked_seconds_ >= next_act_) next_act_ += seconds_between, act();
+          return all_.ended == honest;
+        },
+        &spent);
     EXPECT_EQ(all_.completed, honest);
     EXPECT_TRUE(same(*source_, *mine_));
     return spent;
@@ -137,11 +141,13 @@ class battle {
     // one sends what is no frame, is closed, and comes again
     static constexpr std::string_view nonsense = "GET / HTTP/1.1\r\n\r\n";
     EXPECT_TRUE(bad_[who].say(nonsense));
-    if (raw_peer& before = bad_[(who + of_each_kind - 2) % of_each_kind]; !take(before, piece_, got)) before = raw_peer(port_);
+    if (raw_peer& before = bad_[(who + of_each_kind - 2) % of_each_kind]; !take(before, piece_, got))
+      before = raw_peer(port_);
     // and 50 references are guessed, 10,000 a second
     std::vector<std::byte> guesses;
     for (std::uint32_t i = 0; i < 50; ++i) {
-      const auto guess = request(i % 2 == 0 ? tp::frame_kind::describe : tp::frame_kind::pull, i, {random_(), random_()}, 0, 64 * 1024);
+      const auto guess = request(i % 2 == 0 ? tp::frame_kind::describe : tp::frame_kind::pull, i,
+                                 {random_(), random_()}, 0, 64 * 1024);
       guesses.insert(guesses.end(), guess.begin(), guess.end());
     }
     EXPECT_TRUE(guessers_[who].say(guesses));
@@ -154,11 +160,13 @@ class battle {
   generator random_{7};
   std::int64_t owner_bytes_ = 0, most_owner_bytes_ = 0;
   std::uint64_t acts_ = 0, refused_bytes_ = 0;
-  double attacked_seconds_ = 0, next_act_ = seconds_between;  ///< over all transfers, so that short ones have their share
+  double attacked_seconds_ = 0, next_act_ = seconds_between;  ///< over all transfers, so that short ones have their
+                                                              ///< share
   std::vector<std::byte> piece_ = std::vector<std::byte>(64 * 1024);
   counting_handler handler_;
   boost::asio::io_context owner_io_{1};
-  net::host<counting_handler, tp::no_consumer> owner_{owner_io_, handler_, {.budgets = {.accept = 600s}}};  // attackers stay
+  net::host<counting_handler, tp::no_consumer> owner_{owner_io_, handler_, {.budgets = {.accept = 600s}}};  // attackers
+                                                                                                            // stay
   std::uint16_t port_ = *owner_.listen("127.0.0.1:0");
   tp::reference ref_ = *owner_.published().add_tensors(*source_);
   crowd all_{*mine_};

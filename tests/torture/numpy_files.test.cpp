@@ -1,4 +1,5 @@
-// Q1: every allocation of opening an npy or npz file fails once: the verdict is then out_of_memory, and nothing is kept.
+// Q1: every allocation of opening an npy or npz file fails once: the verdict is then out_of_memory, and nothing is
+// kept.
 #include "support/allocation_counter.hpp"
 #include "support/safetensors_text.hpp"
 #include "support/zip_archive.hpp"
@@ -42,7 +43,8 @@ class NumpyFilesShortOfMemory : public test::folder_test {
 };
 
 TEST_F(NumpyFilesShortOfMemory, Q1_opening_a_file_that_is_valid_or_not) {
-  const std::string rows = test::npy(">f8", "(2, 3)", true, std::string(48, 'x')), flat = test::npy("|u1", "(6,)", false, "123456");
+  const std::string rows = test::npy(">f8", "(2, 3)", true, std::string(48, 'x')),
+                    flat = test::npy("|u1", "(6,)", false, "123456");
   const std::string name(300, 'n');
   fail_each(rows, {});
   fail_each(test::zip({{name + ".npy", rows}, {"b.npy", flat}, {"notes.txt", "none"}}, {.comment = "c"}), {});

@@ -1,4 +1,5 @@
-// Real processes that are killed, stopped and kept short: an owner and a recipient forked from this one. TENSORPULL_PROCESS_FAULTS: how many faults.
+// Real processes that are killed, stopped and kept short: an owner and a recipient forked from this one.
+// TENSORPULL_PROCESS_FAULTS: how many faults.
 #include "support/sanitizers.hpp"
 #include "transports/network.hpp"
 
@@ -39,7 +40,8 @@ class mapped {
   explicit mapped(const char* file = nullptr) {
     const int fd = file != nullptr ? ::open(file, O_RDWR | O_CREAT | O_CLOEXEC, 0600) : -1;
     if (fd >= 0 && ::ftruncate(fd, sizeof(T)) != 0) std::abort();
-    void* const at = ::mmap(nullptr, sizeof(T), PROT_READ | PROT_WRITE, MAP_SHARED | (fd < 0 ? MAP_ANONYMOUS : 0), fd, 0);
+    void* const at = ::mmap(nullptr, sizeof(T), PROT_READ | PROT_WRITE, MAP_SHARED | (fd < 0 ? MAP_ANONYMOUS : 0), fd,
+                            0);
     if (fd >= 0) ::close(fd);
     if (at == MAP_FAILED) std::abort();
     object_ = static_cast<T*>(at);
@@ -132,7 +134,11 @@ int receive(large& mine, tp::resume_cursor& cursor, shared& all) {
   for (;;) {
     slowly to(mine);
     const auto done = net::pull(local(all.port), {name}, to,
-                                {.per_request_timeout = 2s, .window = window, .retry = {.retries = 10, .first_delay = 5ms, .longest_delay = 50ms}, .recipient = {9}, .cursor = &cursor});
+                                {.per_request_timeout = 2s,
+                                 .window = window,
+                                 .retry = {.retries = 10, .first_delay = 5ms, .longest_delay = 50ms},
+                                 .recipient = {9},
+                                 .cursor = &cursor});
     all.outcome = done ? exact : static_cast<int>(done.error().code);
     if (done) return 0;
     // an owner that is not back yet; whatever else goes wrong is the test's to judge
@@ -208,14 +214,16 @@ TEST(Processes, Killed_and_stopped_at_random_moments_a_transfer_ends_exact_and_s
       }
     }
     for (int i = 0; i < 30'000 && !recipient->ended(); ++i) ::usleep(1000);
-    ASSERT_TRUE(recipient->ended()) << "run " << run << " hangs, at " << cursor->offset << ", last outcome " << all->outcome;
+    ASSERT_TRUE(recipient->ended()) << "run " << run << " hangs, at " << cursor->offset << ", last outcome "
+                                    << all->outcome;
     ASSERT_EQ(recipient->wait(), 0) << "run " << run << ": " << to_string(static_cast<tp::errc>(all->outcome.load()));
     ASSERT_EQ(all->outcome, exact);
     EXPECT_TRUE(same(*mine, *source)) << run;
     EXPECT_EQ(cursor->offset, image_bytes);
     ::usleep(60'000);  // the owner notes what it sent after each step
     // for each kill: the chunk that was not complete, and the requests whose answers were under way.
-    EXPECT_LE(all->sent_before + all->sent, image_bytes + kills * (window + 1) * 64_KiB) << "run " << run << ", " << kills << " kills, " << waits << " stops";
+    EXPECT_LE(all->sent_before + all->sent, image_bytes + kills * (window + 1) * 64_KiB)
+        << "run " << run << ", " << kills << " kills, " << waits << " stops";
   }
   RecordProperty("faults", faults);
   RecordProperty("faults_in_transfer", in_transfer);
@@ -255,7 +263,8 @@ int to_file(const std::string& address, const std::string& path, const tp::safet
 bool holds_image(const std::string& path, const large& source) {
   std::ifstream in(path, std::ios::binary);
   std::string bytes((std::istreambuf_iterator<char>(in)), {});
-  return bytes.size() == image_bytes && std::memcmp(bytes.data() + image_bytes - sizeof source, &source, sizeof source) == 0;
+  return bytes.size() == image_bytes &&
+         std::memcmp(bytes.data() + image_bytes - sizeof source, &source, sizeof source) == 0;
 }
 
 TEST(Processes, D5_a_disk_that_is_full_is_an_error_and_leaves_no_file) {
@@ -263,16 +272,21 @@ TEST(Processes, D5_a_disk_that_is_full_is_an_error_and_leaves_no_file) {
   const standing_owner o;
   const folder here;
   for (const bool ignored : {true, false})
-    for (const rlim_t most : {rlim_t{0}, rlim_t{1}, rlim_t{64 * 1024 + 7}, rlim_t{image_bytes / 2}, rlim_t{image_bytes - 1}}) {
+    for (const rlim_t most :
+         {rlim_t{0}, rlim_t{1}, rlim_t{64 * 1024 + 7}, rlim_t{image_bytes / 2}, rlim_t{image_bytes - 1}}) {
       const int how = limited(*o.all, [&] {
         if (ignored) ::signal(SIGXFSZ, SIG_IGN);
         limit(RLIMIT_FSIZE, most);
         return to_file(o.address(), here.file("model.safetensors"));
       });
-      EXPECT_TRUE(how == static_cast<int>(tp::errc::io) || how == static_cast<int>(tp::errc::disk_full)) << how << " with " << most;
+      EXPECT_TRUE(how == static_cast<int>(tp::errc::io) || how == static_cast<int>(tp::errc::disk_full))
+          << how << " with " << most;
       EXPECT_TRUE(here.empty()) << most;
     }
-  EXPECT_EQ(limited(*o.all, [&] { return limit(RLIMIT_FSIZE, image_bytes), to_file(o.address(), here.file("model.safetensors")); }), exact);
+  EXPECT_EQ(
+      limited(*o.all,
+              [&] { return limit(RLIMIT_FSIZE, image_bytes), to_file(o.address(), here.file("model.safetensors")); }),
+      exact);
   EXPECT_TRUE(holds_image(here.file("model.safetensors"), *o.source));
 }
 
@@ -290,7 +304,8 @@ TEST(Processes, Q2_a_recipient_with_few_descriptors_names_what_it_lacks) {
     });
     if (how == exact) break;
     ++errors;
-    EXPECT_TRUE(how == static_cast<int>(tp::errc::io) || how == static_cast<int>(tp::errc::connection_failed)) << how << " with " << more;
+    EXPECT_TRUE(how == static_cast<int>(tp::errc::io) || how == static_cast<int>(tp::errc::connection_failed))
+        << how << " with " << more;
     EXPECT_TRUE(here.empty()) << more;
   }
   EXPECT_EQ(how, exact);
@@ -312,7 +327,9 @@ TEST(Processes, A_recipient_with_little_address_space_names_what_it_lacks) {
       return to_file(o.address(), here.file("model.safetensors"), {.buffer_bytes = 32u << 20});
     });
     if (how == exact) break;
-    EXPECT_TRUE(how == static_cast<int>(tp::errc::out_of_memory) || how == static_cast<int>(tp::errc::bad_address) || how == static_cast<int>(tp::errc::connection_failed)) << how << " with " << more;
+    EXPECT_TRUE(how == static_cast<int>(tp::errc::out_of_memory) || how == static_cast<int>(tp::errc::bad_address) ||
+                how == static_cast<int>(tp::errc::connection_failed))
+        << how << " with " << more;
     short_of_memory += how == static_cast<int>(tp::errc::out_of_memory) ? 1 : 0;
     EXPECT_TRUE(here.empty()) << more;
   }

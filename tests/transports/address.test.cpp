@@ -30,8 +30,10 @@ TEST(Address, SixWantsBrackets) {
 }
 TEST(Address, WhatIsNoAddressIsRefusedAndNamed) {
   const std::string zero_in_host("a\0b:80", 6), long_host = std::string(256, 'a') + ":80";
-  for (const std::string_view text : {"", "localhost", "localhost:", "localhost:65536", "localhost:99999", "localhost:123456", "localhost:-1", "localhost:+1", "localhost: 80",
-                                      "localhost:80 ", "localhost:0x50", "localhost:http", "a:b:80", "[::1]", "[::1:80"}) {
+  for (const std::string_view text :
+       {"", "localhost", "localhost:", "localhost:65536", "localhost:99999", "localhost:123456", "localhost:-1",
+        "localhost:+1", "localhost: 80", "localhost:80 ", "localhost:0x50", "localhost:http", "a:b:80", "[::1]",
+        "[::1:80"}) {
     const auto a = parse_address(text);
     ASSERT_FALSE(a) << text;
     EXPECT_EQ(a.error(), errc::bad_address) << text;

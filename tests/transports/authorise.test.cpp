@@ -15,14 +15,18 @@ struct known_stream : tp::posix_stream {
 };
 struct known : tp::stream_transport<known, known_stream> {
   static constexpr tp::identity_kind identifies = tp::identity_kind::user;
-  static tp::result<known_stream> connect(std::string_view, std::chrono::milliseconds, const tp::stop_token&) noexcept { return tp::failure(tp::errc::bad_address); }
+  static tp::result<known_stream> connect(std::string_view, std::chrono::milliseconds, const tp::stop_token&) noexcept {
+    return tp::failure(tp::errc::bad_address);
+  }
 };
 using known_net = tp::pipeline<tp::raw_tensors<tiny>, tp::fixed_bytes<64_KiB>, known>;
 
 TEST(AuthoriseOverTcp, OnlyTheRecipientThatTheProgramExpects) {
   const auto source = random_model<tiny>(1);
   auto mine = blank<tiny>();
-  const auto may = [](const tp::access_request& r) { return r.peer.kind == tp::identity_kind::none && r.recipient == tp::recipient_id{7}; };
+  const auto may = [](const tp::access_request& r) {
+    return r.peer.kind == tp::identity_kind::none && r.recipient == tp::recipient_id{7};
+  };
   auto owner = net::downloader::open({.listen = "127.0.0.1:0", .host = {.authorise = may}});
   ASSERT_TRUE(owner);
   const auto ref = owner->add_tensors(*source);
@@ -41,7 +45,8 @@ TEST(AuthoriseOverTcp, OnlyTheRecipientThatTheProgramExpects) {
 TEST(AuthoriseOverTcp, ACallbackThatThrowsRefuses) {
   const auto source = random_model<tiny>(1);
   auto mine = blank<tiny>();
-  auto owner = net::downloader::open({.listen = "127.0.0.1:0", .host = {.authorise = [](const tp::access_request&) -> bool { throw 1; }}});
+  auto owner = net::downloader::open(
+      {.listen = "127.0.0.1:0", .host = {.authorise = [](const tp::access_request&) -> bool { throw 1; }}});
   ASSERT_TRUE(owner);
   const auto ref = owner->add_tensors(*source);
   serving run(*owner);
@@ -63,7 +68,9 @@ TEST(AuthoriseOverAStream, ASessionAsksForTheIdentityThatItsStreamKnows) {
   const auto ref = owner->add_tensors(*source, {.recipients = 1});
   ASSERT_TRUE(ref);
   std::uint32_t asked_by = 0;
-  owner->authorise([&](const tp::access_request& r) { return asked_by = r.peer.user, r.peer.kind == tp::identity_kind::user && r.ref == ref->id; });
+  owner->authorise([&](const tp::access_request& r) {
+    return asked_by = r.peer.user, r.peer.kind == tp::identity_kind::user && r.ref == ref->id;
+  });
   std::jthread server([&] { EXPECT_TRUE(owner->serve(tp::until_settled(*ref), 20s)); });
   EXPECT_FALSE(recipient->download_tensors({{1, 1}, 0, 0}, *mine));
   const auto done = recipient->download_tensors(*ref, *mine);

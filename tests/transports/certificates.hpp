@@ -24,7 +24,8 @@ struct wanted_certificate {
 /// A key, the certificate of it, and the authority that has signed it.
 class identity {
  public:
-  explicit identity(const wanted_certificate& w = {}, const identity* signer = nullptr) : key_(EVP_EC_gen("P-256")), x_(X509_new()) {
+  explicit identity(const wanted_certificate& w = {}, const identity* signer = nullptr)
+      : key_(EVP_EC_gen("P-256")), x_(X509_new()) {
     static std::atomic<long> serial{1};
     X509* const x = x_.get();
     X509_set_version(x, 2);
@@ -45,7 +46,8 @@ class identity {
   }
   std::string key(std::string password = {}) const {
     return text([&](BIO* to) {
-      return PEM_write_bio_PrivateKey(to, key_.get(), password.empty() ? nullptr : EVP_aes_256_cbc(), reinterpret_cast<const unsigned char*>(password.data()),
+      return PEM_write_bio_PrivateKey(to, key_.get(), password.empty() ? nullptr : EVP_aes_256_cbc(),
+                                      reinterpret_cast<const unsigned char*>(password.data()),
                                       static_cast<int>(password.size()), nullptr, nullptr);
     });
   }
@@ -54,7 +56,8 @@ class identity {
     const tp::detail::revocations_ptr list(X509_CRL_new());
     X509_CRL_set_version(list.get(), 1);
     X509_CRL_set_issuer_name(list.get(), X509_get_subject_name(x_.get()));
-    const tp::detail::openssl_ptr<ASN1_TIME, ASN1_TIME_free> from(X509_gmtime_adj(nullptr, -7200)), to(X509_gmtime_adj(nullptr, ends));
+    const tp::detail::openssl_ptr<ASN1_TIME, ASN1_TIME_free> from(X509_gmtime_adj(nullptr, -7200)),
+        to(X509_gmtime_adj(nullptr, ends));
     X509_CRL_set1_lastUpdate(list.get(), from.get());
     X509_CRL_set1_nextUpdate(list.get(), to.get());
     for (const identity* i : revoked) {
@@ -73,7 +76,9 @@ class identity {
  private:
   static void add_name(X509_NAME* to, const std::string& name) {
     X509_NAME_add_entry_by_txt(to, "O", MBSTRING_UTF8, reinterpret_cast<const unsigned char*>("tests"), -1, -1, 0);
-    if (!name.empty()) X509_NAME_add_entry_by_txt(to, "CN", MBSTRING_UTF8, reinterpret_cast<const unsigned char*>(name.data()), static_cast<int>(name.size()), -1, 0);
+    if (!name.empty())
+      X509_NAME_add_entry_by_txt(to, "CN", MBSTRING_UTF8, reinterpret_cast<const unsigned char*>(name.data()),
+                                 static_cast<int>(name.size()), -1, 0);
   }
   void extend(int what, const std::string& value) {
     X509_EXTENSION* const e = X509V3_EXT_conf_nid(nullptr, nullptr, what, value.c_str());
@@ -103,7 +108,8 @@ struct pki {
 
 /// Contexts that trust `by`, and show `of` if there is one.
 inline tp::tls_context context_of(const identity* of, const identity& by, tp::tls_options options = {}) {
-  const std::string authorities = by.certificate(), certificate = of != nullptr ? of->certificate() : "", key = of != nullptr ? of->key() : "";
+  const std::string authorities = by.certificate(), certificate = of != nullptr ? of->certificate() : "",
+                    key = of != nullptr ? of->key() : "";
   options.authorities = {.text = authorities};
   if (of != nullptr) options.certificate = {.text = certificate}, options.key = {.text = key};
   const auto made = tp::tls_context::make(options);

@@ -1,4 +1,5 @@
-// This program of tests as its own child: it is started again with "--as-child WHAT", and then owns a model over its standard input and output.
+// This program of tests as its own child: it is started again with "--as-child WHAT", and then owns a model over its
+// standard input and output.
 #pragma once
 
 #include "network.hpp"
@@ -19,8 +20,8 @@ using over_stdio = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, t
 inline constexpr tp::ref_id child_ref{0x5d1f, 0x0c};
 inline constexpr std::uint64_t child_seed = 77;
 
-/// The command that starts it. `what`: "serve": until its input ends; "die N": it kills itself when N bytes were sent; "exit N": it ends with that status when a
-/// chunk was sent.
+/// The command that starts it. `what`: "serve": until its input ends; "die N": it kills itself when N bytes were sent;
+/// "exit N": it ends with that status when a chunk was sent.
 inline std::string child_command(const std::string& what) { return "/proc/self/exe --as-child " + what; }
 
 inline int be_child(std::string_view what, long number) {
@@ -43,7 +44,8 @@ inline int be_child(std::string_view what, long number) {
 }
 
 [[gnu::constructor]] inline void start_as_child(int count, char** arguments) {
-  if (count > 2 && std::string_view(arguments[1]) == "--as-child") ::_exit(be_child(arguments[2], count > 3 ? std::atol(arguments[3]) : 0));
+  if (count > 2 && std::string_view(arguments[1]) == "--as-child")
+    ::_exit(be_child(arguments[2], count > 3 ? std::atol(arguments[3]) : 0));
 }
 
 }  // namespace test

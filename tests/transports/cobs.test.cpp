@@ -1,4 +1,5 @@
-// Frames on a line: what is written is read, nothing that is damaged is, and after any garbage the reader is in step again.
+// Frames on a line: what is written is read, nothing that is damaged is, and after any garbage the reader is in step
+// again.
 #include <tensorpull/links/cobs.hpp>
 #include <tensorpull/testing/seeded_random.hpp>
 
@@ -14,7 +15,9 @@ using namespace tensorpull;
 using bytes = std::vector<std::byte>;
 constexpr std::size_t most = 600;
 
-constexpr std::array<std::byte, 9> digits{std::byte{'1'}, std::byte{'2'}, std::byte{'3'}, std::byte{'4'}, std::byte{'5'}, std::byte{'6'}, std::byte{'7'}, std::byte{'8'}, std::byte{'9'}};
+constexpr std::array<std::byte, 9> digits{std::byte{'1'}, std::byte{'2'}, std::byte{'3'},
+                                          std::byte{'4'}, std::byte{'5'}, std::byte{'6'},
+                                          std::byte{'7'}, std::byte{'8'}, std::byte{'9'}};
 static_assert(detail::crc32c_of(digits) == 0xe3069283u);  // the check value of RFC 3720
 static_assert(detail::crc32c_of({digits.data() + 4, 5}, detail::crc32c_of({digits.data(), 4})) == 0xe3069283u);
 static_assert([] {  // in constant evaluation, too
@@ -28,7 +31,8 @@ static_assert([] {  // in constant evaluation, too
 
 bytes frame(std::span<const std::byte> datagram) {
   static cobs_writer<most> w;
-  const std::array<std::span<const std::byte>, 2> spans{datagram.first(datagram.size() / 3), datagram.subspan(datagram.size() / 3)};
+  const std::array<std::span<const std::byte>, 2> spans{datagram.first(datagram.size() / 3),
+                                                        datagram.subspan(datagram.size() / 3)};
   EXPECT_TRUE(w.write(spans));
   return {w.frame().begin(), w.frame().end()};
 }
@@ -73,7 +77,8 @@ TEST(Cobs, The_longest_frame_is_as_long_as_stated) {
 TEST(Cobs, A_datagram_that_is_too_long_has_no_frame_and_is_not_read) {
   cobs_writer<20> w;
   const bytes d(21);
-  const std::array<std::span<const std::byte>, 2> spans{std::span<const std::byte>(d).first(20), std::span<const std::byte>(d).subspan(20)};
+  const std::array<std::span<const std::byte>, 2> spans{std::span<const std::byte>(d).first(20),
+                                                        std::span<const std::byte>(d).subspan(20)};
   EXPECT_FALSE(w.write(spans));
   EXPECT_TRUE(w.frame().empty());
   cobs_reader<20> r;
@@ -88,7 +93,8 @@ TEST(Cobs, An_empty_datagram_has_no_frame) {
   cobs_writer<20> w;
   EXPECT_FALSE(w.write({}));
   EXPECT_TRUE(w.frame().empty());
-  const bytes ones{std::byte{1}, std::byte{1}, std::byte{1}, std::byte{1}, std::byte{1}, std::byte{0}};  // the CRC of nothing
+  const bytes ones{std::byte{1}, std::byte{1}, std::byte{1},
+                   std::byte{1}, std::byte{1}, std::byte{0}};  // the CRC of nothing
   cobs_reader<most> r;
   EXPECT_TRUE(read(r, ones, 9).empty());
   EXPECT_EQ(r.dropped(), 1u);
@@ -117,7 +123,8 @@ TEST(Cobs, After_any_garbage_it_is_in_step_within_one_frame) {
   tensorpull::testing::seeded_random random(3);
   for (int round = 0; round < 3000; ++round) {
     bytes garbage = random_datagram(random, random.below(1500));
-    const bytes first = random_datagram(random, random.between(1, most)), second = random_datagram(random, random.between(1, most));
+    const bytes first = random_datagram(random, random.between(1, most)),
+                second = random_datagram(random, random.between(1, most));
     const bool ends = !garbage.empty() && garbage.back() == std::byte{0};
     for (const bytes& d : {first, second}) {
       const bytes f = frame(d);

@@ -108,7 +108,8 @@ TEST(cookie_guest, frames_without_its_word_are_dropped) {
 
 TEST(cookie_guest, short_datagrams_are_nothing) {
   cookie_guest guest;
-  for (std::size_t n = 0; n < cookie_bytes; ++n) EXPECT_TRUE(guest.open(std::vector<std::byte>(n, std::byte{1})).empty());
+  for (std::size_t n = 0; n < cookie_bytes; ++n)
+    EXPECT_TRUE(guest.open(std::vector<std::byte>(n, std::byte{1})).empty());
   EXPECT_EQ(guest.word(), 0u);
   EXPECT_TRUE(guest.open(datagram_of(0, 0)).empty()) << "no door says 0";
   EXPECT_FALSE(guest.changed());

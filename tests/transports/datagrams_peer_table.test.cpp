@@ -61,7 +61,8 @@ TEST(peer_table, a_full_table_pushes_out_the_oldest_newcomer_only_after_its_time
   (void)t.admit({2}, start + 500ms, nobody, 2, alive);
   EXPECT_EQ(t.admit({3}, start + 999ms, nobody, 3, alive), nullptr);
   std::vector<std::uint64_t> gone;
-  ASSERT_NE(t.admit({3}, start + 1000ms, [&](table::entry& e) { gone.push_back(e.address().number); }, 3, alive), nullptr);
+  ASSERT_NE(
+      t.admit({3}, start + 1000ms, [&](table::entry& e) { gone.push_back(e.address().number); }, 3, alive), nullptr);
   EXPECT_EQ(gone, std::vector<std::uint64_t>{1});
   EXPECT_EQ(t.pushed_out(), 1u);
   EXPECT_EQ(alive, 2);

@@ -26,7 +26,8 @@ class radio {
   std::size_t datagram_bytes() const noexcept { return max_datagram_bytes; }
   tp::io_result receive(std::span<std::byte> memory, address&) noexcept {
     const ssize_t n = ::recv(modem_.native_handle(), memory.data(), memory.size(), MSG_DONTWAIT | MSG_TRUNC);
-    if (n > 0 && static_cast<std::size_t>(n) <= memory.size()) return {tp::io_status::ok, 0, static_cast<std::size_t>(n)};
+    if (n > 0 && static_cast<std::size_t>(n) <= memory.size())
+      return {tp::io_status::ok, 0, static_cast<std::size_t>(n)};
     return {tp::io_status::would_block, 0, 0};
   }
   tp::io_result send(std::span<const std::span<const std::byte>> datagram, const address&) noexcept {
@@ -35,7 +36,9 @@ class radio {
     if (n > max_datagram_bytes) too_long = true;
     return modem_.write_some(datagram);
   }
-  tp::io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept { return modem_.wait(read, write, timeout); }
+  tp::io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
+    return modem_.wait(read, write, timeout);
+  }
 
   static inline std::atomic<bool> too_long = false;
 
@@ -46,7 +49,9 @@ class radio {
 int air[2];
 struct by_radio : tp::datagram_transport<by_radio, tp::testing::faulty_datagrams<radio>> {
   static inline tp::testing::datagram_faults faults{};
-  static tp::result<link> connect(std::string_view, std::chrono::milliseconds, const tp::stop_token&) noexcept { return around(1); }
+  static tp::result<link> connect(std::string_view, std::chrono::milliseconds, const tp::stop_token&) noexcept {
+    return around(1);
+  }
   static tp::result<link> open(std::string_view) noexcept { return around(0); }
 
  private:
@@ -112,7 +117,8 @@ TEST_F(radio_of_128, SomeTensorsArriveThoughDatagramsAreLost) {
   serving run(*owner);
   const auto mine = blank<mlp>();
   std::array<std::uint64_t, 1> shape{1000};
-  const std::array views{tp::mutable_tensor_view{.name = "mask", .type = tp::dtype::u8, .shape = shape, .data = reinterpret_cast<std::byte*>(mine->mask)}};
+  const std::array views{tp::mutable_tensor_view{
+      .name = "mask", .type = tp::dtype::u8, .shape = shape, .data = reinterpret_cast<std::byte*>(mine->mask)}};
   auto image = tp::dynamic_image::make(std::span<const tp::mutable_tensor_view>(views));
   tp::land to(image->destination());
   const std::string_view names[] = {"mask"};
@@ -149,7 +155,9 @@ TEST_F(radio_of_128, SessionsTalkAndPull) {
 /// UDP, where the cookie takes 8 bytes of each datagram.
 struct short_udp : tp::datagram_transport<short_udp, tp::basic_udp_link<128>> {
   static constexpr std::string_view any_address = "127.0.0.1:0";
-  static tp::result<link> connect(std::string_view address, std::chrono::milliseconds, const tp::stop_token&) noexcept { return link::connect(address); }
+  static tp::result<link> connect(std::string_view address, std::chrono::milliseconds, const tp::stop_token&) noexcept {
+    return link::connect(address);
+  }
   static tp::result<link> open(std::string_view address) noexcept { return link::open(address); }
 };
 
@@ -183,7 +191,8 @@ TEST(UdpOf128, DescriptionsThatNobodyTakesAreInNobodysWay) {
     s->say(word, describe_of(*ref).bytes());
     EXPECT_GT(s->hear().size(), tp::cookie_bytes);
   }
-  const auto done = net::download_tensors(local(owner->port()), *ref, *mine, {.per_request_timeout = 3s, .retry = {.retries = 0}});
+  const auto done = net::download_tensors(local(owner->port()), *ref, *mine,
+                                          {.per_request_timeout = 3s, .retry = {.retries = 0}});
   ASSERT_TRUE(done) << describe(done.error());
   EXPECT_TRUE(same(*source, *mine));
 }
@@ -200,7 +209,8 @@ TEST(UdpOf128, PeersThatKeepBuffersLoseThemToOthers) {
   one.say(of_one, describe_of(*ref).bytes());
   EXPECT_GT(one.hear().size(), tp::cookie_bytes);
   std::array<std::byte, 112> begun{};  // the first piece of a request that never goes on
-  tp::detail::piece_prefix::write({tp::frame_kind::piece, 5, 0, 0, 300, 32}, std::span(begun).first<tp::detail::piece_prefix::bytes>());
+  tp::detail::piece_prefix::write({tp::frame_kind::piece, 5, 0, 0, 300, 32},
+                                  std::span(begun).first<tp::detail::piece_prefix::bytes>());
   one.say(of_one, begun);
   tp::frame page;  // an answer that nobody takes
   page.kind = tp::frame_kind::schema;
@@ -211,11 +221,13 @@ TEST(UdpOf128, PeersThatKeepBuffersLoseThemToOthers) {
 
   const auto mine = blank<mlp>();
   std::array<std::uint64_t, 1> shape{1000};
-  const std::array views{tp::mutable_tensor_view{.name = "mask", .type = tp::dtype::u8, .shape = shape, .data = reinterpret_cast<std::byte*>(mine->mask)}};
+  const std::array views{tp::mutable_tensor_view{
+      .name = "mask", .type = tp::dtype::u8, .shape = shape, .data = reinterpret_cast<std::byte*>(mine->mask)}};
   auto image = tp::dynamic_image::make(std::span<const tp::mutable_tensor_view>(views));
   tp::land to(image->destination());
   const std::string_view names[] = {"mask"};
-  const auto done = net::pull(local(owner->port()), *ref, to, {.per_request_timeout = 5s, .tensors = names, .retry = {.retries = 0}});
+  const auto done = net::pull(local(owner->port()), *ref, to,
+                              {.per_request_timeout = 5s, .tensors = names, .retry = {.retries = 0}});
   ASSERT_TRUE(done) << describe(done.error());
   EXPECT_EQ(std::memcmp(mine->mask, source->mask, sizeof mine->mask), 0);
 }

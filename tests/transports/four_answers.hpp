@@ -9,14 +9,16 @@
 
 namespace test {
 
-/// The segments with data that a connection has received: on one machine one for each write of its other end. Linux has counted them since 4.6, in a
-/// field (tcpi_data_segs_in) that the C library does not know.
+/// The segments with data that a connection has received: on one machine one for each write of its other end. Linux has
+/// counted them since 4.6, in a field (tcpi_data_segs_in) that the C library does not know.
 inline std::optional<std::uint32_t> segments_received(raw_peer& peer) {
   constexpr std::size_t offset = 152;
   std::array<std::byte, 256> info{};
   socklen_t size = info.size();
   std::uint32_t segments = 0;
-  if (::getsockopt(peer.stream().native_handle(), IPPROTO_TCP, TCP_INFO, info.data(), &size) != 0 || size < offset + sizeof segments) return std::nullopt;
+  if (::getsockopt(peer.stream().native_handle(), IPPROTO_TCP, TCP_INFO, info.data(), &size) != 0 ||
+      size < offset + sizeof segments)
+    return std::nullopt;
   std::memcpy(&segments, info.data() + offset, sizeof segments);
   return segments;
 }

@@ -1,4 +1,5 @@
-// What the tests of the HTTP owner share: a client that says exactly what it is told, and reads answers as RFC 9112 frames them.
+// What the tests of the HTTP owner share: a client that says exactly what it is told, and reads answers as RFC 9112
+// frames them.
 #pragma once
 
 #include "network.hpp"
@@ -62,8 +63,10 @@ class http_client {
     say(request(method, path_of(ref), ref, fields));
     return hear(method == "HEAD");
   }
-  static std::string request(std::string_view method, std::string_view path, const tp::reference& ref, std::string_view fields = {}) {
-    return std::string(method) + " " + std::string(path) + " HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer " + key_of(ref) + "\r\n" + std::string(fields) + "\r\n";
+  static std::string request(std::string_view method, std::string_view path, const tp::reference& ref,
+                             std::string_view fields = {}) {
+    return std::string(method) + " " + std::string(path) + " HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer " +
+           key_of(ref) + "\r\n" + std::string(fields) + "\r\n";
   }
   http_answer hear(bool head = false) {
     http_answer a;

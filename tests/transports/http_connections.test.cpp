@@ -1,4 +1,5 @@
-// What a pull over HTTP does with its connections: kept ones that the server has closed, further ones that cannot be had, and the goodbye.
+// What a pull over HTTP does with its connections: kept ones that the server has closed, further ones that cannot be
+// had, and the goodbye.
 #include "http_server.hpp"
 
 #include <tensorpull/consumers/any_schema/safetensors_file.hpp>
@@ -42,7 +43,8 @@ struct HttpConnections : testing::Test {
   tp::result<tp::receipt> pull(http_server& from, std::uint32_t connections) {
     const std::string url = from.url("/v1/model/latest");
     mine = blank<mlp>();
-    const auto done = net::download_tensors(tp::http_address{.url = url, .connections = connections}, tp::ref_id{}, *mine, options);
+    const auto done = net::download_tensors(tp::http_address{.url = url, .connections = connections}, tp::ref_id{},
+                                            *mine, options);
     if (done) {
       EXPECT_TRUE(same(*mine, *source));
     }
@@ -71,12 +73,14 @@ TEST_F(HttpConnections, A_server_that_closes_behind_each_answer_costs_no_retry_a
   }
 }
 
-TEST_F(HttpConnections, A_server_that_closes_a_kept_connection_when_it_is_asked_again_costs_no_retry_and_no_confirmation) {
+TEST_F(HttpConnections,
+       A_server_that_closes_a_kept_connection_when_it_is_asked_again_costs_no_retry_and_no_confirmation) {
   server.fields = stated(xxh3_of(file));
   server.instead = [&, last = std::map<std::size_t, bool>()](const http_asked& a, raw_peer& peer) mutable {
     static std::mutex one_at_a_time;
     const std::lock_guard lock(one_at_a_time);
-    if (std::exchange(last[a.connection], true)) return close_now(peer), true;  // each connection has one answer, and does not say so
+    if (std::exchange(last[a.connection], true))
+      return close_now(peer), true;  // each connection has one answer, and does not say so
     if (a.method == "POST") return peer.say("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     server.serve_file(a, peer);
     return true;
@@ -149,7 +153,8 @@ TEST_F(HttpConnections, A_further_connection_that_is_swallowed_holds_nobody_up) 
 }
 
 TEST_F(HttpConnections, The_first_range_does_not_wait_for_a_connection_that_is_swallowed) {
-  // Two connections at a time. The first is closed instead of an answer, while the other has a later range: a third one comes only when that has ended.
+  // Two connections at a time. The first is closed instead of an answer, while the other has a later range: a third one
+  // comes only when that has ended.
   std::vector<tp::posix_stream> held;
   std::atomic<bool> full{false};
   std::atomic<std::size_t> second{0}, ends{0};
@@ -161,7 +166,8 @@ TEST_F(HttpConnections, The_first_range_does_not_wait_for_a_connection_that_is_s
       full = true;
     } else if (a.connection == 0 && full.exchange(false)) {
       const std::size_t before = second;
-      for (int i = 0; i < 100 && second == before; ++i) std::this_thread::sleep_for(10ms);  // until the other has had what it still has before this
+      for (int i = 0; i < 100 && second == before; ++i)
+        std::this_thread::sleep_for(10ms);  // until the other has had what it still has before this
       return close_now(peer), true;
     }
     return false;
@@ -186,7 +192,8 @@ TEST_F(HttpConnections, A_server_that_serves_one_connection_at_a_time_is_asked_o
 }
 
 TEST_F(HttpConnections, The_first_range_takes_a_connection_of_a_later_one_if_there_is_no_other) {
-  // three connections at most; the second request on the first of them is closed without an answer, and all others are busy with later ranges then
+  // three connections at most; the second request on the first of them is closed without an answer, and all others are
+  // busy with later ranges then
   std::mutex mutex;
   std::size_t closed = 0;
   server.instead = [&](const http_asked& a, raw_peer& peer) {
@@ -205,7 +212,8 @@ TEST_F(HttpConnections, A_cache_that_is_busy_at_the_last_byte_is_asked_again_and
   std::atomic<int> refusals{0};
   const auto refuse_last = [&](int times, std::string status, std::string fields) {
     refusals = 0;
-    server.instead = [&, times, status = std::move(status), fields = std::move(fields)](const http_asked& a, raw_peer& peer) {
+    server.instead = [&, times, status = std::move(status), fields = std::move(fields)](const http_asked& a,
+                                                                                        raw_peer& peer) {
       if (!a.field("range").ends_with(last) || refusals.fetch_add(1) >= times) return false;
       return peer.say("HTTP/1.1 " + status + "\r\n" + fields + "Content-Length: 4\r\n\r\nbusy");
     };
@@ -252,20 +260,27 @@ TEST_F(HttpConnections, Whatever_fails_between_right_answers_the_bytes_are_right
     if (what == 0) return close_now(peer), true;
     if (what == 1) return peer.reset(), true;
     if (what == 2) return peer.say("HTTP/1.1 503 Service Unavailable\r\nRetry-After: 0\r\nContent-Length: 0\r\n\r\n");
-    if (what == 3) return peer.say("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 502 Bad Gateway\r\nConnection: close\r\n\r\nX"), close_now(peer), true;
+    if (what == 3)
+      return peer.say("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 502 Bad Gateway\r\nConnection: close\r\n\r\nX"),
+             close_now(peer), true;
     if (what == 4) return peer.say("HTTP/1.1 206 Part"), close_now(peer), true;
     if (a.method == "POST") return peer.say("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     if (!a.range(first, last)) return false;
     last = std::min<std::uint64_t>(last, file.size() - 1);
     const std::string body = file.substr(first, last - first + 1);
-    std::string head = "HTTP/1.1 206 Partial Content\r\nETag: \"v1\"\r\n" + server.fields + "Content-Range: bytes " + std::to_string(first) + "-" + std::to_string(last) + "/" + std::to_string(file.size()) + "\r\n";
+    std::string head = "HTTP/1.1 206 Partial Content\r\nETag: \"v1\"\r\n" + server.fields + "Content-Range: bytes " +
+                       std::to_string(first) + "-" + std::to_string(last) + "/" + std::to_string(file.size()) + "\r\n";
     const std::string length = "Content-Length: " + std::to_string(body.size()) + "\r\n";
-    if (what == 5) return peer.say(head + length + "\r\n" + body.substr(0, how_much % body.size())), close_now(peer), true;             // cut
-    if (what == 6) return peer.say(head + "Connection: close\r\n\r\n" + body), close_now(peer), true;                                   // without a length
+    if (what == 5)
+      return peer.say(head + length + "\r\n" + body.substr(0, how_much % body.size())), close_now(peer), true;  // cut
+    if (what == 6)
+      return peer.say(head + "Connection: close\r\n\r\n" + body), close_now(peer), true;  // without a length
     if (what == 7) return peer.say(head + length + "Connection: close\r\n\r\n" + body), close_now(peer), true;
-    if (what == 8) return peer.say(head + length + "\r\n" + body), close_now(peer), true;                                                // without a word
-    if (what == 9) return peer.say(head + length + "\r\n" + body + "HTTP/1.1 200 OK\r\n");                                             // bytes that nobody has asked for
-    if (what == 10) return peer.say(head + length + "\r\n" + body.substr(0, how_much % body.size())), peer.reset(), true;
+    if (what == 8) return peer.say(head + length + "\r\n" + body), close_now(peer), true;  // without a word
+    if (what == 9)
+      return peer.say(head + length + "\r\n" + body + "HTTP/1.1 200 OK\r\n");  // bytes that nobody has asked for
+    if (what == 10)
+      return peer.say(head + length + "\r\n" + body.substr(0, how_much % body.size())), peer.reset(), true;
     return false;
   };
   for (std::uint32_t seed = 1; seed <= 40; ++seed) {
@@ -295,7 +310,8 @@ TEST_F(HttpConnections, Without_a_name_the_owner_counts_one_recipient_that_confi
     char text[32];
     std::snprintf(text, sizeof text, "xxh3:%016lx", ref.version + wrong);
     mine = blank<mlp>();
-    const auto done = net::download_tensors(tp::http_address{.url = url, .digest = text, .bearer = key, .connections = 4}, tp::ref_id{}, *mine, options);
+    const auto done = net::download_tensors(
+        tp::http_address{.url = url, .digest = text, .bearer = key, .connections = 4}, tp::ref_id{}, *mine, options);
     ASSERT_EQ(done.has_value(), wrong == 0) << describe(done.error());
     if (done) {
       EXPECT_TRUE(done->confirmed);
@@ -313,7 +329,9 @@ TEST_F(HttpConnections, Without_a_name_the_owner_counts_one_recipient_that_confi
 
 TEST_F(HttpConnections, An_owner_of_this_library_is_told_that_the_digest_was_another) {
   server.fields = stated(xxh3_of(file) + 1);
-  server.instead = [](const http_asked& a, raw_peer& peer) { return a.method == "POST" && peer.say("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"); };
+  server.instead = [](const http_asked& a, raw_peer& peer) {
+    return a.method == "POST" && peer.say("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+  };
   options.unverified = false;
   for (const std::uint32_t connections : {1u, 4u}) {
     const auto done = pull(connections);
@@ -329,7 +347,8 @@ TEST_F(HttpConnections, An_owner_of_this_library_is_told_that_the_digest_was_ano
   const std::string url = server.url();
   char text[32];
   std::snprintf(text, sizeof text, "xxh3:%016lx", xxh3_of(file) + 1);
-  EXPECT_EQ(net::download_tensors(tp::http_address{.url = url, .digest = text}, tp::ref_id{}, *mine, options).error(), errc::digest_mismatch);
+  EXPECT_EQ(net::download_tensors(tp::http_address{.url = url, .digest = text}, tp::ref_id{}, *mine, options).error(),
+            errc::digest_mismatch);
   EXPECT_EQ(asked("POST"), before);
 }
 

@@ -1,4 +1,5 @@
-// What HTTP servers do wrong, by mistake or on purpose. Each is an error with a name, and nothing wrong is under a final name.
+// What HTTP servers do wrong, by mistake or on purpose. Each is an error with a name, and nothing wrong is under a
+// final name.
 #include "http_server.hpp"
 
 #include <tensorpull/consumers/any_schema/safetensors_file.hpp>
@@ -42,7 +43,9 @@ struct HttpHostile : testing::Test {
     };
     return pull();
   }
-  std::string range_head(std::string_view fields) const { return "HTTP/1.1 206 Partial Content\r\n" + std::string(fields) + "\r\n"; }
+  std::string range_head(std::string_view fields) const {
+    return "HTTP/1.1 206 Partial Content\r\n" + std::string(fields) + "\r\n";
+  }
 };
 
 TEST_F(HttpHostile, The_first_answer_is_refused_if_it_is_not_what_was_asked) {
@@ -60,7 +63,8 @@ TEST_F(HttpHostile, The_first_answer_is_refused_if_it_is_not_what_was_asked) {
       {"HTTP/1.1 200 OK\r\nX: " + std::string(20'000, 'x') + "\r\n\r\n", errc::too_large},
       {"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", errc::bad_file},
       {"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n1234567", errc::bad_file},
-      {"HTTP/1.1 200 OK\r\nContent-Length: 30\r\n\r\n" + std::string("\x04\0\0\0\0\0\0\0abcdefghijklmnopqrstuv", 30), errc::bad_file},
+      {"HTTP/1.1 200 OK\r\nContent-Length: 30\r\n\r\n" + std::string("\x04\0\0\0\0\0\0\0abcdefghijklmnopqrstuv", 30),
+       errc::bad_file},
       {"HTTP/1.1 200 OK\r\n\r\n" + std::string("\xff\xff\xff\xff\xff\xff\xff\x7f", 8), errc::too_large},
       {"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n" + std::string("\0\x01\0\0\0\0\0\0{}", 10), errc::bad_file},
       {"HTTP/1.1 101 Switching Protocols\r\n\r\n", errc::unexpected_frame},
@@ -69,8 +73,10 @@ TEST_F(HttpHostile, The_first_answer_is_refused_if_it_is_not_what_was_asked) {
       {range_head("Content-Range: bytes 0-99/" + total + "\r\nContent-Length: 100\r\n"), errc::wrong_payload},
       {range_head("Content-Range: bytes 0-65535/" + total + "\r\nContent-Length: 65537\r\n"), errc::wrong_payload},
       {range_head("Content-Range: bytes 0-65535/*\r\nContent-Length: 65536\r\n"), errc::unsupported_request},
-      {range_head("Content-Range: bytes 0-65535/18446744073709551615\r\nContent-Length: 65536\r\n"), errc::wrong_payload},
-      {range_head("Content-Range: bytes 0-65535/" + total + "\r\nContent-Type: multipart/byteranges; boundary=x\r\n"), errc::wrong_payload},
+      {range_head("Content-Range: bytes 0-65535/18446744073709551615\r\nContent-Length: 65536\r\n"),
+       errc::wrong_payload},
+      {range_head("Content-Range: bytes 0-65535/" + total + "\r\nContent-Type: multipart/byteranges; boundary=x\r\n"),
+       errc::wrong_payload},
       {"HTTP/1.1 416 Range Not Satisfiable\r\nContent-Range: bytes */0\r\nContent-Length: 0\r\n\r\n", errc::bad_file},
       {"HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n", errc::bad_address},
       {"HTTP/1.1 302 Found\r\nLocation: ftp://h/x\r\nContent-Length: 0\r\n\r\n", errc::bad_address},
@@ -80,8 +86,7 @@ TEST_F(HttpHostile, The_first_answer_is_refused_if_it_is_not_what_was_asked) {
   };
   for (const auto& [text, code] : cases) {
     const tp::error e = answered(text);
-    EXPECT_EQ(e, code) << text.substr(0, 120) << "\n"
-                       << describe(e).view();
+    EXPECT_EQ(e, code) << text.substr(0, 120) << "\n" << describe(e).view();
     EXPECT_EQ(e.at == 0 || e.code != errc::wrong_payload, true);
   }
 }
@@ -97,26 +102,30 @@ TEST_F(HttpHostile, A_range_in_the_middle_is_refused_if_it_is_another) {
       {range_head(good + "Content-Encoding: br\r\n"), errc::unsupported_layout},
       {"HTTP/1.1 200 OK\r\nETag: \"v2\"\r\nContent-Length: 1\r\n\r\nx", errc::stale_version},
       {"HTTP/1.1 200 OK\r\nETag: \"v1\"\r\nContent-Length: 1\r\n\r\nx", errc::unsupported_request},
-      {"HTTP/1.1 416 Range Not Satisfiable\r\nContent-Range: bytes */10\r\nContent-Length: 0\r\n\r\n", errc::stale_version},
+      {"HTTP/1.1 416 Range Not Satisfiable\r\nContent-Range: bytes */10\r\nContent-Length: 0\r\n\r\n",
+       errc::stale_version},
       {"HTTP/1.1 302 Found\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n", errc::unexpected_frame},
   };
   for (const auto& [text, code] : cases) {
-    server.instead = [text = text](const http_asked& a, raw_peer& peer) { return a.field("range") == "bytes=65536-131071" && peer.say(text); };
+    server.instead = [text = text](const http_asked& a, raw_peer& peer) {
+      return a.field("range") == "bytes=65536-131071" && peer.say(text);
+    };
     const tp::error e = pull();
-    EXPECT_EQ(e, code) << text << "\n"
-                       << describe(e).view();
+    EXPECT_EQ(e, code) << text << "\n" << describe(e).view();
   }
 }
 
 TEST_F(HttpHostile, What_is_missing_at_the_end_is_no_end) {
   server.instead = [&](const http_asked&, raw_peer& peer) {  // fewer bytes than it said, each time
-    peer.say("HTTP/1.1 200 OK\r\nETag: \"v1\"\r\nContent-Length: " + std::to_string(file.size()) + "\r\n\r\n" + file.substr(0, file.size() - 1));
+    peer.say("HTTP/1.1 200 OK\r\nETag: \"v1\"\r\nContent-Length: " + std::to_string(file.size()) + "\r\n\r\n" +
+             file.substr(0, file.size() - 1));
     peer = raw_peer(tp::posix_stream());
     return true;
   };
   EXPECT_EQ(pull(), errc::connection_lost);
   server.instead = [&](const http_asked&, raw_peer& peer) {  // a whole of another length than its header says
-    return peer.say("HTTP/1.1 200 OK\r\nETag: \"v1\"\r\nContent-Length: " + std::to_string(file.size() + 1) + "\r\n\r\n" + file + "x");
+    return peer.say("HTTP/1.1 200 OK\r\nETag: \"v1\"\r\nContent-Length: " + std::to_string(file.size() + 1) +
+                    "\r\n\r\n" + file + "x");
   };
   EXPECT_EQ(pull(), errc::bad_file);
 }
@@ -135,7 +144,8 @@ TEST_F(HttpHostile, Who_says_nothing_or_next_to_nothing_costs_the_time_out_and_n
   server.instead = [&](const http_asked& a, raw_peer& peer) {  // a body that drips: bytes come, and no progress
     std::uint64_t first = 0, last = 0;
     if (!a.range(first, last) || first == 0) return false;
-    peer.say("HTTP/1.1 206 Partial Content\r\nETag: \"v1\"\r\nContent-Range: bytes " + std::to_string(first) + "-" + std::to_string(last) + "/" + std::to_string(file.size()) + "\r\n\r\n");
+    peer.say("HTTP/1.1 206 Partial Content\r\nETag: \"v1\"\r\nContent-Range: bytes " + std::to_string(first) + "-" +
+             std::to_string(last) + "/" + std::to_string(file.size()) + "\r\n\r\n");
     for (int i = 0; i < 100 && peer.say("x"); ++i) std::this_thread::sleep_for(20ms);
     return true;
   };
@@ -162,20 +172,24 @@ TEST_F(HttpHostile, Interim_answers_in_front_of_each_answer_are_passed_over) {
 }
 
 TEST_F(HttpHostile, Bytes_behind_an_answer_are_never_those_of_the_next) {
-  // Behind each answer comes what looks like the next one, with other bytes. Its beginning is in one segment with the end of the body, so it is there when the body is.
+  // Behind each answer comes what looks like the next one, with other bytes. Its beginning is in one segment with the
+  // end of the body, so it is there when the body is.
   server.instead = [&](const http_asked& a, raw_peer& peer) {
     std::uint64_t first = 0, last = 0;
     if (!a.range(first, last)) return false;
     const auto answer = [&](std::uint64_t from, std::uint64_t to, const std::string& body) {
-      return "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes " + std::to_string(from) + "-" + std::to_string(to) + "/" + std::to_string(file.size()) + "\r\nContent-Length: " + std::to_string(to - from + 1) +
+      return "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes " + std::to_string(from) + "-" + std::to_string(to) +
+             "/" + std::to_string(file.size()) + "\r\nContent-Length: " + std::to_string(to - from + 1) +
              "\r\nETag: \"v1\"\r\n\r\n" + body;
     };
     const auto bytes = [&](std::uint64_t from) { return std::min<std::uint64_t>(from + 65536, file.size()) - from; };
     last = std::min<std::uint64_t>(last, file.size() - 1);
     std::string said = answer(first, last, file.substr(first, last - first + 1));
     const std::size_t all_but_the_end = said.size() - 10;
-    if (const std::uint64_t next = last + 1; next < file.size()) said += answer(next, next + bytes(next) - 1, std::string(bytes(next), 'X'));
-    return peer.say(std::string_view(said).substr(0, all_but_the_end)) && peer.say(std::string_view(said).substr(all_but_the_end));
+    if (const std::uint64_t next = last + 1; next < file.size())
+      said += answer(next, next + bytes(next) - 1, std::string(bytes(next), 'X'));
+    return peer.say(std::string_view(said).substr(0, all_but_the_end)) &&
+           peer.say(std::string_view(said).substr(all_but_the_end));
   };
   options.retry.retries = 0;
   options.unverified = false;
@@ -183,7 +197,8 @@ TEST_F(HttpHostile, Bytes_behind_an_answer_are_never_those_of_the_next) {
   tp::xxh3_64 h;
   h.update(std::as_bytes(std::span(file)));
   const std::string url = server.url();
-  const auto done = net::download_tensors(tp::http_address{.url = url, .connections = 1}, tp::reference{{}, h.digest(), 0}, *mine, options);
+  const auto done = net::download_tensors(tp::http_address{.url = url, .connections = 1},
+                                          tp::reference{{}, h.digest(), 0}, *mine, options);
   ASSERT_TRUE(done) << describe(done.error());
   EXPECT_TRUE(same(*mine, *source));
   EXPECT_EQ(server.connections(), server.asked().size());  // none that said more than it was asked for was asked again
@@ -191,7 +206,8 @@ TEST_F(HttpHostile, Bytes_behind_an_answer_are_never_those_of_the_next) {
 
 TEST_F(HttpHostile, A_body_that_goes_on_behind_what_was_asked_for_is_refused) {
   const auto head = [&](std::uint64_t first, std::uint64_t last, std::string_view fields) {
-    return "HTTP/1.1 206 Partial Content\r\nETag: \"v1\"\r\nContent-Range: bytes " + std::to_string(first) + "-" + std::to_string(last) + "/" + std::to_string(file.size()) + "\r\n" + std::string(fields) + "\r\n";
+    return "HTTP/1.1 206 Partial Content\r\nETag: \"v1\"\r\nContent-Range: bytes " + std::to_string(first) + "-" +
+           std::to_string(last) + "/" + std::to_string(file.size()) + "\r\n" + std::string(fields) + "\r\n";
   };
   const auto pieces = [](std::string_view body) {
     char length[32];
@@ -218,7 +234,8 @@ TEST_F(HttpHostile, A_body_that_goes_on_behind_what_was_asked_for_is_refused) {
     };
     EXPECT_EQ(pull(), errc::wrong_payload) << in_pieces;
     // the first range, one in the middle, the last one
-    for (const std::uint64_t longer : {std::uint64_t{0}, std::uint64_t{65536}, std::uint64_t{file.size() / 65536 * 65536}}) {
+    for (const std::uint64_t longer :
+         {std::uint64_t{0}, std::uint64_t{65536}, std::uint64_t{file.size() / 65536 * 65536}}) {
       server.instead = [&, longer](const http_asked& a, raw_peer& peer) {
         std::uint64_t first = 0, last = 0;
         if (!a.range(first, last)) return false;

@@ -15,9 +15,14 @@ struct HttpOwner : testing::Test {
     thread.emplace(*owner);
   }
   http_client connect() const { return http_client(owner->port()); }
-  std::string get(std::string_view path, std::string_view fields = {}) const { return http_client::request("GET", path, ref, fields); }
-  static std::string post(std::string_view path, const tp::reference& r, std::string_view body, std::string_view fields = {}) {
-    return http_client::request("POST", path, r, "Content-Length: " + std::to_string(body.size()) + "\r\n" + std::string(fields)) + std::string(body);
+  std::string get(std::string_view path, std::string_view fields = {}) const {
+    return http_client::request("GET", path, ref, fields);
+  }
+  static std::string post(std::string_view path, const tp::reference& r, std::string_view body,
+                          std::string_view fields = {}) {
+    return http_client::request("POST", path, r,
+                                "Content-Length: " + std::to_string(body.size()) + "\r\n" + std::string(fields)) +
+           std::string(body);
   }
   http_answer confirm(http_client& c, std::string_view body, std::string_view fields = {}) const {
     c.say(post(path_of(ref) + "/confirm", ref, body, fields));
@@ -69,20 +74,40 @@ TEST_F(HttpOwner, ranges_are_those_of_RFC_9110) {
     int status;
     std::size_t from, count;
   };
-  const wanted all[]{{"bytes=0-0", 206, 0, 1}, {"bytes=0-", 206, 0, n}, {"bytes=8-15", 206, 8, 8}, {"BYTES = 8-15", 206, 8, 8}, {"bytes=-5", 206, n - 5, 5}, {"bytes=-99999999999999999999999", 206, 0, n}, {"bytes=5-99999999999999999999999", 206, 5, n - 5}, {"bytes=" + std::to_string(n - 1) + "-", 206, n - 1, 1}, {"bytes=" + total + "-", 416, 0, 0}, {"bytes=-0", 416, 0, 0}, {"bytes=9-8", 416, 0, 0}, {"bytes=", 416, 0, 0}, {"bytes=a-b", 416, 0, 0}, {"bytes=1-2-3", 416, 0, 0}, {"bytes=--1", 416, 0, 0}, {"bytes 1-2", 416, 0, 0}, {"bytes=99999999999999999999999-", 416, 0, 0}, {"tensors=0-1", 200, 0, n},                                  // a unit that is not known
-                     {"bytes=0-1,4-5", 200, 0, n},
-                     {"bytes=0-1, 4-5 ,,9-", 200, 0, n},  // several: the whole, once
-                     {"bytes=0-5,4-9", 416, 0, 0},
-                     {"bytes=4-5,0-1", 416, 0, 0},
-                     {"bytes=0-,0-,0-", 416, 0, 0},
-                     {"bytes=-5,-6", 416, 0, 0},
-                     {"bytes=0-0,2-2,4-4,6-6,8-8,10-10,12-12,14-14,16-16,18-18,20-20,22-22,24-24,26-26,28-28,30-30,32-32", 416, 0, 0}};
+  const wanted all[]{
+      {"bytes=0-0", 206, 0, 1},
+      {"bytes=0-", 206, 0, n},
+      {"bytes=8-15", 206, 8, 8},
+      {"BYTES = 8-15", 206, 8, 8},
+      {"bytes=-5", 206, n - 5, 5},
+      {"bytes=-99999999999999999999999", 206, 0, n},
+      {"bytes=5-99999999999999999999999", 206, 5, n - 5},
+      {"bytes=" + std::to_string(n - 1) + "-", 206, n - 1, 1},
+      {"bytes=" + total + "-", 416, 0, 0},
+      {"bytes=-0", 416, 0, 0},
+      {"bytes=9-8", 416, 0, 0},
+      {"bytes=", 416, 0, 0},
+      {"bytes=a-b", 416, 0, 0},
+      {"bytes=1-2-3", 416, 0, 0},
+      {"bytes=--1", 416, 0, 0},
+      {"bytes 1-2", 416, 0, 0},
+      {"bytes=99999999999999999999999-", 416, 0, 0},
+      {"tensors=0-1", 200, 0, n},                                  // a unit that is not known
+      {"bytes=0-1,4-5", 200, 0, n},
+      {"bytes=0-1, 4-5 ,,9-", 200, 0, n},  // several: the whole, once
+      {"bytes=0-5,4-9", 416, 0, 0},
+      {"bytes=4-5,0-1", 416, 0, 0},
+      {"bytes=0-,0-,0-", 416, 0, 0},
+      {"bytes=-5,-6", 416, 0, 0},
+      {"bytes=0-0,2-2,4-4,6-6,8-8,10-10,12-12,14-14,16-16,18-18,20-20,22-22,24-24,26-26,28-28,30-30,32-32", 416, 0, 0}};
   for (const auto& w : all) {
     const auto a = c.ask("GET", ref, "Range: " + w.range + "\r\n");
     EXPECT_EQ(a.status, w.status) << w.range;
     EXPECT_TRUE(a.body == image.substr(w.from, w.count)) << w.range;
-    const auto of = w.status == 206 ? "bytes " + std::to_string(w.from) + "-" + std::to_string(w.from + w.count - 1) + "/" + total : w.status == 416 ? "bytes */" + total
-                                                                                                                                                     : "";
+    const auto of = w.status == 206
+                        ? "bytes " + std::to_string(w.from) + "-" + std::to_string(w.from + w.count - 1) + "/" + total
+                    : w.status == 416 ? "bytes */" + total
+                                      : "";
     EXPECT_EQ(a.at("Content-Range"), of) << w.range;
   }
 }
@@ -91,7 +116,20 @@ TEST_F(HttpOwner, conditions_are_those_of_RFC_9110) {
   publish();
   auto c = connect();
   const std::string ours = "\"" + hex(ref.version) + "\"", other = "\"" + hex(ref.version + 1) + "\"";
-  const std::pair<std::string, int> all[]{{"If-Range: " + ours + "\r\nRange: bytes=0-1\r\n", 206}, {"If-Range: " + other + "\r\nRange: bytes=0-1\r\n", 200}, {"If-Range: W/" + ours + "\r\nRange: bytes=0-1\r\n", 200}, {"If-Range: Mon, 01 Jan 2024 00:00:00 GMT\r\nRange: bytes=0-1\r\n", 200}, {"If-Range: " + other + "\r\nRange: bytes=9-1\r\n", 200}, {"If-None-Match: " + ours + "\r\n", 304}, {"If-None-Match: W/" + ours + "\r\n", 304}, {"If-None-Match: \"a,b\", " + other + " , " + ours + "\r\n", 304}, {"If-None-Match: *\r\n", 304}, {"If-None-Match: " + other + "\r\n", 200}, {"If-Match: " + ours + "\r\n", 200}, {"If-Match: *\r\n", 200}, {"If-Match: W/" + ours + "\r\n", 412}, {"If-Match: " + other + "\r\n", 412}};
+  const std::pair<std::string, int> all[]{{"If-Range: " + ours + "\r\nRange: bytes=0-1\r\n", 206},
+                                          {"If-Range: " + other + "\r\nRange: bytes=0-1\r\n", 200},
+                                          {"If-Range: W/" + ours + "\r\nRange: bytes=0-1\r\n", 200},
+                                          {"If-Range: Mon, 01 Jan 2024 00:00:00 GMT\r\nRange: bytes=0-1\r\n", 200},
+                                          {"If-Range: " + other + "\r\nRange: bytes=9-1\r\n", 200},
+                                          {"If-None-Match: " + ours + "\r\n", 304},
+                                          {"If-None-Match: W/" + ours + "\r\n", 304},
+                                          {"If-None-Match: \"a,b\", " + other + " , " + ours + "\r\n", 304},
+                                          {"If-None-Match: *\r\n", 304},
+                                          {"If-None-Match: " + other + "\r\n", 200},
+                                          {"If-Match: " + ours + "\r\n", 200},
+                                          {"If-Match: *\r\n", 200},
+                                          {"If-Match: W/" + ours + "\r\n", 412},
+                                          {"If-Match: " + other + "\r\n", 412}};
   for (const auto& [fields, status] : all) EXPECT_EQ(c.ask("GET", ref, fields).status, status) << fields;
 }
 
@@ -142,7 +180,8 @@ TEST_F(HttpOwner, a_confirmation_with_the_digest_settles_as_any_other) {
   EXPECT_EQ(owner->settlement_of(ref)->verdict, tp::verdict::completed);
 }
 
-TEST_F(HttpOwner, only_who_was_sent_every_byte_can_have_completed_and_ranges_may_come_in_any_order_over_several_connections) {
+TEST_F(HttpOwner,
+       only_who_was_sent_every_byte_can_have_completed_and_ranges_may_come_in_any_order_over_several_connections) {
   publish({.recipients = 1});
   const std::string name = "Tensorpull-Recipient: site-1\r\n";
   const auto who = tp::recipient_named("site-1");
@@ -156,9 +195,11 @@ TEST_F(HttpOwner, only_who_was_sent_every_byte_can_have_completed_and_ranges_may
   EXPECT_EQ(confirm(b, digest, name).status, 409);  // one byte is missing
   EXPECT_EQ(b.ask("GET", ref, name + "Range: bytes=10-" + std::to_string(half) + "\r\n").status, 206);
   EXPECT_EQ(confirm(b, digest, "Tensorpull-Recipient: site-2\r\n").status, 409);
-  const auto done = confirm(b, "", name + "Repr-Digest: sha-256=:AAAA:, xxh3=" + [&] {
-    auto h = connect().ask("HEAD", ref).at("Repr-Digest");
-    return h.substr(5); }() + "\r\n");
+  const auto done = confirm(
+      b, "", name + "Repr-Digest: sha-256=:AAAA:, xxh3=" + [&] {
+        auto h = connect().ask("HEAD", ref).at("Repr-Digest");
+        return h.substr(5);
+      }() + "\r\n");
   EXPECT_EQ(done.body, "completed\n");
   EXPECT_EQ(confirm(a, digest, name).body, "completed\n");  // a repeated one gets the same answer
   thread->stop();
@@ -168,12 +209,15 @@ TEST_F(HttpOwner, only_who_was_sent_every_byte_can_have_completed_and_ranges_may
 TEST_F(HttpOwner, another_digest_is_a_failure_and_none_is_not_verified) {
   publish({.recipients = 3});
   auto c = connect();
-  const std::string a = "Tensorpull-Recipient: a\r\n", b = "Tensorpull-Recipient: b\r\n", d = "Tensorpull-Recipient: d\r\n";
+  const std::string a = "Tensorpull-Recipient: a\r\n", b = "Tensorpull-Recipient: b\r\n",
+                    d = "Tensorpull-Recipient: d\r\n";
   for (const auto& who : {a, b, d}) EXPECT_EQ(c.ask("GET", ref, who).status, 200);
   EXPECT_EQ(confirm(c, "digest=0000000000000001", a).body, "digest_mismatch\n");
   EXPECT_EQ(confirm(c, "", b).body, "completed_unverified\n");
   EXPECT_EQ(confirm(c, "digest=12", d).status, 400);
-  EXPECT_EQ(confirm(c, "digest=0000000000000001", d + "Repr-Digest: xxh3=:AAAAAAAAAAI=:\r\n").status, 400);  // it says two things
+  EXPECT_EQ(confirm(c, "digest=0000000000000001", d + "Repr-Digest: xxh3=:AAAAAAAAAAI=:\r\n").status, 400);  // it says
+                                                                                                             // two
+                                                                                                             // things
   c.say(post(path_of(ref) + "/cancel", ref, "", d));
   EXPECT_EQ(c.hear().status, 200);
   thread->stop();
@@ -222,7 +266,8 @@ TEST_F(HttpOwner, a_door_of_its_own_is_over_the_same_references_and_speaks_nothi
 TEST_F(HttpOwner, connections_are_kept_and_requests_may_wait_in_line) {
   publish();
   auto c = connect();
-  const std::string one = get(path_of(ref), "Range: bytes=0-9\r\n"), two = get(path_of(ref), "Range: bytes=10-19\r\n"), last = get(path_of(ref), "Connection: close\r\nRange: bytes=20-29\r\n");
+  const std::string one = get(path_of(ref), "Range: bytes=0-9\r\n"), two = get(path_of(ref), "Range: bytes=10-19\r\n"),
+                    last = get(path_of(ref), "Connection: close\r\nRange: bytes=20-29\r\n");
   c.say(one + two + "\r\n" + one + last);
   EXPECT_EQ(c.hear().body, image.substr(0, 10));
   EXPECT_EQ(c.hear().body, image.substr(10, 10));
@@ -264,8 +309,11 @@ TEST_F(HttpOwner, metrics_are_off_unless_asked_for_and_name_no_reference) {
   c.say(page);
   const auto m = c.hear();
   EXPECT_EQ(m.status, 200);
-  for (const std::string& line : {std::string("tensorpull_references 1"), std::string("tensorpull_recipients{state=\"completed\"} 1"), "tensorpull_http_sent_bytes_total " + std::to_string(image.size()),
-                                  "tensorpull_sent_bytes_total " + std::to_string(image.size()), std::string("tensorpull_http_connections 1"), std::string("tensorpull_http_responses_total{code=\"404\"} 1")})
+  for (const std::string& line :
+       {std::string("tensorpull_references 1"), std::string("tensorpull_recipients{state=\"completed\"} 1"),
+        "tensorpull_http_sent_bytes_total " + std::to_string(image.size()),
+        "tensorpull_sent_bytes_total " + std::to_string(image.size()), std::string("tensorpull_http_connections 1"),
+        std::string("tensorpull_http_responses_total{code=\"404\"} 1")})
     EXPECT_NE(m.body.find("\n" + line + "\n"), m.body.npos) << line;
   EXPECT_EQ(m.body.find(key_of(ref)), m.body.npos);
 }
@@ -279,7 +327,8 @@ TEST_F(HttpOwner, who_may_not_have_it_hears_the_same_as_of_what_nobody_knows_and
   http_client c(asking->port());
   tp::reference unknown = r;
   unknown.id.high ^= 1;
-  const auto refused = c.ask("GET", r, "Tensorpull-Recipient: stranger\r\n"), nobody = c.ask("GET", unknown, "Tensorpull-Recipient: friend\r\n");
+  const auto refused = c.ask("GET", r, "Tensorpull-Recipient: stranger\r\n"),
+             nobody = c.ask("GET", unknown, "Tensorpull-Recipient: friend\r\n");
   EXPECT_EQ(refused.status, 404);
   EXPECT_EQ(refused.body, nobody.body);
   const auto given = c.ask("GET", r, "Tensorpull-Recipient: friend\r\n");

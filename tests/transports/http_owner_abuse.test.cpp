@@ -1,4 +1,5 @@
-// What an owner that answers HTTP gives away when it is used otherwise than it was meant: memory that others need, connections, confirmations that nobody has earned.
+// What an owner that answers HTTP gives away when it is used otherwise than it was meant: memory that others need,
+// connections, confirmations that nobody has earned.
 #include "http_client.hpp"
 #include "support/frames.hpp"
 
@@ -76,7 +77,8 @@ TEST(HttpOwnerAbuse, who_asks_and_does_not_read_stands_in_no_queue_for_the_memor
   for (int i = 0; i < 20; ++i) io.run_one_for(5ms);
   EXPECT_EQ(handler.heard, 0);
   ASSERT_TRUE(first.say(message.bytes().subspan(600)));
-  EXPECT_TRUE(turn_until(io, [&] { return handler.heard == 2; })) << "it waits behind those that want no memory: five a second";
+  EXPECT_TRUE(turn_until(io, [&] { return handler.heard == 2; }))
+      << "it waits behind those that want no memory: five a second";
 }
 
 /// Connections without a stream, over one pool.
@@ -126,7 +128,10 @@ struct HttpOwnerSettles : testing::Test {
     thread.emplace(*owner);
   }
   std::string confirm(std::string_view name, std::string_view body, std::string_view fields = {}) const {
-    return http_client::request("POST", path_of(ref) + "/confirm", ref, "Content-Length: " + std::to_string(body.size()) + "\r\nTensorpull-Recipient: " + std::string(name) + "\r\n" + std::string(fields)) + std::string(body);
+    return http_client::request("POST", path_of(ref) + "/confirm", ref,
+                                "Content-Length: " + std::to_string(body.size()) +
+                                    "\r\nTensorpull-Recipient: " + std::string(name) + "\r\n" + std::string(fields)) +
+           std::string(body);
   }
   tp::result<net::downloader> owner = net::downloader::open();
   const std::unique_ptr<mlp> source = random_model<mlp>(1);
@@ -139,7 +144,8 @@ TEST_F(HttpOwnerSettles, a_confirmation_that_is_cut_anywhere_confirms_nothing_an
   const auto who = tp::recipient_named("site");
   ASSERT_EQ(http_client(owner->port()).ask("GET", ref, "Tensorpull-Recipient: site\r\n").status, 200);
   const auto state = [&] { return owner->recipient_of(ref, who)->state; };
-  for (int i = 0; i < 3000 && state() != tp::recipient_state::provisional; ++i) std::this_thread::sleep_for(10ms);  // its last bytes may be here before the owner knows that they have left
+  for (int i = 0; i < 3000 && state() != tp::recipient_state::provisional; ++i)
+    std::this_thread::sleep_for(10ms);  // its last bytes may be here before the owner knows that they have left
   ASSERT_EQ(state(), tp::recipient_state::provisional);
   for (const char* fields : {"", "Expect: 100-continue\r\n"}) {
     const std::string whole = confirm("site", "digest=" + hex(ref.version), fields);
@@ -163,7 +169,9 @@ TEST_F(HttpOwnerSettles, a_confirmation_that_is_said_again_counts_once_and_settl
   publish({.recipients = 2});
   http_client c(owner->port());
   EXPECT_EQ(c.ask("GET", ref, "Tensorpull-Recipient: one\r\n").status, 200);
-  const std::string mine = confirm("one", "digest=" + hex(ref.version)), other = confirm("two", "digest=" + hex(ref.version)), wrong = confirm("one", "digest=0000000000000001");
+  const std::string mine = confirm("one", "digest=" + hex(ref.version)),
+                    other = confirm("two", "digest=" + hex(ref.version)),
+                    wrong = confirm("one", "digest=0000000000000001");
   for (int i = 0; i < 5; ++i) {
     c.say(mine);
     EXPECT_EQ(c.hear().body, "completed\n");
@@ -183,7 +191,10 @@ TEST_F(HttpOwnerSettles, a_confirmation_that_is_said_again_counts_once_and_settl
 TEST_F(HttpOwnerSettles, who_comes_over_a_connection_that_another_has_confirmed_on_is_served_too) {
   publish({.recipients = 3});
   http_client proxy(owner->port());
-  const std::string digest = "digest=" + hex(ref.version), confirms = http_client::request("POST", path_of(ref) + "/confirm", ref, "Content-Length: " + std::to_string(digest.size()) + "\r\n") + digest;
+  const std::string digest = "digest=" + hex(ref.version),
+                    confirms = http_client::request("POST", path_of(ref) + "/confirm", ref,
+                                                    "Content-Length: " + std::to_string(digest.size()) + "\r\n") +
+                               digest;
   const std::string image = image_of(*source);
   for (int i = 0; i < 3; ++i) {
     EXPECT_TRUE(proxy.ask("GET", ref).body == image) << i;
@@ -191,7 +202,8 @@ TEST_F(HttpOwnerSettles, who_comes_over_a_connection_that_another_has_confirmed_
     EXPECT_EQ(proxy.hear().body, "completed\n");
   }
   EXPECT_TRUE(proxy.ask("GET", ref, "Tensorpull-Recipient: a\r\n").body == image);
-  proxy.say(http_client::request("POST", path_of(ref) + "/cancel", ref, "Content-Length: 0\r\nTensorpull-Recipient: a\r\n"));
+  proxy.say(
+      http_client::request("POST", path_of(ref) + "/cancel", ref, "Content-Length: 0\r\nTensorpull-Recipient: a\r\n"));
   EXPECT_EQ(proxy.hear().status, 200);
   EXPECT_TRUE(proxy.ask("GET", ref, "Tensorpull-Recipient: a\r\n").body == image);
 }
@@ -202,9 +214,11 @@ TEST_F(HttpOwnerSettles, what_nobody_knows_cannot_be_cancelled) {
   unknown.id.low ^= 1;
   http_client c(owner->port());
   EXPECT_EQ(c.ask("GET", ref, "Tensorpull-Recipient: one\r\n").status, 200);
-  c.say(http_client::request("POST", path_of(ref) + "/cancel", unknown, "Content-Length: 0\r\nTensorpull-Recipient: one\r\n"));
+  c.say(http_client::request("POST", path_of(ref) + "/cancel", unknown,
+                             "Content-Length: 0\r\nTensorpull-Recipient: one\r\n"));
   EXPECT_EQ(c.hear().status, 404);
-  c.say(http_client::request("POST", "/v1/model/" + hex(ref.version + 1) + "/cancel", ref, "Content-Length: 0\r\nTensorpull-Recipient: one\r\n"));
+  c.say(http_client::request("POST", "/v1/model/" + hex(ref.version + 1) + "/cancel", ref,
+                             "Content-Length: 0\r\nTensorpull-Recipient: one\r\n"));
   EXPECT_EQ(c.hear().status, 404);
   EXPECT_EQ(owner->recipient_of(ref, tp::recipient_named("one"))->state, tp::recipient_state::provisional);
 }
@@ -237,7 +251,8 @@ TEST(HttpOwnerAbuse, who_takes_a_byte_now_and_then_is_ended_as_who_takes_none) {
   drips.say(http_client::request("GET", path_of(ref), ref));
   const auto end = std::chrono::steady_clock::now() + 30s;
   std::size_t taken = 0;
-  while ((owner->shared().counts.open() > 0 || owner->shared().counts.accepted() == 0) && std::chrono::steady_clock::now() < end) {
+  while ((owner->shared().counts.open() > 0 || owner->shared().counts.accepted() == 0) &&
+         std::chrono::steady_clock::now() < end) {
     taken += drips.peer().hear(1, 1s).size();
     std::this_thread::sleep_for(20ms);
   }
@@ -247,7 +262,8 @@ TEST(HttpOwnerAbuse, who_takes_a_byte_now_and_then_is_ended_as_who_takes_none) {
 
 TEST(HttpOwnerAbuse, what_an_owner_may_send_in_a_second_holds_for_answers_too_and_cuts_none_short) {
   constexpr std::uint64_t rate = 1_MiB;
-  auto owner = net::downloader::open({.host = {.limits = {.owner_bytes_per_second = rate, .recipient_bytes_per_second = rate}}});
+  auto owner = net::downloader::open(
+      {.host = {.limits = {.owner_bytes_per_second = rate, .recipient_bytes_per_second = rate}}});
   owner->shared().options.metrics = true;
   const auto source = random_model<mlp>(1);
   const auto ref = *owner->add_tensors(*source);
@@ -274,7 +290,8 @@ TEST(HttpOwnerAbuse, what_an_owner_may_send_in_a_second_holds_for_answers_too_an
       });
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
-  EXPECT_LE(static_cast<double>(5 * image.size()), (seconds + 1) * static_cast<double>(rate)) << "they hold over any second";
+  EXPECT_LE(static_cast<double>(5 * image.size()), (seconds + 1) * static_cast<double>(rate))
+      << "they hold over any second";
 }
 
 }  // namespace

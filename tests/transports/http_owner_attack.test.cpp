@@ -1,5 +1,5 @@
-// What attackers say to an owner over HTTP: requests that two readers understand differently, floods, and bytes that come too slowly or are never taken. Each ends its
-// own connection, with the right status, and nobody else's.
+// What attackers say to an owner over HTTP: requests that two readers understand differently, floods, and bytes that
+// come too slowly or are never taken. Each ends its own connection, with the right status, and nobody else's.
 #include "http_client.hpp"
 
 namespace {
@@ -9,7 +9,9 @@ using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::with
 using big_net = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<64_KiB>, tp::with_http<tp::tcp>>;
 
 struct HttpOwnerAttack : testing::Test {
-  HttpOwnerAttack() : owner(net::downloader::open()), source(random_model<mlp>(1)), ref(*owner->add_tensors(*source)), thread(*owner) {}
+  HttpOwnerAttack()
+      : owner(net::downloader::open()), source(random_model<mlp>(1)), ref(*owner->add_tensors(*source)),
+        thread(*owner) {}
   std::string key() const { return "Authorization: Bearer " + key_of(ref) + "\r\n"; }
   std::string get() const { return "GET " + path_of(ref) + " HTTP/1.1\r\nHost: a\r\n" + key(); }
   /// Says it, and behind it a request that would be answered if the reader lost its place.
@@ -69,8 +71,11 @@ TEST_F(HttpOwnerAttack, lines_that_two_readers_end_differently_are_refused) {
 
 TEST_F(HttpOwnerAttack, paths_are_plain_or_refused) {
   const std::string rest = " HTTP/1.1\r\nHost: a\r\n" + key() + "\r\n", v = hex(ref.version);
-  for (const std::string& path : {std::string("http://a") + path_of(ref), std::string("//a/../") + v, std::string("/v1/../metrics"), std::string("/v1/./") + v, "/v1/a%00/" + v, "/v1/a%2f/" + v, "/v1/a%2e%2e/" + v,
-                                  "/v1/a/" + v + "#x", "/v1/a/" + v + "?key=%30", "/v1/a\\b/" + v, std::string("*"), std::string("a:443"), "/v1/\xc3\xa4/" + v, std::string("/v1/a b/") + v})
+  for (const std::string& path :
+       {std::string("http://a") + path_of(ref), std::string("//a/../") + v, std::string("/v1/../metrics"),
+        std::string("/v1/./") + v, "/v1/a%00/" + v, "/v1/a%2f/" + v, "/v1/a%2e%2e/" + v, "/v1/a/" + v + "#x",
+        "/v1/a/" + v + "?key=%30", "/v1/a\\b/" + v, std::string("*"), std::string("a:443"), "/v1/\xc3\xa4/" + v,
+        std::string("/v1/a b/") + v})
     refuses(400, "GET " + path + rest);
   refuses(400, std::string("GET /v1/a\0/", 11) + v + rest);
   refuses(400, "GET\t" + path_of(ref) + rest);
@@ -92,8 +97,10 @@ TEST_F(HttpOwnerAttack, paths_are_plain_or_refused) {
   EXPECT_EQ(blank.hear().status, 400);
   // these are well formed, and name nothing
   http_client c(owner->port());
-  for (const std::string& path : {std::string("/"), std::string("/v1"), "/v1//" + v, "/v1/a/" + v + "/", "/v1/a/" + v + "/x", "/v1/a/" + v + "/confirm/x", std::string("/v1/a/0000000000000000"), "/v1/a/" + v.substr(1), "/v2/a/" + v,
-                                  "/v1/" + std::string(65, 'a') + "/" + v, std::string("/metrics/"), std::string("/a/b/c/d/e/f")}) {
+  for (const std::string& path :
+       {std::string("/"), std::string("/v1"), "/v1//" + v, "/v1/a/" + v + "/", "/v1/a/" + v + "/x",
+        "/v1/a/" + v + "/confirm/x", std::string("/v1/a/0000000000000000"), "/v1/a/" + v.substr(1), "/v2/a/" + v,
+        "/v1/" + std::string(65, 'a') + "/" + v, std::string("/metrics/"), std::string("/a/b/c/d/e/f")}) {
     c.say("GET " + path + rest);
     EXPECT_EQ(c.hear().status, 404) << path;
   }
@@ -131,7 +138,11 @@ TEST_F(HttpOwnerAttack, thousands_of_requests_in_line_cost_no_more_than_the_wind
 /// An owner whose budgets are short.
 template <class Net, class Model>
 struct impatient {
-  impatient() : owner(Net::downloader::open({.host = {.max_connections = 64, .budgets = {.accept = 400ms, .stall = 600ms, .idle = 60s, .frame = 400ms}}})), source(random_model<Model>(1)), ref(*owner->add_tensors(*source)), thread(*owner) {}
+  impatient()
+      : owner(Net::downloader::open(
+            {.host = {.max_connections = 64,
+                      .budgets = {.accept = 400ms, .stall = 600ms, .idle = 60s, .frame = 400ms}}})),
+        source(random_model<Model>(1)), ref(*owner->add_tensors(*source)), thread(*owner) {}
   tp::result<typename Net::downloader> owner;
   std::unique_ptr<Model> source;
   tp::reference ref;
@@ -148,7 +159,12 @@ TEST(HttpOwnerSlow, who_says_a_head_a_byte_at_a_time_or_says_nothing_loses_the_c
   EXPECT_LT(said, head.size());
   EXPECT_TRUE(silent.hear_end());
   EXPECT_EQ(good.ask("GET", o.ref).status, 200);
-  good.say(http_client::request("POST", path_of(o.ref) + "/confirm", o.ref, "Content-Length: 23\r\n") + "dig");  // a body that does not come
+  good.say(http_client::request("POST", path_of(o.ref) + "/confirm", o.ref, "Content-Length: 23\r\n") + "dig");  // a
+                                                                                                                 // body
+                                                                                                                 // that
+                                                                                                                 // does
+                                                                                                                 // not
+                                                                                                                 // come
   EXPECT_TRUE(good.hear_end());
 }
 

@@ -1,4 +1,5 @@
-// An owner whose answers web pages of another origin may read: what a browser asks before, what it is told, and that nothing is told unless the option is set.
+// An owner whose answers web pages of another origin may read: what a browser asks before, what it is told, and that
+// nothing is told unless the option is set.
 #include "http_client.hpp"
 
 namespace {
@@ -9,14 +10,17 @@ using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::with
 constexpr std::string_view page = "Origin: https://app.example\r\n";
 
 struct HttpOwnerBrowser : testing::Test {
-  HttpOwnerBrowser() : owner(net::downloader::open()), source(random_model<mlp>(1)), image(image_of(*source)), ref(*owner->add_tensors(*source)) {}
+  HttpOwnerBrowser()
+      : owner(net::downloader::open()), source(random_model<mlp>(1)), image(image_of(*source)),
+        ref(*owner->add_tensors(*source)) {}
   /// From here on it answers.
   void allow(std::string_view origin) {
     if (!origin.empty()) owner->shared().options.allow_origin = *tp::http_origin::parse(origin);
     thread.emplace(*owner);
   }
   std::string preflight(std::string_view path) const {
-    return "OPTIONS " + std::string(path) + " HTTP/1.1\r\nHost: a\r\n" + std::string(page) + "Access-Control-Request-Method: GET\r\nAccess-Control-Request-Headers: authorization,range\r\n\r\n";
+    return "OPTIONS " + std::string(path) + " HTTP/1.1\r\nHost: a\r\n" + std::string(page) +
+           "Access-Control-Request-Method: GET\r\nAccess-Control-Request-Headers: authorization,range\r\n\r\n";
   }
   tp::result<net::downloader> owner;
   const std::unique_ptr<mlp> source;
@@ -26,11 +30,16 @@ struct HttpOwnerBrowser : testing::Test {
 };
 
 constexpr bool reads(std::string_view text) { return tp::http_origin::parse(text).has_value(); }
-static_assert(reads("*") && reads("https://app.example") && reads("http://127.0.0.1:8000") && reads("http://[::1]:8000") && reads("http://localhost") && reads("chrome-extension://abcdef"));
-static_assert(!reads("") && !reads("null") && !reads("app.example") && !reads("https://") && !reads("https://app.example/") && !reads("https://App.example") && !reads("HTTPS://app.example"));
-static_assert(!reads("https://a b") && !reads("https://a,https://b") && !reads("https://*.example") && !reads("https://a\r\nX: y") && !reads("https://a@b") && !reads("://a") && !reads("* "));
-static_assert(!reads("http://a:80") && !reads("https://a:443") && reads("https://a:80") && !reads("http://a:") && !reads("http://a:0") && !reads("http://a:65536") && !reads("http://a:080") && !reads("http://a:1:2"));
-static_assert(!reads("http://[::1") && !reads("http://[]") && !reads("http://[::1]x") && !reads("http://::1") && !reads("http://[g::1]"));
+static_assert(reads("*") && reads("https://app.example") && reads("http://127.0.0.1:8000") &&
+              reads("http://[::1]:8000") && reads("http://localhost") && reads("chrome-extension://abcdef"));
+static_assert(!reads("") && !reads("null") && !reads("app.example") && !reads("https://") &&
+              !reads("https://app.example/") && !reads("https://App.example") && !reads("HTTPS://app.example"));
+static_assert(!reads("https://a b") && !reads("https://a,https://b") && !reads("https://*.example") &&
+              !reads("https://a\r\nX: y") && !reads("https://a@b") && !reads("://a") && !reads("* "));
+static_assert(!reads("http://a:80") && !reads("https://a:443") && reads("https://a:80") && !reads("http://a:") &&
+              !reads("http://a:0") && !reads("http://a:65536") && !reads("http://a:080") && !reads("http://a:1:2"));
+static_assert(!reads("http://[::1") && !reads("http://[]") && !reads("http://[::1]x") && !reads("http://::1") &&
+              !reads("http://[g::1]"));
 static_assert(tp::http_origin::any().text() == "*" && !tp::http_origin() && tp::http_origin().text().empty());
 
 TEST_F(HttpOwnerBrowser, without_the_option_a_browser_is_told_nothing_and_refuses_the_page) {
@@ -51,18 +60,22 @@ TEST_F(HttpOwnerBrowser, one_origin_is_named_in_each_answer_and_never_the_one_th
   http_client c(owner->port());
   tp::reference unknown = ref;
   unknown.id.low ^= 1;
-  for (const std::string& asks : {std::string(page), std::string("Origin: https://evil.example\r\n"), std::string("Origin: null\r\n"), std::string()}) {
-    const auto whole = c.ask("GET", ref, asks), part = c.ask("GET", ref, asks + "Range: bytes=8-15\r\n"), same = c.ask("GET", ref, asks + "If-None-Match: \"" + hex(ref.version) + "\"\r\n");
+  for (const std::string& asks : {std::string(page), std::string("Origin: https://evil.example\r\n"),
+                                  std::string("Origin: null\r\n"), std::string()}) {
+    const auto whole = c.ask("GET", ref, asks), part = c.ask("GET", ref, asks + "Range: bytes=8-15\r\n"),
+               same = c.ask("GET", ref, asks + "If-None-Match: \"" + hex(ref.version) + "\"\r\n");
     EXPECT_TRUE(whole.body == image);
     EXPECT_EQ(part.body, image.substr(8, 8));
     EXPECT_EQ(same.status, 304);
     for (const auto& a : {whole, part, same, c.ask("HEAD", ref, asks), c.ask("GET", unknown, asks)}) {
       EXPECT_EQ(a.at("Access-Control-Allow-Origin"), "https://app.example") << a.status;
       const std::string exposed = ", " + a.at("Access-Control-Expose-Headers") + ",";
-      for (const char* name : {"Accept-Ranges", "Content-Range", "ETag", "Repr-Digest", "Retry-After"}) EXPECT_NE(exposed.find(", " + std::string(name) + ","), exposed.npos) << name;
+      for (const char* name : {"Accept-Ranges", "Content-Range", "ETag", "Repr-Digest", "Retry-After"})
+        EXPECT_NE(exposed.find(", " + std::string(name) + ","), exposed.npos) << name;
       EXPECT_EQ(a.at("Access-Control-Allow-Credentials"), "");
     }
-    EXPECT_EQ(whole.at("Vary"), "Authorization") << "the answer does not depend on who asks, so a cache may give it to all";
+    EXPECT_EQ(whole.at("Vary"), "Authorization")
+        << "the answer does not depend on who asks, so a cache may give it to all";
   }
 }
 
@@ -70,7 +83,8 @@ TEST_F(HttpOwnerBrowser, a_preflight_is_answered_without_a_key_and_says_nothing_
   allow("*");
   http_client c(owner->port());
   std::map<std::string, std::string> first;
-  for (const std::string& path : {path_of(ref), path_of(ref) + "/confirm", path_of(ref) + "/cancel", std::string("/v1/a/0123456789abcdef"), std::string("/nothing")}) {
+  for (const std::string& path : {path_of(ref), path_of(ref) + "/confirm", path_of(ref) + "/cancel",
+                                  std::string("/v1/a/0123456789abcdef"), std::string("/nothing")}) {
     c.say(preflight(path));
     auto a = c.hear();
     EXPECT_EQ(a.status, 204) << path;
@@ -78,7 +92,9 @@ TEST_F(HttpOwnerBrowser, a_preflight_is_answered_without_a_key_and_says_nothing_
     EXPECT_EQ(a.at("Access-Control-Allow-Origin"), "*");
     EXPECT_EQ(a.at("Access-Control-Allow-Methods"), "GET, HEAD, POST");
     const std::string allowed = ", " + a.at("Access-Control-Allow-Headers") + ",";
-    for (const char* name : {"Authorization", "Range", "If-Range", "If-Match", "If-None-Match", "Repr-Digest", "Tensorpull-Recipient", "Content-Type"}) EXPECT_NE(allowed.find(", " + std::string(name) + ","), allowed.npos) << name;
+    for (const char* name : {"Authorization", "Range", "If-Range", "If-Match", "If-None-Match", "Repr-Digest",
+                             "Tensorpull-Recipient", "Content-Type"})
+      EXPECT_NE(allowed.find(", " + std::string(name) + ","), allowed.npos) << name;
     EXPECT_EQ(a.at("Access-Control-Max-Age"), "7200");
     a.fields.erase("Date");
     if (first.empty()) first = a.fields;
@@ -92,7 +108,9 @@ TEST_F(HttpOwnerBrowser, a_preflight_is_answered_without_a_key_and_says_nothing_
 
 TEST_F(HttpOwnerBrowser, a_preflight_with_a_body_or_two_lengths_is_refused_as_any_request) {
   allow("*");
-  for (const char* fields : {"Content-Length: 5\r\n\r\nGET /", "Content-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "Content-Length: 0\r\nContent-Length: 0\r\n\r\n"}) {
+  for (const char* fields :
+       {"Content-Length: 5\r\n\r\nGET /", "Content-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        "Content-Length: 0\r\nContent-Length: 0\r\n\r\n"}) {
     http_client c(owner->port());
     c.say("OPTIONS /v1 HTTP/1.1\r\nHost: a\r\n" + std::string(fields));
     EXPECT_EQ(c.hear().status, 400) << fields;
@@ -117,7 +135,8 @@ TEST_F(HttpOwnerBrowser, the_longest_origin_fits_into_the_longest_head) {
   EXPECT_FALSE(reads(origin + "0"));
   allow(origin);
   http_client c(owner->port());
-  c.say("GET " + path_of(ref) + " HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer " + key_of(ref) + "\r\nRange: bytes=0-9\r\nConnection: close\r\n\r\n");
+  c.say("GET " + path_of(ref) + " HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer " + key_of(ref) +
+        "\r\nRange: bytes=0-9\r\nConnection: close\r\n\r\n");
   const auto a = c.hear();
   EXPECT_EQ(a.at("Access-Control-Allow-Origin"), origin);
   EXPECT_EQ(a.body, image.substr(0, 10));

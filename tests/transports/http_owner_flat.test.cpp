@@ -66,7 +66,8 @@ TEST(HttpOwnerFlat, a_connection_keeps_under_8_KiB_and_each_thousand_of_them_the
     EXPECT_EQ(open, 1000u);
     crowd.clear();
     const auto end = std::chrono::steady_clock::now() + 20s;
-    while (owner->shared().counts.open() > 0 && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(1ms);
+    while (owner->shared().counts.open() > 0 && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(1ms);
     EXPECT_EQ(owner->shared().counts.open(), 0u);
     if (round == 1) files = descriptors(), memory = resident_bytes();
   }

@@ -55,9 +55,12 @@ TEST(HttpOwnerText, numbers_dates_and_digests_are_written_as_the_standards_say) 
   EXPECT_EQ(text([](auto& t) { t.date(784111777); }), "Sun, 06 Nov 1994 08:49:37 GMT");  // the example of RFC 9110
   EXPECT_EQ(text([](auto& t) { t << std::uint64_t{0} << " " << ~std::uint64_t{0}; }), "0 18446744073709551615");
   EXPECT_EQ(text([](auto& t) { t.base64(0x0123456789abcdef); }), "ASNFZ4mrze8=");
-  for (const std::uint64_t n : {std::uint64_t{0}, std::uint64_t{1}, ~std::uint64_t{0}, std::uint64_t{0x0123456789abcdef}})
+  for (const std::uint64_t n :
+       {std::uint64_t{0}, std::uint64_t{1}, ~std::uint64_t{0}, std::uint64_t{0x0123456789abcdef}})
     EXPECT_EQ(tp::detail::http_digest(":" + text([&](auto& t) { t.base64(n); }) + ":").value_or(n + 1), n);
-  for (const char* wrong : {"", "::", ":ASNFZ4mrze8=", "ASNFZ4mrze8=:", ":ASNFZ4mrze9=:", ":ASNFZ4mrze8:", ":ASNFZ4mrze-=:", ":ASNFZ4mrze8==:"}) EXPECT_FALSE(tp::detail::http_digest(wrong)) << wrong;
+  for (const char* wrong : {"", "::", ":ASNFZ4mrze8=", "ASNFZ4mrze8=:", ":ASNFZ4mrze9=:", ":ASNFZ4mrze8:",
+                            ":ASNFZ4mrze-=:", ":ASNFZ4mrze8==:"})
+    EXPECT_FALSE(tp::detail::http_digest(wrong)) << wrong;
   tp::detail::owner_text small(std::span<char>(room).first(3));
   small << "abcd";
   EXPECT_FALSE(small.whole());
@@ -69,7 +72,8 @@ TEST(HttpOwnerThreads, several_threads_may_answer) {
   const auto source = random_model<mlp>(1);
   const std::string image = image_of(*source);
   const auto ref = *owner->add_tensors(*source, {.recipients = 8});
-  auto door = tp::open_http_door<tp::tcp_on_threads>(*owner, std::string_view("127.0.0.1:0"), {.http = {.metrics = true}});
+  auto door = tp::open_http_door<tp::tcp_on_threads>(*owner, std::string_view("127.0.0.1:0"),
+                                                     {.http = {.metrics = true}});
   ASSERT_TRUE(door);
   serving threads(*owner, 3);
   std::atomic<int> well{0};
@@ -78,9 +82,12 @@ TEST(HttpOwnerThreads, several_threads_may_answer) {
     for (int i = 0; i < 8; ++i)
       clients.emplace_back([&, i] {
         http_client c(i % 2 != 0 ? owner->port() : door->port());
-        const std::string name = "Tensorpull-Recipient: site-" + std::to_string(i) + "\r\n", digest = "digest=" + hex(ref.version);
+        const std::string name = "Tensorpull-Recipient: site-" + std::to_string(i) + "\r\n",
+                          digest = "digest=" + hex(ref.version);
         for (int n = 0; n < 3; ++n) well += c.ask("GET", ref, name).body == image;
-        c.say(http_client::request("POST", path_of(ref) + "/confirm", ref, name + "Content-Length: " + std::to_string(digest.size()) + "\r\n") + digest);
+        c.say(http_client::request("POST", path_of(ref) + "/confirm", ref,
+                                   name + "Content-Length: " + std::to_string(digest.size()) + "\r\n") +
+              digest);
         well += c.hear().body == "completed\n";
       });
   }

@@ -10,7 +10,8 @@ using namespace test;
 using net = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<64_KiB>, tp::with_http<tp::tls>>;
 using plain = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<64_KiB>, tp::tls>;
 
-/// Says a request over TLS and gives what is answered until `most` bytes came behind the head, or the other side closed.
+/// Says a request over TLS and gives what is answered until `most` bytes came behind the head, or the other side
+/// closed.
 std::string asked(const tp::tls_address& where, const std::string& request, std::size_t most) {
   auto s = where.connect(10s);
   EXPECT_TRUE(s) << to_string(s.error().code);
@@ -58,23 +59,34 @@ TEST(HttpOwnerTls, the_image_comes_whole_on_the_port_of_frames_and_through_a_doo
 TEST(HttpOwnerTls, who_may_is_decided_by_the_certificate_as_for_frames) {
   const pki p;
   const auto source = random_model<large>(1);
-  const auto may = [](const tp::access_request& r) { return r.peer.kind == tp::identity_kind::certificate && r.recipient == tp::recipient_named(r.peer.name); };
-  auto owner = net::downloader::open(tp::tls_address{"127.0.0.1:0", context_of(&p.server, p.authority, {.clients_have_certificates = true})}, {.authorise = may});
+  const auto may = [](const tp::access_request& r) {
+    return r.peer.kind == tp::identity_kind::certificate && r.recipient == tp::recipient_named(r.peer.name);
+  };
+  auto owner = net::downloader::open(
+      tp::tls_address{"127.0.0.1:0", context_of(&p.server, p.authority, {.clients_have_certificates = true})},
+      {.authorise = may});
   ASSERT_TRUE(owner);
   const auto ref = *owner->add_tensors(*source);
   serving thread(*owner);
   const std::string where = local(owner->port());
   const identity site({.common_name = "site-7"}, &p.authority);
   const auto head = [&](const char* name) {
-    return asked(tp::tls_address{where, context_of(&site, p.authority)}, http_client::request("HEAD", path_of(ref), ref, "Tensorpull-Recipient: " + std::string(name) + "\r\n"), 0).substr(9, 3);
+    return asked(tp::tls_address{where, context_of(&site, p.authority)},
+                 http_client::request("HEAD", path_of(ref), ref, "Tensorpull-Recipient: " + std::string(name) + "\r\n"),
+                 0)
+        .substr(9, 3);
   };
   EXPECT_EQ(head("site-7"), "200");
   EXPECT_EQ(head("site-8"), "404");
   const auto post = [&](const identity& who, const char* what, const std::string& body) {
-    const std::string request = http_client::request("POST", path_of(ref) + what, ref, "Tensorpull-Recipient: site-7\r\nContent-Length: " + std::to_string(body.size()) + "\r\n") + body;
+    const std::string request = http_client::request("POST", path_of(ref) + what, ref,
+                                                     "Tensorpull-Recipient: site-7\r\nContent-Length: " +
+                                                         std::to_string(body.size()) + "\r\n") +
+                                body;
     return asked(tp::tls_address{where, context_of(&who, p.authority)}, request, 0).substr(9, 3);
   };
-  const std::string digest = "digest=" + hex(ref.version), whole = http_client::request("GET", path_of(ref), ref, "Tensorpull-Recipient: site-7\r\n");
+  const std::string digest = "digest=" + hex(ref.version),
+                    whole = http_client::request("GET", path_of(ref), ref, "Tensorpull-Recipient: site-7\r\n");
   EXPECT_GT(asked(tp::tls_address{where, context_of(&site, p.authority)}, whole, sizeof(large)).size(), sizeof(large));
   const identity stranger({.common_name = "site-8"}, &p.authority);
   EXPECT_EQ(post(stranger, "/cancel", ""), "404");  // nobody ends another's transfer
@@ -88,7 +100,8 @@ class secret_client {
   explicit secret_client(const tp::tls_address& where) : stream_(*where.connect(10s)) {}
 
   bool say(std::string_view text) {
-    for (const auto end = std::chrono::steady_clock::now() + 20s; !text.empty() && std::chrono::steady_clock::now() < end;) {
+    for (const auto end = std::chrono::steady_clock::now() + 20s;
+         !text.empty() && std::chrono::steady_clock::now() < end;) {
       const std::array<std::span<const std::byte>, 1> out{std::as_bytes(std::span(text))};
       const auto io = stream_.write_some(out);
       if (tp::is_end(io.status)) return false;
@@ -102,7 +115,8 @@ class secret_client {
   const std::string& hear(Done done) {
     std::vector<std::byte> room(65536);
     const std::array<std::span<std::byte>, 1> in{std::span(room)};
-    for (const auto end = std::chrono::steady_clock::now() + 20s; !ended_ && !done(heard_) && std::chrono::steady_clock::now() < end;) {
+    for (const auto end = std::chrono::steady_clock::now() + 20s;
+         !ended_ && !done(heard_) && std::chrono::steady_clock::now() < end;) {
       const auto io = stream_.read_some(in);
       heard_.append(reinterpret_cast<const char*>(room.data()), io.bytes);
       ended_ = tp::is_end(io.status);
@@ -129,7 +143,9 @@ std::size_t count_of(const std::string& text, std::string_view what) {
 }
 
 struct HttpOwnerTlsAttack : testing::Test {
-  explicit HttpOwnerTlsAttack(const tp::host_options& options = {}) : owner(net::downloader::open(tp::tls_address{"127.0.0.1:0", server}, options)), ref(*owner->add_tensors(*source)), thread(*owner) {}
+  explicit HttpOwnerTlsAttack(const tp::host_options& options = {})
+      : owner(net::downloader::open(tp::tls_address{"127.0.0.1:0", server}, options)),
+        ref(*owner->add_tensors(*source)), thread(*owner) {}
   tp::tls_address address() const { return {where, client}; }
   const pki p;
   const std::unique_ptr<large> source = random_model<large>(1);
@@ -141,8 +157,12 @@ struct HttpOwnerTlsAttack : testing::Test {
 };
 
 TEST_F(HttpOwnerTlsAttack, smuggled_requests_end_the_connection_and_nothing_behind_them_is_answered) {
-  const std::string get = http_client::request("GET", path_of(ref), ref, "Range: bytes=0-0\r\n"), post = "POST " + path_of(ref) + "/confirm HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer " + key_of(ref) + "\r\n";
-  for (const std::string& said : {post + "Content-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", post + "Content-Length: 0\r\nContent-Length: 5\r\n\r\n", get.substr(0, get.size() - 2) + "X: a\nY: b\r\n\r\n"}) {
+  const std::string get = http_client::request("GET", path_of(ref), ref, "Range: bytes=0-0\r\n"),
+                    post = "POST " + path_of(ref) + "/confirm HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer " +
+                           key_of(ref) + "\r\n";
+  for (const std::string& said : {post + "Content-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+                                  post + "Content-Length: 0\r\nContent-Length: 5\r\n\r\n",
+                                  get.substr(0, get.size() - 2) + "X: a\nY: b\r\n\r\n"}) {
     secret_client c(address());
     c.say(said + get);
     EXPECT_TRUE(c.hear_end());
@@ -173,8 +193,12 @@ TEST_F(HttpOwnerTlsSlow, who_says_a_head_or_a_body_a_byte_at_a_time_loses_the_co
   while (said < head.size() && slow.say(head.substr(said, 1))) ++said, std::this_thread::sleep_for(5ms);
   EXPECT_LT(said, head.size());
   good.say(http_client::request("HEAD", path_of(ref), ref));
-  EXPECT_NE(good.hear([](const std::string& text) { return text.find("\r\n\r\n") != text.npos; }).find("200 OK"), std::string::npos);
-  good.say(http_client::request("POST", path_of(ref) + "/confirm", ref, "Content-Length: 23\r\n") + "dig");  // a body that does not come
+  EXPECT_NE(good.hear([](const std::string& text) { return text.find("\r\n\r\n") != text.npos; }).find("200 OK"),
+            std::string::npos);
+  good.say(http_client::request("POST", path_of(ref) + "/confirm", ref, "Content-Length: 23\r\n") + "dig");  // a body
+                                                                                                             // that
+                                                                                                             // does not
+                                                                                                             // come
   EXPECT_TRUE(good.hear_end());
 }
 

@@ -22,14 +22,16 @@ std::string sha256_of(std::string_view bytes) {
   tp::detail::sha256_hash h;
   h.update(std::as_bytes(std::span(bytes)));
   std::string out = "sha256:";
-  for (const std::byte b : h.value()) (out += "0123456789abcdef"[static_cast<unsigned>(b) >> 4]) += "0123456789abcdef"[static_cast<unsigned>(b) & 15];
+  for (const std::byte b : h.value())
+    (out += "0123456789abcdef"[static_cast<unsigned>(b) >> 4]) += "0123456789abcdef"[static_cast<unsigned>(b) & 15];
   return out;
 }
 std::string repr_digest_of(std::string_view bytes) {
   tp::detail::sha256_hash h;
   h.update(std::as_bytes(std::span(bytes)));
   const auto v = h.value();
-  return "Repr-Digest: sha-256=:" + tp::detail::to_base64({reinterpret_cast<const char*>(v.data()), v.size()}) + ":\r\n";
+  return "Repr-Digest: sha-256=:" + tp::detail::to_base64({reinterpret_cast<const char*>(v.data()), v.size()}) +
+         ":\r\n";
 }
 std::uint64_t xxh3_of(std::string_view bytes) {
   tp::xxh3_64 h;
@@ -238,13 +240,15 @@ TEST_F(HttpPull, A_cursor_goes_on_where_an_earlier_pull_stopped) {
   options.cursor = &cursor;
   options.retry.retries = 0;
   server.close_after = 250'000;
-  const auto first = net::download_tensors(tp::http_address{.url = server.url(), .digest = digest}, tp::ref_id{}, *mine, options);
+  const auto first = net::download_tensors(tp::http_address{.url = server.url(), .digest = digest}, tp::ref_id{}, *mine,
+                                           options);
   ASSERT_FALSE(first);
   ASSERT_TRUE(cursor);
   EXPECT_GT(cursor.offset, 0u);
   const std::size_t before = server.asked().size();
   const std::uint64_t at = cursor.offset;
-  const auto done = net::download_tensors(tp::http_address{.url = server.url(), .digest = digest}, tp::ref_id{}, *mine, options);
+  const auto done = net::download_tensors(tp::http_address{.url = server.url(), .digest = digest}, tp::ref_id{}, *mine,
+                                          options);
   ASSERT_TRUE(done) << describe(done.error());
   EXPECT_EQ(done->outcome, tp::outcome::completed);
   EXPECT_TRUE(same(*mine, *source));
@@ -254,15 +258,19 @@ TEST_F(HttpPull, A_cursor_goes_on_where_an_earlier_pull_stopped) {
     EXPECT_GE(from, at);
   }
   // the cursor of another URL, be it only another query, is another one
-  EXPECT_NE(tp::http_reference(*tp::parse_http_url(server.url("/m?a=1"))), tp::http_reference(*tp::parse_http_url(server.url("/m?a=2"))));
-  EXPECT_EQ(tp::http_reference(*tp::parse_http_url("http://h/m")), tp::http_reference(*tp::parse_http_url("HTTP://H:80/m")));
+  EXPECT_NE(tp::http_reference(*tp::parse_http_url(server.url("/m?a=1"))),
+            tp::http_reference(*tp::parse_http_url(server.url("/m?a=2"))));
+  EXPECT_EQ(tp::http_reference(*tp::parse_http_url("http://h/m")),
+            tp::http_reference(*tp::parse_http_url("HTTP://H:80/m")));
 }
 
 TEST_F(HttpPull, Redirects_are_followed_and_what_proves_who_we_are_stays_with_the_origin) {
   http_server far(file);
   server.instead = [&](const http_asked& a, raw_peer& peer) {
-    if (a.target == "/here") return peer.say("HTTP/1.1 302 Found\r\nLocation: /next?x=%2F\r\nContent-Length: 0\r\n\r\n");
-    return peer.say("HTTP/1.1 307 Temporary Redirect\r\nLocation: " + far.url("/signed?X-Amz-Signature=a%2Fb+c") + "\r\nContent-Length: 0\r\n\r\n");
+    if (a.target == "/here")
+      return peer.say("HTTP/1.1 302 Found\r\nLocation: /next?x=%2F\r\nContent-Length: 0\r\n\r\n");
+    return peer.say("HTTP/1.1 307 Temporary Redirect\r\nLocation: " + far.url("/signed?X-Amz-Signature=a%2Fb+c") +
+                    "\r\nContent-Length: 0\r\n\r\n");
   };
   const std::string url = server.url("/here");
   auto done = pull({.url = url, .digest = digest, .bearer = "secret", .recipient = "site-3"});
@@ -280,7 +288,9 @@ TEST_F(HttpPull, Redirects_are_followed_and_what_proves_who_we_are_stays_with_th
   done = pull({.url = url, .digest = digest, .redirects = 1});
   ASSERT_FALSE(done);
   EXPECT_EQ(done.error(), errc::not_permitted);
-  server.instead = [](const http_asked&, raw_peer& peer) { return peer.say("HTTP/1.1 301 Moved\r\nLocation: https://127.0.0.1/x\r\nContent-Length: 0\r\n\r\n"); };
+  server.instead = [](const http_asked&, raw_peer& peer) {
+    return peer.say("HTTP/1.1 301 Moved\r\nLocation: https://127.0.0.1/x\r\nContent-Length: 0\r\n\r\n");
+  };
   EXPECT_EQ(pull().error(), errc::unsupported_request);  // https needs transports/https
 }
 
@@ -296,7 +306,8 @@ TEST_F(HttpPull, Authorisation_is_sent_as_it_was_given_and_cannot_end_a_line) {
 
 TEST_F(HttpPull, A_proxy_is_asked_for_the_whole_url) {
   const std::string proxy = local(server.port());
-  const auto done = pull({.url = "http://far.invalid/m?q=1", .digest = digest, .proxy = {.address = proxy, .user = "p", .password = "q"}});
+  const auto done = pull(
+      {.url = "http://far.invalid/m?q=1", .digest = digest, .proxy = {.address = proxy, .user = "p", .password = "q"}});
   ASSERT_TRUE(done) << describe(done.error());
   for (const auto& a : server.asked()) {
     EXPECT_EQ(a.target, "http://far.invalid/m?q=1");
@@ -307,28 +318,47 @@ TEST_F(HttpPull, A_proxy_is_asked_for_the_whole_url) {
 
 TEST_F(HttpPull, Statuses_are_errors_with_their_number_and_the_server) {
   options.retry.retries = 0;
-  const std::pair<const char*, errc> cases[]{{"401 Unauthorized", errc::not_permitted}, {"403 Forbidden", errc::not_permitted}, {"404 Not Found", errc::unknown_reference}, {"410 Gone", errc::withdrawn}, {"412 Precondition Failed", errc::stale_version}, {"407 Proxy", errc::proxy_refused}, {"500 Oh", errc::connection_failed}, {"502 Bad", errc::connection_failed}, {"204 No Content", errc::unexpected_frame}, {"304 Not Modified", errc::stale_version}, {"400 Bad Request", errc::bad_request}, {"405 No", errc::unsupported_request}, {"300 Choices", errc::unexpected_frame}};
+  const std::pair<const char*, errc> cases[]{{"401 Unauthorized", errc::not_permitted},
+                                             {"403 Forbidden", errc::not_permitted},
+                                             {"404 Not Found", errc::unknown_reference},
+                                             {"410 Gone", errc::withdrawn},
+                                             {"412 Precondition Failed", errc::stale_version},
+                                             {"407 Proxy", errc::proxy_refused},
+                                             {"500 Oh", errc::connection_failed},
+                                             {"502 Bad", errc::connection_failed},
+                                             {"204 No Content", errc::unexpected_frame},
+                                             {"304 Not Modified", errc::stale_version},
+                                             {"400 Bad Request", errc::bad_request},
+                                             {"405 No", errc::unsupported_request},
+                                             {"300 Choices", errc::unexpected_frame}};
   for (const auto& [line, code] : cases) {
-    server.instead = [line = line](const http_asked&, raw_peer& peer) { return peer.say("HTTP/1.1 " + std::string(line) + "\r\nContent-Length: 0\r\n\r\n"); };
+    server.instead = [line = line](const http_asked&, raw_peer& peer) {
+      return peer.say("HTTP/1.1 " + std::string(line) + "\r\nContent-Length: 0\r\n\r\n");
+    };
     const auto done = pull();
     ASSERT_FALSE(done) << line;
     EXPECT_EQ(done.error(), code) << line;
     EXPECT_EQ(done.error().name.view(), std::string(line, 3) + " from " + local(server.port())) << line;
   }
   // also in the middle
-  server.instead = [](const http_asked& a, raw_peer& peer) { return a.number % 3 != 0 && peer.say("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"); };
+  server.instead = [](const http_asked& a, raw_peer& peer) {
+    return a.number % 3 != 0 && peer.say("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n");
+  };
 }
 
 TEST_F(HttpPull, A_busy_server_is_asked_again_after_as_long_as_it_wants) {
   server.instead = [](const http_asked& a, raw_peer& peer) {
-    if (a.number == 0) return peer.say("HTTP/1.1 503 Service Unavailable\r\nRetry-After: 0\r\nContent-Length: 4\r\n\r\nbusy");
+    if (a.number == 0)
+      return peer.say("HTTP/1.1 503 Service Unavailable\r\nRetry-After: 0\r\nContent-Length: 4\r\n\r\nbusy");
     if (a.number == 3) return peer.say("HTTP/1.1 429 Too Many Requests\r\nContent-Length: 0\r\n\r\n");
     return false;
   };
   const auto done = pull();
   ASSERT_TRUE(done) << describe(done.error());
   options.per_request_timeout = 1s;
-  server.instead = [](const http_asked&, raw_peer& peer) { return peer.say("HTTP/1.1 503 Service Unavailable\r\nRetry-After: 3600\r\nContent-Length: 0\r\n\r\n"); };
+  server.instead = [](const http_asked&, raw_peer& peer) {
+    return peer.say("HTTP/1.1 503 Service Unavailable\r\nRetry-After: 3600\r\nContent-Length: 0\r\n\r\n");
+  };
   EXPECT_EQ(pull().error(), errc::busy);
 }
 
@@ -338,7 +368,9 @@ TEST_F(HttpPull, An_owner_of_this_library_is_told_and_its_refusal_undoes_nothing
   const std::string field = "xxh3=:" + tp::detail::to_base64({eight.data(), 8}) + ":";
   server.fields = "Repr-Digest: " + field + "\r\n";
   int status = 204;
-  server.instead = [&](const http_asked& a, raw_peer& peer) { return a.method == "POST" && peer.say("HTTP/1.1 " + std::to_string(status) + " X\r\nContent-Length: 0\r\n\r\n"); };
+  server.instead = [&](const http_asked& a, raw_peer& peer) {
+    return a.method == "POST" && peer.say("HTTP/1.1 " + std::to_string(status) + " X\r\nContent-Length: 0\r\n\r\n");
+  };
   const std::string url = server.url("/v1/model/latest?key=k");
   auto done = pull({.url = url, .bearer = "k"});
   ASSERT_TRUE(done) << describe(done.error());
@@ -450,7 +482,9 @@ TEST_F(HttpPull, A_server_that_closes_connections_between_requests_costs_no_retr
 TEST_F(HttpPull, A_file_that_is_replaced_is_stale_though_the_server_ignores_if_range) {
   options.unverified = true;
   const std::string replaced = file_of<tp::raw_tensors<mlp>>(*random_model<mlp>(8));
-  const std::pair<std::string, std::string> cases[]{{"ETag: \"v1\"\r\n", "ETag: W/\"v1\"\r\n"}, {"Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n", "Last-Modified: Sun, 06 Nov 1994 09:00:00 GMT\r\n"}};
+  const std::pair<std::string, std::string> cases[]{
+      {"ETag: \"v1\"\r\n", "ETag: W/\"v1\"\r\n"},
+      {"Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n", "Last-Modified: Sun, 06 Nov 1994 09:00:00 GMT\r\n"}};
   for (const auto& [first, later] : cases) {
     http_server careless(file);
     careless.instead = [&, first = first, later = later](const http_asked& a, raw_peer& peer) {
@@ -458,8 +492,10 @@ TEST_F(HttpPull, A_file_that_is_replaced_is_stale_though_the_server_ignores_if_r
       if (!a.range(from, to)) return false;
       const std::string& now = a.number < 2 ? file : replaced;
       to = std::min<std::uint64_t>(to, now.size() - 1);
-      return peer.say("HTTP/1.1 206 Partial Content\r\nDate: Sun, 06 Nov 1994 09:00:10 GMT\r\n" + (a.number < 2 ? first : later) + "Content-Range: bytes " + std::to_string(from) + "-" + std::to_string(to) + "/" +
-                      std::to_string(now.size()) + "\r\nContent-Length: " + std::to_string(to - from + 1) + "\r\n\r\n" + now.substr(from, to - from + 1));
+      return peer.say(
+          "HTTP/1.1 206 Partial Content\r\nDate: Sun, 06 Nov 1994 09:00:10 GMT\r\n" + (a.number < 2 ? first : later) +
+          "Content-Range: bytes " + std::to_string(from) + "-" + std::to_string(to) + "/" + std::to_string(now.size()) +
+          "\r\nContent-Length: " + std::to_string(to - from + 1) + "\r\n\r\n" + now.substr(from, to - from + 1));
     };
     const std::string url = careless.url();
     const auto blank_one = blank<mlp>();

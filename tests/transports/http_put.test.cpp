@@ -1,4 +1,5 @@
-// Uploads of images with PUT: consent and its lack, redirects, refusals in the middle, servers that are busy or fail once.
+// Uploads of images with PUT: consent and its lack, redirects, refusals in the middle, servers that are busy or fail
+// once.
 #include "http_server.hpp"
 
 #include <tensorpull/core/describe.hpp>
@@ -30,7 +31,8 @@ struct HttpPut : testing::Test {
   }
   static std::string body_of(const http_asked& a, raw_peer& peer) {
     std::string body = a.body;
-    for (const std::byte b : peer.hear(std::stoul(a.field("content-length")) - body.size())) body += static_cast<char>(b);
+    for (const std::byte b : peer.hear(std::stoul(a.field("content-length")) - body.size()))
+      body += static_cast<char>(b);
     return body;
   }
   static bool answer(raw_peer& peer, std::string_view status, std::string_view fields = {}) {
@@ -75,13 +77,17 @@ TEST_F(HttpPut, A_server_that_knows_no_consent_is_sent_the_body_all_the_same) {
   // one that refuses the expectation is asked without it, once
   kept.clear();
   options.consent = 30s;
-  server.instead = [this](const http_asked& a, raw_peer& peer) { return a.field("expect").empty() ? keep(a, peer) : answer(peer, "417 Expectation Failed"); };
+  server.instead = [this](const http_asked& a, raw_peer& peer) {
+    return a.field("expect").empty() ? keep(a, peer) : answer(peer, "417 Expectation Failed");
+  };
   const std::size_t before = server.asked().size();
   done = put();
   ASSERT_TRUE(done) << describe(done.error());
   EXPECT_TRUE(was_kept());
   EXPECT_EQ(server.asked().size(), before + 2);
-  server.instead = [](const http_asked&, raw_peer& peer) { return answer(peer, "417 Expectation Failed", "Connection: close\r\n"); };
+  server.instead = [](const http_asked&, raw_peer& peer) {
+    return answer(peer, "417 Expectation Failed", "Connection: close\r\n");
+  };
   done = put();
   ASSERT_FALSE(done);
   EXPECT_EQ(done.error(), errc::bad_request) << describe(done.error());
@@ -95,7 +101,8 @@ TEST_F(HttpPut, A_consent_that_comes_late_is_passed_over) {
     std::string body;
     for (const std::byte b : peer.hear(half.size())) body += static_cast<char>(b);
     peer.say("HTTP/1.1 100 Continue\r\n\r\n");
-    for (const std::byte b : peer.hear(std::stoul(a.field("content-length")) - half.size())) body += static_cast<char>(b);
+    for (const std::byte b : peer.hear(std::stoul(a.field("content-length")) - half.size()))
+      body += static_cast<char>(b);
     const std::lock_guard lock(mutex);
     kept = body;
     return answer(peer, "204 No Content");
@@ -157,11 +164,15 @@ TEST_F(HttpPut, Redirects_that_keep_the_method_are_followed_and_others_are_not) 
       EXPECT_EQ(far.asked().back().field("authorization"), "");  // it is another origin
     }
   }
-  server.instead = [&](const http_asked&, raw_peer& peer) { return answer(peer, "307 Temporary Redirect", "Location: /round\r\n"); };
+  server.instead = [&](const http_asked&, raw_peer& peer) {
+    return answer(peer, "307 Temporary Redirect", "Location: /round\r\n");
+  };
   EXPECT_EQ(put().error(), errc::not_permitted);
   for (const std::string status : {"301 Moved Permanently", "302 Found", "303 See Other"}) {
     const std::size_t before = far.asked().size();
-    server.instead = [&](const http_asked&, raw_peer& peer) { return answer(peer, status, "Location: " + far.url() + "\r\n"); };
+    server.instead = [&](const http_asked&, raw_peer& peer) {
+      return answer(peer, status, "Location: " + far.url() + "\r\n");
+    };
     EXPECT_EQ(put().error(), errc::unexpected_frame);
     EXPECT_EQ(far.asked().size(), before);
   }
@@ -169,7 +180,8 @@ TEST_F(HttpPut, Redirects_that_keep_the_method_are_followed_and_others_are_not) 
 
 TEST_F(HttpPut, A_server_that_fails_or_is_busy_is_sent_the_image_again) {
   options.retry.retries = 2;
-  for (const std::string bad : {"500 Internal Server Error", "503 Service Unavailable", "429 Too Many Requests", "lost"}) {
+  for (const std::string bad :
+       {"500 Internal Server Error", "503 Service Unavailable", "429 Too Many Requests", "lost"}) {
     kept.clear();
     std::atomic<int> calls{0};
     server.instead = [&](const http_asked& a, raw_peer& peer) {
@@ -191,7 +203,9 @@ TEST_F(HttpPut, A_server_that_fails_or_is_busy_is_sent_the_image_again) {
   }
   // one that wants more time than there is
   options.timeout = 5s;
-  server.instead = [](const http_asked&, raw_peer& peer) { return answer(peer, "503 Service Unavailable", "Retry-After: 3600\r\n"); };
+  server.instead = [](const http_asked&, raw_peer& peer) {
+    return answer(peer, "503 Service Unavailable", "Retry-After: 3600\r\n");
+  };
   EXPECT_EQ(put().error(), errc::busy);
 }
 

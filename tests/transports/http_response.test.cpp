@@ -22,7 +22,9 @@ tp::result<tp::http_head> read(const std::string& bytes) {
 }
 
 TEST(HttpResponse, The_same_is_read_wherever_the_bytes_are_cut) {
-  const std::string text = ok + "Content-Length: 10\r\nContent-Range: bytes 5-14/100\r\nETag: \"a\"\r\nRepr-Digest: xxh3=:AAAAAAAAAAI=:\r\n\r\n";
+  const std::string text =
+      ok +
+      "Content-Length: 10\r\nContent-Range: bytes 5-14/100\r\nETag: \"a\"\r\nRepr-Digest: xxh3=:AAAAAAAAAAI=:\r\n\r\n";
   for (std::size_t cut = 0; cut < text.size(); ++cut) {
     tp::http_response_reader r;
     const auto first = r.take(std::string_view(text).substr(0, cut));
@@ -43,14 +45,22 @@ TEST(HttpResponse, The_same_is_read_wherever_the_bytes_are_cut) {
 }
 
 TEST(HttpResponse, A_head_that_two_readers_would_cut_differently_is_refused) {
-  for (const std::string fields : {"Content-Length: 10\r\nContent-Length: 11\r\n", "Content-Length: 10\r\nContent-Length: 10\r\n", "Content-Length: 10, 10\r\n", "Content-Length: -1\r\n", "Content-Length: +1\r\n", "Content-Length: 0x10\r\n",
-                                   "Content-Length: 99999999999999999999\r\n", "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n", "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n", "Transfer-Encoding: gzip\r\n", "Transfer-Encoding: gzip, chunked\r\nX: y\r\nContent-Length: 2\r\n",
-                                   "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", "Content-Range: bytes 0-1/2\r\nContent-Range: bytes 0-1/2\r\n", "Bad Name: x\r\n", ": x\r\n", "X\r\n", "X: a\nY: b\r\n"}) {
+  for (const std::string fields :
+       {"Content-Length: 10\r\nContent-Length: 11\r\n", "Content-Length: 10\r\nContent-Length: 10\r\n",
+        "Content-Length: 10, 10\r\n", "Content-Length: -1\r\n", "Content-Length: +1\r\n", "Content-Length: 0x10\r\n",
+        "Content-Length: 99999999999999999999\r\n", "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n", "Transfer-Encoding: gzip\r\n",
+        "Transfer-Encoding: gzip, chunked\r\nX: y\r\nContent-Length: 2\r\n",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+        "Content-Range: bytes 0-1/2\r\nContent-Range: bytes 0-1/2\r\n", "Bad Name: x\r\n", ": x\r\n", "X\r\n",
+        "X: a\nY: b\r\n"}) {
     const auto h = read(ok + fields + "\r\n");
     ASSERT_FALSE(h) << fields;
     EXPECT_EQ(h.error(), errc::bad_frame) << fields;
   }
-  for (const std::string line : {"HTTP/2 200 OK\r\n\r\n", "HTTP/1.1 20 OK\r\n\r\n", "SSH-2.0-OpenSSH\r\n\r\n", "HTTP/1.1 2000 OK\r\n\r\n", "ICY 200 OK\r\n\r\n"}) EXPECT_FALSE(read(line)) << line;
+  for (const std::string line : {"HTTP/2 200 OK\r\n\r\n", "HTTP/1.1 20 OK\r\n\r\n", "SSH-2.0-OpenSSH\r\n\r\n",
+                                 "HTTP/1.1 2000 OK\r\n\r\n", "ICY 200 OK\r\n\r\n"})
+    EXPECT_FALSE(read(line)) << line;
 }
 
 TEST(HttpResponse, A_head_that_does_not_end_is_too_large) {
@@ -64,15 +74,19 @@ TEST(HttpResponse, Only_what_proves_equal_bytes_is_a_validator) {
   EXPECT_EQ(read(ok + "ETag: \"a\"\r\nETag: \"b\"\r\n\r\n")->etag.view(), "");
   EXPECT_EQ(read(ok + "ETag: \"" + std::string(300, 'x') + "\"\r\n\r\n")->etag.view(), "");
   const std::string modified = "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
-  EXPECT_EQ(read(ok + modified + "Date: Sun, 06 Nov 1994 08:50:37 GMT\r\n\r\n")->modified.view(), "Sun, 06 Nov 1994 08:49:37 GMT");
+  EXPECT_EQ(read(ok + modified + "Date: Sun, 06 Nov 1994 08:50:37 GMT\r\n\r\n")->modified.view(),
+            "Sun, 06 Nov 1994 08:49:37 GMT");
   EXPECT_EQ(read(ok + modified + "Date: Sun, 06 Nov 1994 08:50:36 GMT\r\n\r\n")->modified.view(), "");
   EXPECT_EQ(read(ok + modified + "\r\n")->modified.view(), "");
   EXPECT_EQ(read(ok + "Retry-After: 7\r\n\r\n")->retry_after_s, 7u);
-  EXPECT_EQ(read(ok + "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\nRetry-After: Sun, 06 Nov 1994 08:49:47 GMT\r\n\r\n")->retry_after_s, 10u);
+  EXPECT_EQ(read(ok + "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\nRetry-After: Sun, 06 Nov 1994 08:49:47 GMT\r\n\r\n")
+                ->retry_after_s,
+            10u);
 }
 
 TEST(HttpResponse, Digests_are_read_and_two_that_differ_are_doubtful) {
-  const std::string empty = "47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=", other = "48DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=";
+  const std::string empty = "47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=",
+                    other = "48DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=";
   const auto digest = [](const std::string& fields) { return read(ok + fields + "\r\n")->digest; };
   const auto one = digest("Repr-Digest: sha-512=:AAAA:, sha-256=:" + empty + ":\r\n");
   EXPECT_TRUE(one.known && !one.doubtful);
@@ -95,7 +109,8 @@ TEST(HttpResponse, Sha256_has_the_published_values_however_the_bytes_are_cut) {
   };
   EXPECT_TRUE(of("abc", 1) == hex("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"));
   const std::string a(1'000'000, 'a');
-  for (const std::size_t piece : {std::size_t{63}, std::size_t{64}, std::size_t{1000}, a.size()}) EXPECT_TRUE(of(a, piece) == hex("cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0"));
+  for (const std::size_t piece : {std::size_t{63}, std::size_t{64}, std::size_t{1000}, a.size()})
+    EXPECT_TRUE(of(a, piece) == hex("cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0"));
   for (std::size_t n = 0; n < 130; ++n) EXPECT_TRUE(of(a.substr(0, n), 7) == of(a.substr(0, n), n + 1)) << n;
 }
 

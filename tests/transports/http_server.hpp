@@ -72,7 +72,8 @@ class http_server {
   std::atomic<std::size_t> accepts{~std::size_t{0}};  ///< connections; further ones are left to the kernel
 
   /// `backlog`: connections that the kernel takes before they are accepted.
-  explicit http_server(std::string bytes, int backlog = 64) : content(std::move(bytes)), listener_(*tp::tcp_listener::open("127.0.0.1:0", backlog)) {
+  explicit http_server(std::string bytes, int backlog = 64)
+      : content(std::move(bytes)), listener_(*tp::tcp_listener::open("127.0.0.1:0", backlog)) {
     accepting_ = std::jthread([this](std::stop_token stop) {
       while (!stop.stop_requested()) {
         if (connections_ >= accepts) {
@@ -95,7 +96,9 @@ class http_server {
     for (auto& t : serving_) t.request_stop();
   }
   std::uint16_t port() const { return listener_.port(); }
-  std::string url(std::string_view path = "/model.safetensors") const { return "http://" + local(port()) + std::string(path); }
+  std::string url(std::string_view path = "/model.safetensors") const {
+    return "http://" + local(port()) + std::string(path);
+  }
   std::size_t connections() const { return connections_; }
   std::vector<http_asked> asked() {
     const std::lock_guard lock(mutex_);
@@ -108,17 +111,22 @@ class http_server {
     const std::lock_guard lock(changing);
     const bool matches = a.field("if-range").empty() || a.field("if-range") == etag;
     const bool part = ranges && matches && a.range(first, last);
-    if (part && first >= content.size()) return (void)peer.say("HTTP/1.1 416 Range Not Satisfiable\r\nContent-Length: 0\r\nContent-Range: bytes */" + std::to_string(content.size()) + "\r\n\r\n");
+    if (part && first >= content.size())
+      return (void)peer.say("HTTP/1.1 416 Range Not Satisfiable\r\nContent-Length: 0\r\nContent-Range: bytes */" +
+                            std::to_string(content.size()) + "\r\n\r\n");
     if (!part) first = 0, last = content.size() - 1;
     last = std::min<std::uint64_t>(last, content.size() - 1);
     const std::string_view body = std::string_view(content).substr(first, last - first + 1);
-    std::string head = part ? "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes " + std::to_string(first) + "-" + std::to_string(last) + "/" + std::to_string(content.size()) + "\r\n" : "HTTP/1.1 200 OK\r\n";
+    std::string head = part ? "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes " + std::to_string(first) + "-" +
+                                  std::to_string(last) + "/" + std::to_string(content.size()) + "\r\n"
+                            : "HTTP/1.1 200 OK\r\n";
     if (chunked) head += "Transfer-Encoding: chunked\r\n";
     else head += "Content-Length: " + std::to_string(body.size()) + "\r\n";
     if (!etag.empty()) head += "ETag: " + etag + "\r\n";
     if (!persists) head += "Connection: close\r\n";
     if (!peer.say(head + fields + "\r\n")) return;
-    if (const std::uint64_t before = sent_.fetch_add(body.size()); before <= close_after && before + body.size() > close_after) {
+    if (const std::uint64_t before = sent_.fetch_add(body.size());
+        before <= close_after && before + body.size() > close_after) {
       peer.say(body.substr(0, close_after - before));
       peer = raw_peer(tp::posix_stream());
       return;

@@ -1,4 +1,5 @@
-// Pulls and uploads over TLS, directly and through a proxy that is asked for connections (CONNECT): what the proxy sees, what it may refuse, and who is checked.
+// Pulls and uploads over TLS, directly and through a proxy that is asked for connections (CONNECT): what the proxy
+// sees, what it may refuse, and who is checked.
 #include "certificates.hpp"
 #include "http_server.hpp"
 
@@ -47,7 +48,9 @@ class each_connection {
   explicit each_connection(Serve serve) : listener_(*tp::tcp_listener::open("127.0.0.1:0")) {
     accepting_ = std::jthread([this, serve](std::stop_token stop) {
       while (!stop.stop_requested())
-        if (auto s = listener_.accept(20ms, stop)) serving_.emplace_back([serve, s = std::move(*s)](std::stop_token ends) mutable { serve(std::move(s), ends); });
+        if (auto s = listener_.accept(20ms, stop))
+          serving_.emplace_back(
+              [serve, s = std::move(*s)](std::stop_token ends) mutable { serve(std::move(s), ends); });
     });
   }
   ~each_connection() {
@@ -118,7 +121,9 @@ struct HttpsPull : testing::Test {
     }
     return done;
   }
-  tp::http_address proxied() const { return {.bearer = "secret", .proxy = {.address = via, .user = "user", .password = "word"}}; }
+  tp::http_address proxied() const {
+    return {.bearer = "secret", .proxy = {.address = via, .user = "user", .password = "word"}};
+  }
   /// Ranges are answered once this holds, so that further connections have their time on a slow machine, too.
   template <class Condition>
   void answer_ranges_once(Condition holds) {
@@ -169,7 +174,9 @@ TEST_F(HttpsPull, The_far_end_is_checked_behind_a_proxy_and_the_proxy_may_refuse
   const pki other;
   EXPECT_EQ(pull(proxied(), context_of(nullptr, other.authority)).error(), errc::not_authenticated);
   EXPECT_EQ(server.asked().size(), 0u);
-  const std::pair<const char*, errc> cases[]{{"407 Proxy Authentication Required", errc::proxy_refused}, {"403 Forbidden", errc::proxy_refused}, {"503 No", errc::connection_failed}};
+  const std::pair<const char*, errc> cases[]{{"407 Proxy Authentication Required", errc::proxy_refused},
+                                             {"403 Forbidden", errc::proxy_refused},
+                                             {"503 No", errc::connection_failed}};
   for (const auto& [status, code] : cases) {
     says = [status = status](std::size_t) { return "HTTP/1.1 " + std::string(status) + "\r\n\r\n"; };
     const auto done = pull(proxied(), trusts);
@@ -179,7 +186,9 @@ TEST_F(HttpsPull, The_far_end_is_checked_behind_a_proxy_and_the_proxy_may_refuse
   }
   const std::size_t before = asked_of_proxy().size();
   answer_ranges_once([this, before] { return asked_of_proxy().size() > before + 1; });
-  says = [before](std::size_t n) { return n == before ? "HTTP/1.1 200 OK\r\n\r\n" : "HTTP/1.1 403 One is enough\r\n\r\n"; };
+  says = [before](std::size_t n) {
+    return n == before ? "HTTP/1.1 200 OK\r\n\r\n" : "HTTP/1.1 403 One is enough\r\n\r\n";
+  };
   const auto done = pull(proxied(), trusts);
   ASSERT_TRUE(done) << describe(done.error());
   EXPECT_EQ(server.connections(), 1u);
@@ -214,7 +223,8 @@ TEST_F(HttpsPull, An_upload_goes_through_it_too) {
   };
   tp::http_address to = proxied();
   to.url = url;
-  const auto done = tp::https_put(tp::https_address{to, trusts}, tp::raw_tensors<mlp>::source(*source), {.timeout = 60s, .consent = 30s, .retry = {.retries = 0}});
+  const auto done = tp::https_put(tp::https_address{to, trusts}, tp::raw_tensors<mlp>::source(*source),
+                                  {.timeout = 60s, .consent = 30s, .retry = {.retries = 0}});
   ASSERT_TRUE(done) << describe(done.error());
   const std::lock_guard lock(mutex);
   EXPECT_EQ(kept, file);

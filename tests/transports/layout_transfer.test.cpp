@@ -1,4 +1,5 @@
-// Ends with the framing for small machines, which have the kinds of their role alone, and hosts with the default framing: whole transfers between them.
+// Ends with the framing for small machines, which have the kinds of their role alone, and hosts with the default
+// framing: whole transfers between them.
 #include "serial_network.hpp"
 #include "unix_folder.hpp"
 
@@ -44,7 +45,11 @@ TEST(LayoutTransfer, An_owner_over_datagrams) {
   expect_a_transfer<net<serial, owner_framing>, net<serial>>(line.right(), line.left());
 }
 using LayoutTransferOverAStream = unix_folder;
-TEST_F(LayoutTransferOverAStream, A_recipient) { expect_a_transfer<net<tp::unix_socket>, net<tp::unix_socket, recipient_framing>>(path(), path()); }
-TEST_F(LayoutTransferOverAStream, An_owner) { expect_a_transfer<net<tp::unix_socket, owner_framing>, net<tp::unix_socket>>(path(), path()); }
+TEST_F(LayoutTransferOverAStream, A_recipient) {
+  expect_a_transfer<net<tp::unix_socket>, net<tp::unix_socket, recipient_framing>>(path(), path());
+}
+TEST_F(LayoutTransferOverAStream, An_owner) {
+  expect_a_transfer<net<tp::unix_socket, owner_framing>, net<tp::unix_socket>>(path(), path());
+}
 
 }  // namespace

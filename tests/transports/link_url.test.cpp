@@ -40,10 +40,28 @@ TEST(LinkUrl, HostAndPortAreTcp) {
   expect("unixes:80", link_scheme::tcp_url, "unixes:80");
 }
 TEST(LinkUrl, WhatIsNoneIsRefusedAndNamed) {
-  for (const std::string& text : {std::string(), std::string("tcp"), std::string("tcp:"), std::string("tcp://"), std::string("tcp://host"), std::string("tcp:80"), std::string("tls:host:80"),
-                                  std::string("udp://host:65536"), std::string("TCP://host:80"), std::string("http://host:80"), std::string("nats:"), std::string("nats:host:1"), std::string("nats://"),
-                                  std::string("unix:"), std::string("unix://"), std::string("unix://run/model"), std::string("pipe:"), std::string("unix:a\0b", 8), std::string("a\0:80", 5),
-                                  std::string(" tcp://host:80"), std::string("tcp ://host:80"), std::string("tcp://a:b:80")}) {
+  for (const std::string& text : {std::string(),
+                                  std::string("tcp"),
+                                  std::string("tcp:"),
+                                  std::string("tcp://"),
+                                  std::string("tcp://host"),
+                                  std::string("tcp:80"),
+                                  std::string("tls:host:80"),
+                                  std::string("udp://host:65536"),
+                                  std::string("TCP://host:80"),
+                                  std::string("http://host:80"),
+                                  std::string("nats:"),
+                                  std::string("nats:host:1"),
+                                  std::string("nats://"),
+                                  std::string("unix:"),
+                                  std::string("unix://"),
+                                  std::string("unix://run/model"),
+                                  std::string("pipe:"),
+                                  std::string("unix:a\0b", 8),
+                                  std::string("a\0:80", 5),
+                                  std::string(" tcp://host:80"),
+                                  std::string("tcp ://host:80"),
+                                  std::string("tcp://a:b:80")}) {
     const auto url = parse_link_url(text);
     ASSERT_FALSE(url) << text;
     EXPECT_EQ(url.error(), errc::bad_address) << text;

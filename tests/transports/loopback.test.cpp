@@ -77,7 +77,8 @@ TEST(Loopback, C2_WithdrawingBetweenTwoChunksEndsTheTransfer) {
   for (const bool kept : {false, true}) {
     const auto owner = std::make_unique<cut_net::downloader>();
     const auto source = random_model<mlp>(1), mine = blank<mlp>();
-    const auto ref = kept ? *owner->add_tensors(random_model<mlp>(1), {.recipients = 1}) : *owner->add_tensors(*source, {.recipients = 1});
+    const auto ref = kept ? *owner->add_tensors(random_model<mlp>(1), {.recipients = 1})
+                          : *owner->add_tensors(*source, {.recipients = 1});
     std::function<void()> act = [&] { EXPECT_TRUE(owner->withdraw(ref, 7)); };
     const auto done = cut_net::download_tensors(*owner, ref, *mine, {.window = 1}, {&act});
     ASSERT_FALSE(done);
@@ -106,14 +107,16 @@ TEST(Loopback, C3_PublishingAgainBetweenTwoChunksIsStaleAndNeverAMix) {
     EXPECT_TRUE(same(*mine, *other));
   }
 }
-// A callback runs while the memory behind its chunk is read: there, waiting for the end of the reading would be for ever.
+// A callback runs while the memory behind its chunk is read: there, waiting for the end of the reading would be for
+// ever.
 TEST(Loopback, C2_WithdrawingOrPublishingAgainFromACallbackIsBusyAndChangesNothing) {
   for (const bool again : {false, true})
     for (const bool kept : {false, true}) {
       const auto owner = std::make_unique<net::downloader>();
       const auto source = random_model<mlp>(1), other = random_model<mlp>(2), mine = blank<mlp>();
       const tp::publish_options options{.id = {3, 4}};
-      const auto ref = kept ? *owner->add_tensors(random_model<mlp>(1), options) : *owner->add_tensors(*source, options);
+      const auto ref = kept ? *owner->add_tensors(random_model<mlp>(1), options)
+                            : *owner->add_tensors(*source, options);
       int acted = 0;
       meddler to(*mine, [&] {
         ++acted;
@@ -149,7 +152,8 @@ TEST(Loopback, C2_WithdrawingOrPublishingAgainWhileAChunkIsHalfSentBreaksTheConn
     tp::no_transfer nothing;
     tp::buffer_pool<> pool({}, 4096);
     using limits = tp::default_limits;
-    tp::endpoint<tp::word_framing, limits, net::downloader::owner_type, tp::ignore_messages> owner_end(owner->machine(), pool, handler);
+    tp::endpoint<tp::word_framing, limits, net::downloader::owner_type, tp::ignore_messages> owner_end(owner->machine(),
+                                                                                                       pool, handler);
     tp::endpoint<tp::word_framing, limits, tp::no_owner, tp::ignore_messages> end(none, pool, handler);
     tp::transfer<stingy, tp::fixed_bytes<64_KiB>, tp::image_digest> t(to, {ref.id}, {}, 1);
     end.begin_pull();
@@ -163,7 +167,8 @@ TEST(Loopback, C2_WithdrawingOrPublishingAgainWhileAChunkIsHalfSentBreaksTheConn
     run();
     ASSERT_TRUE(answered);
     ASSERT_EQ(t.landed_bytes(), to.most);
-    ASSERT_TRUE(again ? owner->add_tensors(*other, {.id = ref.id}).has_value() : owner->withdraw(ref).has_value()) << "nothing reads between two moves";
+    ASSERT_TRUE(again ? owner->add_tensors(*other, {.id = ref.id}).has_value() : owner->withdraw(ref).has_value())
+        << "nothing reads between two moves";
     std::memset(source.get(), 0xee, sizeof *source);
     source.reset();
     to.most = ~std::uint64_t{0};
@@ -172,7 +177,8 @@ TEST(Loopback, C2_WithdrawingOrPublishingAgainWhileAChunkIsHalfSentBreaksTheConn
     EXPECT_EQ(answered.error(), tp::errc::connection_lost);
     EXPECT_EQ(t.landed_bytes(), 3 * 64_KiB + 1000);
     const auto landed = std::as_bytes(std::span(mine.get(), 1)), sent = std::as_bytes(std::span(first.get(), 1));
-    for (std::size_t i = 0; i < landed.size(); ++i) ASSERT_TRUE(landed[i] == std::byte{} || landed[i] == sent[i]) << "bytes of something else at " << i;
+    for (std::size_t i = 0; i < landed.size(); ++i)
+      ASSERT_TRUE(landed[i] == std::byte{} || landed[i] == sent[i]) << "bytes of something else at " << i;
   }
 }
 TEST(Loopback, C1_AChangedSourceIsADigestMismatch) {
@@ -222,7 +228,8 @@ struct explicit_hash : tp::xxhash_digest {
   explicit explicit_hash() = default;
 };
 TEST(Loopback, AUsersHashNeedsNoMoreThanItsConceptSays) {
-  using checked = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::loopback, tp::basic_chunk_and_image_digest<explicit_hash>>;
+  using checked = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::loopback,
+                               tp::basic_chunk_and_image_digest<explicit_hash>>;
   const auto owner = std::make_unique<checked::downloader>();
   const auto source = random_model<mlp>(1), mine = blank<mlp>();
   const auto ref = *owner->add_tensors(*source);
@@ -251,7 +258,8 @@ TEST(Loopback, ADigestOfAProgramsOwnHasAKindOfItsOwnAndAnOwnerThatLacksItSaysSo)
   EXPECT_TRUE(checked::download_tensors(*owner, *owner->add_tensors(*source), *mine));
   EXPECT_TRUE(same(*mine, *source));
   const auto other = std::make_unique<net::downloader>();
-  EXPECT_EQ(checked::download_tensors(*other, *other->add_tensors(*source), *mine).error(), tp::errc::unsupported_request);
+  EXPECT_EQ(checked::download_tensors(*other, *other->add_tensors(*source), *mine).error(),
+            tp::errc::unsupported_request);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// What a test sees of the device: its program (lwip_device.cpp) is a file of its own, which includes no header of this host's sockets.
+// What a test sees of the device: its program (lwip_device.cpp) is a file of its own, which includes no header of this
+// host's sockets.
 #pragma once
 
 #include <tensorpull/consumers/receipt.hpp>

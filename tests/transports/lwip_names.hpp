@@ -18,7 +18,9 @@ struct device_sockets {
     if (s >= 0) (void)lwip_fcntl(s, F_SETFL, O_NONBLOCK);
     return s;
   }
-  static int begin_connect(int s, const sockaddr_in& to) noexcept { return lwip_connect(s, reinterpret_cast<const sockaddr*>(&to), sizeof to); }
+  static int begin_connect(int s, const sockaddr_in& to) noexcept {
+    return lwip_connect(s, reinterpret_cast<const sockaddr*>(&to), sizeof to);
+  }
   static int receive(int s, void* to, std::size_t n) noexcept { return lwip_recv(s, to, n, 0); }
   static int transmit(int s, const void* from, std::size_t n) noexcept { return lwip_send(s, from, n, 0); }
   static void wait(int s, bool& read, bool& write, int ms) noexcept {

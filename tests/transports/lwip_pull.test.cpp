@@ -35,7 +35,7 @@ struct device_memory {
 /// What is done to the answers of one connection.
 struct mischief {
   std::size_t most = ~std::size_t{0};  ///< bytes after which no more come
-  bool close = true;                   ///< whether the connection is closed then, or stalls
+  bool close = true;  ///< whether the connection is closed then, or stalls
   std::size_t flip = ~std::size_t{0};  ///< the byte in which a bit is changed
 };
 
@@ -55,9 +55,11 @@ class LwipPull : public ::testing::Test {
     EXPECT_TRUE(mine->kept());
   }
   tp::result<tp::receipt> pull(std::uint16_t port, std::uint32_t timeout_ms = 20'000, std::uint32_t retries = 3) {
-    return device_pull({.port = port, .ref = ref.id, .timeout_ms = timeout_ms, .retries = retries, .cursor = cursor}, mine->model);
+    return device_pull({.port = port, .ref = ref.id, .timeout_ms = timeout_ms, .retries = retries, .cursor = cursor},
+                       mine->model);
   }
-  /// Stands between device and owner; the connection i is treated as plan[i], and those behind the plan are left in peace.
+  /// Stands between device and owner; the connection i is treated as plan[i], and those behind the plan are left in
+  /// peace.
   void relay(raw_listener& listener, std::vector<mischief> plan, std::stop_token stop) {
     for (std::size_t i = 0; !stop.stop_requested(); ++i) {
       pollfd called{listener.native_handle(), POLLIN, 0};
@@ -83,7 +85,8 @@ class LwipPull : public ::testing::Test {
   }
   std::jthread between(raw_listener& listener, std::vector<mischief> plan) {
     answers = 0;
-    return std::jthread([this, &listener, plan = std::move(plan)](std::stop_token stop) { relay(listener, plan, stop); });
+    return std::jthread(
+        [this, &listener, plan = std::move(plan)](std::stop_token stop) { relay(listener, plan, stop); });
   }
   /// Says this to whoever calls, and stays silent.
   tp::result<tp::receipt> pull_from_liar(std::function<void(raw_peer&)> lie) {
@@ -176,10 +179,12 @@ TEST_F(LwipPull, A_changed_byte_of_the_image_is_found) {
 }
 
 TEST_F(LwipPull, F16_What_is_no_protocol_is_refused) {
-  for (const std::string_view lie : {"HTTP/1.1 400 Bad Request\r\nServer: a\r\nConnection: close\r\n\r\n", "SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n padded to some length"}) {
+  for (const std::string_view lie : {"HTTP/1.1 400 Bad Request\r\nServer: a\r\nConnection: close\r\n\r\n",
+                                     "SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n padded to some length"}) {
     const auto done = pull_from_liar([&](raw_peer& p) { p.say(lie); });
     ASSERT_FALSE(done);
-    EXPECT_TRUE(done.error().code == tp::errc::bad_frame || done.error().code == tp::errc::too_large) << describe(done.error());
+    EXPECT_TRUE(done.error().code == tp::errc::bad_frame || done.error().code == tp::errc::too_large)
+        << describe(done.error());
   }
   const auto zeros = pull_from_liar([](raw_peer& p) { p.say(std::vector<std::byte>(64 * 1024)); });
   ASSERT_FALSE(zeros);
@@ -199,7 +204,8 @@ TEST_F(LwipPull, Chunks_that_were_not_asked_for_do_not_land) {
       p.say(std::vector<std::byte>(100'000, std::byte{0xee}));
     });
     EXPECT_FALSE(done);
-    EXPECT_EQ(std::memcmp(&mine->model, std::make_unique<device_model>().get(), sizeof(device_model)), 0) << "before a description nothing may land";
+    EXPECT_EQ(std::memcmp(&mine->model, std::make_unique<device_model>().get(), sizeof(device_model)), 0)
+        << "before a description nothing may land";
   }
 }
 
@@ -245,8 +251,12 @@ struct host_parts : net::parts {
 };
 
 TEST_F(LwipPull, The_same_loop_serves_a_host_whose_stream_reads_and_waits_in_one_call) {
-  const auto reach = [&]() noexcept { return tp::tcp_connect(local(owner->port()), std::chrono::steady_clock::now() + 10s); };
-  const auto pause = [](std::chrono::milliseconds time) noexcept { (void)::poll(nullptr, 0, static_cast<int>(time.count())); };
+  const auto reach = [&]() noexcept {
+    return tp::tcp_connect(local(owner->port()), std::chrono::steady_clock::now() + 10s);
+  };
+  const auto pause = [](std::chrono::milliseconds time) noexcept {
+    (void)::poll(nullptr, 0, static_cast<int>(time.count()));
+  };
   tp::land to(tp::raw_tensors<device_model>::destination(mine->model));
   const auto done = tp::device_pull_with<host_parts>(reach, pause, {.ref = ref.id}, to);
   ASSERT_TRUE(done) << describe(done.error());

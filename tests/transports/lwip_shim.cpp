@@ -4,7 +4,8 @@
 
 namespace {
 // taken before this host's headers turn the names into macros
-constexpr int nonblocking = lwip::O_NONBLOCK, set_flags = lwip::F_SETFL, socket_level = lwip::SOL_SOCKET, error_option = lwip::SO_ERROR;
+constexpr int nonblocking = lwip::O_NONBLOCK, set_flags = lwip::F_SETFL, socket_level = lwip::SOL_SOCKET,
+              error_option = lwip::SO_ERROR;
 constexpr short in = lwip::POLLIN, out = lwip::POLLOUT, failed = lwip::POLLERR, gone = lwip::POLLHUP;
 constexpr int inet = lwip::AF_INET, tcp = lwip::SOCK_STREAM;
 }  // namespace
@@ -71,9 +72,11 @@ int lwip_poll(pollfd* fds, nfds_t nfds, int timeout) {
   if (nfds > 1 || (nfds == 1) != (fds != nullptr)) return refuse(EINVAL);
   if (nfds == 0) return ::poll(nullptr, 0, timeout);
   if ((fds->events & ~(in | out)) != 0) return refuse(EINVAL);
-  ::pollfd p{fds->fd, static_cast<short>(((fds->events & in) != 0 ? POLLIN : 0) | ((fds->events & out) != 0 ? POLLOUT : 0)), 0};
+  ::pollfd p{fds->fd,
+             static_cast<short>(((fds->events & in) != 0 ? POLLIN : 0) | ((fds->events & out) != 0 ? POLLOUT : 0)), 0};
   const int n = ::poll(&p, 1, timeout);
-  fds->revents = static_cast<short>(((p.revents & POLLIN) != 0 ? in : 0) | ((p.revents & POLLOUT) != 0 ? out : 0) | ((p.revents & (POLLERR | POLLNVAL)) != 0 ? failed : 0) |
+  fds->revents = static_cast<short>(((p.revents & POLLIN) != 0 ? in : 0) | ((p.revents & POLLOUT) != 0 ? out : 0) |
+                                    ((p.revents & (POLLERR | POLLNVAL)) != 0 ? failed : 0) |
                                     ((p.revents & POLLHUP) != 0 ? gone : 0));
   return n;
 }
@@ -92,7 +95,9 @@ int lwip_close(int s) {
 /// Near the end of its 32 bits, so that it wraps in the first minute.
 std::uint32_t sys_now() {
   static const auto start = std::chrono::steady_clock::now();
-  return 0xffff'f000u + static_cast<std::uint32_t>(std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start).count());
+  return 0xffff'f000u +
+         static_cast<std::uint32_t>(
+             std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start).count());
 }
 
 }  // extern "C"

@@ -1,5 +1,6 @@
-// What lwIP's <lwip/sockets.h> declares of BSD's sockets, and the library's driver uses: these names, lwIP's signatures, layouts and numbers
-// (api/sockets.c and include/lwip/sockets.h of lwIP 2.2). lwIP has them outside of a namespace; here a host's own sockets have these names already.
+// What lwIP's <lwip/sockets.h> declares of BSD's sockets, and the library's driver uses: these names, lwIP's
+// signatures, layouts and numbers (api/sockets.c and include/lwip/sockets.h of lwIP 2.2). lwIP has them outside of a
+// namespace; here a host's own sockets have these names already.
 #pragma once
 
 #include <cerrno>
@@ -60,8 +61,8 @@ std::uint32_t sys_now();
 
 }  // namespace lwip
 
-// lwIP gives its functions BSD's names as macros, unless its options say otherwise. They would change the library's functions of these names, so the
-// library's headers stand before this one.
+// lwIP gives its functions BSD's names as macros, unless its options say otherwise. They would change the library's
+// functions of these names, so the library's headers stand before this one.
 #ifndef LWIP_COMPAT_SOCKETS
 #define LWIP_COMPAT_SOCKETS 1
 #endif

@@ -65,7 +65,8 @@ TEST_F(nats_download, another_schema_or_reference_is_refused) {
   const auto unknown = nats_net<mlp>::download_tensors(server.url(), ref_id{7, 7}, *whole, {.retry = {.retries = 0}});
   ASSERT_FALSE(unknown);
   EXPECT_EQ(unknown.error().code, errc::connection_failed);
-  EXPECT_EQ(unknown.error().name.view(), "the server knows no owner of the reference");  // and not that there is no server
+  EXPECT_EQ(unknown.error().name.view(), "the server knows no owner of the reference");  // and not that there is no
+                                                                                         // server
 }
 
 TEST_F(nats_download, a_program_says_who_may_have_what) {
@@ -83,7 +84,8 @@ TEST_F(nats_download, a_program_says_who_may_have_what) {
   ASSERT_TRUE(ref);
   serving on(*owner);
   auto mine = blank<mlp>();
-  EXPECT_EQ(nats_net<mlp>::download_tensors(url, *ref, *mine, {.recipient = {8}}).error().code, errc::unknown_reference);
+  EXPECT_EQ(nats_net<mlp>::download_tensors(url, *ref, *mine, {.recipient = {8}}).error().code,
+            errc::unknown_reference);
   EXPECT_TRUE(nats_net<mlp>::download_tensors(url, *ref, *mine, {.recipient = {7}}));
   EXPECT_FALSE(identified) << "a NATS server does not say who has sent a message";
 }

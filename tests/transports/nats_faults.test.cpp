@@ -30,7 +30,8 @@ TEST_F(NatsFaults, T4_a_server_that_restarts_in_the_middle_is_found_again_and_wh
   const auto ref = *owner.add_tensors(*source, {.recipients = 1});
   serving on(owner);
   at_half restart{[&] { server.kill(), server.start(); }};
-  const auto done = nats_net<large>::download_tensors(server.url(), ref, *mine, {.progress = restart, .progress_interval = 0ms});
+  const auto done = nats_net<large>::download_tensors(server.url(), ref, *mine,
+                                                      {.progress = restart, .progress_interval = 0ms});
   ASSERT_TRUE(done) << describe(done.error());
   EXPECT_TRUE(same(*mine, *source));
   on.stop();
@@ -61,7 +62,12 @@ TEST_F(NatsFaults, T4_a_server_that_does_not_come_back_is_a_named_error) {
   serving on(owner);
   tp::resume_cursor cursor;
   at_half kill{[&] { server.kill(); }};
-  const auto lost = nats_net<large>::download_tensors(server.url(), ref, *mine, {.per_request_timeout = 300ms, .retry = {.retries = 1, .first_delay = 1ms}, .cursor = &cursor, .progress = kill, .progress_interval = 0ms});
+  const auto lost = nats_net<large>::download_tensors(server.url(), ref, *mine,
+                                                      {.per_request_timeout = 300ms,
+                                                       .retry = {.retries = 1, .first_delay = 1ms},
+                                                       .cursor = &cursor,
+                                                       .progress = kill,
+                                                       .progress_interval = 0ms});
   ASSERT_FALSE(lost);
   EXPECT_EQ(lost.error().code, tp::errc::connection_failed) << describe(lost.error());
   EXPECT_GE(cursor.offset, sizeof(large) / 2);
@@ -78,7 +84,8 @@ TEST_F(NatsFaults, T3_a_server_that_stands_still_for_a_while_only_costs_time) {
     server.freeze();
     thaw = std::jthread([&] { std::this_thread::sleep_for(1500ms), server.thaw(); });
   }};
-  const auto done = nats_net<large>::download_tensors(server.url(), ref, *mine, {.progress = freeze, .progress_interval = 0ms});
+  const auto done = nats_net<large>::download_tensors(server.url(), ref, *mine,
+                                                      {.progress = freeze, .progress_interval = 0ms});
   ASSERT_TRUE(done) << describe(done.error());
   EXPECT_TRUE(same(*mine, *source));
 }
@@ -93,8 +100,11 @@ TEST_F(NatsFaults, T8_an_abort_is_heard_within_a_tenth_of_a_second) {
     if (round == 2) server.freeze();
     std::atomic<bool> stop{false};
     std::chrono::steady_clock::time_point said;
-    std::jthread later([&] { std::this_thread::sleep_for(200ms), said = std::chrono::steady_clock::now(), stop = true; });
-    const auto done = nats_net<large>::download_tensors(server.url(), round == 1 ? tp::ref_id{1, 2} : ref.id, *mine, {.stop = flag{&stop}, .retry = {.retries = 1000, .first_delay = 10s}});
+    std::jthread later(
+        [&] { std::this_thread::sleep_for(200ms), said = std::chrono::steady_clock::now(), stop = true; });
+    const auto done = nats_net<large>::download_tensors(
+        server.url(), round == 1 ? tp::ref_id{1, 2} : ref.id, *mine,
+        {.stop = flag{&stop}, .retry = {.retries = 1000, .first_delay = 10s}});
     const auto took = std::chrono::steady_clock::now() - said;
     ASSERT_FALSE(done);
     EXPECT_EQ(done.error().code, tp::errc::cancelled) << round;
@@ -111,7 +121,8 @@ TEST_F(NatsFaults, T7_a_coordinator_that_says_nothing_is_lost_after_the_patience
   std::optional<serving> on(owner);
   const std::string url = server.url();
   at_half pause{[&] { on.reset(); }};
-  const auto lost = nats_net<large>::download_tensors(tp::nats_address{{.url = url}, {.silent = 1s}}, ref, *mine, {.progress = pause, .progress_interval = 0ms});
+  const auto lost = nats_net<large>::download_tensors(tp::nats_address{{.url = url}, {.silent = 1s}}, ref, *mine,
+                                                      {.progress = pause, .progress_interval = 0ms});
   ASSERT_FALSE(lost);
   EXPECT_EQ(lost.error().code, tp::errc::owner_lost) << describe(lost.error());
   EXPECT_GE(lost.error().at, sizeof(large) / 2);
@@ -124,7 +135,8 @@ TEST_F(NatsFaults, C2_a_reference_that_is_withdrawn_in_the_middle_is_told_so) {
   const auto ref = *owner.add_tensors(*source, {.recipients = 1});
   std::optional<serving> on(owner);
   at_half withdraw{[&] { on.reset(), (void)owner.withdraw(ref, 77), on.emplace(owner); }};
-  const auto done = nats_net<large>::download_tensors(server.url(), ref, *mine, {.progress = withdraw, .progress_interval = 0ms});
+  const auto done = nats_net<large>::download_tensors(server.url(), ref, *mine,
+                                                      {.progress = withdraw, .progress_interval = 0ms});
   ASSERT_FALSE(done);
   EXPECT_EQ(done.error().code, tp::errc::withdrawn) << describe(done.error());
   EXPECT_EQ(done.error().system, 77);
@@ -136,7 +148,8 @@ TEST_F(NatsFaults, who_is_not_let_in_is_told_so_at_once) {
     {user: deaf, password: right, permissions: {subscribe: {allow: ["_INBOX.>"]}}} ] })");
   using net = nats_net<mlp>;
   const auto source = random_model<mlp>(1), mine = blank<mlp>();
-  EXPECT_EQ(net::download_tensors(server.url("owner:wrong"), tp::ref_id{1, 1}, *mine).error().code, tp::errc::not_permitted);
+  EXPECT_EQ(net::download_tensors(server.url("owner:wrong"), tp::ref_id{1, 1}, *mine).error().code,
+            tp::errc::not_permitted);
   EXPECT_EQ(net::downloader::open({.server = {.url = server.url()}}).error().code, tp::errc::not_permitted);
   const std::string deaf = server.url("deaf:right"), good = server.url("owner:right");
   auto owner = net::downloader::open({.server = {.url = deaf}});

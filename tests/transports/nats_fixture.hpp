@@ -1,4 +1,5 @@
-// A NATS server of a test's own: on loopback, on a free port, with a configuration of its own. It can be killed and started again.
+// A NATS server of a test's own: on loopback, on a free port, with a configuration of its own. It can be killed and
+// started again.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -41,7 +42,9 @@ class nats_process {
   }
 
   std::uint16_t port() const { return port_; }
-  std::string url(std::string_view user = {}) const { return "nats://" + std::string(user) + (user.empty() ? "" : "@") + "127.0.0.1:" + std::to_string(port_); }
+  std::string url(std::string_view user = {}) const {
+    return "nats://" + std::string(user) + (user.empty() ? "" : "@") + "127.0.0.1:" + std::to_string(port_);
+  }
 
   /// Starts it and waits until it accepts connections.
   void start(std::string_view extra = {}) {
@@ -52,8 +55,7 @@ class nats_process {
       ::close(file);
       config_ = name;
     }
-    std::ofstream(config_) << "listen: \"127.0.0.1:" << port_ << "\"\nlogfile: \"/dev/null\"\n"
-                           << extra << "\n";
+    std::ofstream(config_) << "listen: \"127.0.0.1:" << port_ << "\"\nlogfile: \"/dev/null\"\n" << extra << "\n";
     const std::string program = nats_program();
     child_ = ::fork();
     ASSERT_GE(child_, 0);
@@ -76,8 +78,8 @@ class nats_process {
     ::waitpid(child_, nullptr, 0);
     child_ = -1;
   }
-  /// Stops it without ending it, and lets it go on. A signal is sent before it arrives: only when all of its threads have stopped is it sure that it answers
-  /// nothing any more.
+  /// Stops it without ending it, and lets it go on. A signal is sent before it arrives: only when all of its threads
+  /// have stopped is it sure that it answers nothing any more.
   void freeze() const {
     ::kill(child_, SIGSTOP);
     ASSERT_EQ(::waitpid(child_, nullptr, WUNTRACED), child_);
@@ -96,7 +98,8 @@ class nats_process {
     const int s = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_in a = loopback(0);
     socklen_t size = sizeof a;
-    const bool bound = ::bind(s, reinterpret_cast<const sockaddr*>(&a), size) == 0 && ::getsockname(s, reinterpret_cast<sockaddr*>(&a), &size) == 0;
+    const bool bound = ::bind(s, reinterpret_cast<const sockaddr*>(&a), size) == 0 &&
+                       ::getsockname(s, reinterpret_cast<sockaddr*>(&a), &size) == 0;
     ::close(s);
     return bound ? ntohs(a.sin_port) : std::uint16_t{0};
   }
@@ -117,7 +120,8 @@ class nats_process {
 class nats_test : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (nats_program().empty()) GTEST_SKIP() << "nats-server is not installed (Debian's package nats-server): no test of the transport nats runs";
+    if (nats_program().empty())
+      GTEST_SKIP() << "nats-server is not installed (Debian's package nats-server): no test of the transport nats runs";
   }
 };
 

@@ -1,4 +1,5 @@
-// NATS costs a constant number of threads, a stated number of allocations for each datagram, and nothing for each participant.
+// NATS costs a constant number of threads, a stated number of allocations for each datagram, and nothing for each
+// participant.
 #include "nats_network.hpp"
 #include "support/allocation_counter.hpp"
 
@@ -66,7 +67,8 @@ TEST_F(NatsFlat, L12_a_chunk_costs_no_allocation_of_ours_and_of_libnats_what_is_
 TEST_F(NatsFlat, C7_participants_that_come_and_go_leave_memory_threads_and_descriptors_as_they_were) {
   const nats_process server;
   const std::string url = server.url();
-  auto owner = nats_net<mlp>::downloader::open({.server = {.url = url}, .serving = {.peers = 8, .budgets = {.accept_if_full = 1ms, .idle_if_full = 1ms}}});
+  auto owner = nats_net<mlp>::downloader::open(
+      {.server = {.url = url}, .serving = {.peers = 8, .budgets = {.accept_if_full = 1ms, .idle_if_full = 1ms}}});
   ASSERT_TRUE(owner);
   const auto source = random_model<mlp>(1), mine = blank<mlp>();
   std::size_t files = 0, memory = 0, running = 0;
@@ -81,7 +83,9 @@ TEST_F(NatsFlat, C7_participants_that_come_and_go_leave_memory_threads_and_descr
     on.stop();
     ASSERT_TRUE(owner->settled(*ref));
     ASSERT_LE(owner->peers(), 8u);
-    if (round == 70) files = descriptors(), memory = resident_bytes(), running = threads_at_rest();  // all places for references were used
+    if (round == 70)
+      files = descriptors(), memory = resident_bytes(), running = threads_at_rest();  // all places for references were
+                                                                                      // used
   }
   EXPECT_EQ(descriptors(), files);
   EXPECT_EQ(threads_at_rest(), running);

@@ -38,7 +38,8 @@ io_result send(nats_link& link, std::string_view text, const nats_subject& to) {
 std::string next(nats_link& link, nats_subject& from, std::size_t most = 64) {
   std::vector<std::byte> memory(most);
   for (int i = 0; i < 200; ++i) {
-    if (const io_result io = link.receive(memory, from); io.status == io_status::ok) return {reinterpret_cast<const char*>(memory.data()), io.bytes};
+    if (const io_result io = link.receive(memory, from); io.status == io_status::ok)
+      return {reinterpret_cast<const char*>(memory.data()), io.bytes};
     link.wait(true, false, 50ms);
   }
   return {};

@@ -13,7 +13,9 @@ using nats_net = tp::pipeline<tp::raw_tensors<Model>, tp::fixed_bytes<64_KiB>, t
 
 /// An owner of `Model` at a server; a replica if it says so.
 template <class Model>
-typename nats_net<Model>::downloader nats_owner_at(const nats_process& server, tp::nats_part part = tp::nats_part::coordinator, tp::nats_patience patience = {}) {
+typename nats_net<Model>::downloader nats_owner_at(const nats_process& server,
+                                                   tp::nats_part part = tp::nats_part::coordinator,
+                                                   tp::nats_patience patience = {}) {
   const std::string url = server.url();
   auto owner = nats_net<Model>::downloader::open({.server = {.url = url}, .part = part, .patience = patience});
   EXPECT_TRUE(owner) << tp::to_string(owner.error().code);

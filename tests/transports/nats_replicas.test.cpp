@@ -74,7 +74,8 @@ TEST_F(nats_replicas, share_the_work_and_one_that_is_killed_changes_nothing) {
   for (int round = 0; round < 2; ++round) {
     auto mine = blank<large>();
     at_share kill{sizeof(large) / 4, [&] { first.kill(); }};
-    const auto done = nats_net<large>::download_tensors(server.url(), *ref, *mine, {.progress = kill, .progress_interval = 0ms});
+    const auto done = nats_net<large>::download_tensors(server.url(), *ref, *mine,
+                                                        {.progress = kill, .progress_interval = 0ms});
     ASSERT_TRUE(done) << to_string(done.error().code) << done.error().at;
     EXPECT_EQ(done->outcome, outcome::completed);
     EXPECT_TRUE(done->confirmed);
@@ -102,7 +103,8 @@ TEST_F(nats_replicas, without_a_coordinator_the_transaction_ends_as_owner_lost) 
   resume_cursor cursor;
   at_share kill{sizeof(large) / 2, [&] { coordinator.kill(); }};
   const std::string url = server.url();
-  const auto lost = nats_net<large>::download_tensors(nats_address{{.url = url}, short_patience}, *ref, *mine, {.cursor = &cursor, .progress = kill, .progress_interval = 0ms});
+  const auto lost = nats_net<large>::download_tensors(nats_address{{.url = url}, short_patience}, *ref, *mine,
+                                                      {.cursor = &cursor, .progress = kill, .progress_interval = 0ms});
   ASSERT_FALSE(lost);
   EXPECT_EQ(lost.error().code, errc::owner_lost) << to_string(lost.error().code);
   EXPECT_GE(lost.error().at, sizeof(large) / 2);
@@ -134,10 +136,9 @@ TEST_F(nats_replicas, a_coordinator_that_comes_back_in_time_is_not_lost) {
   std::optional<owner_process> coordinator;
   coordinator.emplace(server, nats_part::coordinator, 7);
   auto mine = blank<large>();
-  at_share restart{sizeof(large) / 2, [&] {
-                     coordinator.emplace(server, nats_part::coordinator, 7);
-                   }};
-  const auto done = nats_net<large>::download_tensors(server.url(), *ref, *mine, {.progress = restart, .progress_interval = 0ms});
+  at_share restart{sizeof(large) / 2, [&] { coordinator.emplace(server, nats_part::coordinator, 7); }};
+  const auto done = nats_net<large>::download_tensors(server.url(), *ref, *mine,
+                                                      {.progress = restart, .progress_interval = 0ms});
   ASSERT_TRUE(done) << to_string(done.error().code);
   EXPECT_EQ(done->outcome, outcome::completed);
   EXPECT_TRUE(same(*mine, *model));

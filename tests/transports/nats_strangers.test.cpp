@@ -1,4 +1,5 @@
-// Users of the same account who mean no good: they say anything on the subjects of a reference, name other places for the answers, and answer themselves.
+// Users of the same account who mean no good: they say anything on the subjects of a reference, name other places for
+// the answers, and answer themselves.
 #include "nats_network.hpp"
 #include "support/frames.hpp"
 
@@ -13,20 +14,26 @@ using NatsStrangers = nats_test;
 /// Anybody whom the server has let in, with libnats as it is.
 class stranger {
  public:
-  explicit stranger(const nats_process& server) { EXPECT_EQ(natsConnection_ConnectTo(&connection_, server.url().c_str()), NATS_OK); }
+  explicit stranger(const nats_process& server) {
+    EXPECT_EQ(natsConnection_ConnectTo(&connection_, server.url().c_str()), NATS_OK);
+  }
   stranger(const stranger&) = delete;
   ~stranger() {
     natsSubscription_Destroy(subscription_);
     natsConnection_Destroy(connection_);
   }
   void listen(const std::string& subject, const char* group = nullptr) {
-    EXPECT_EQ(group != nullptr ? natsConnection_QueueSubscribeSync(&subscription_, connection_, subject.c_str(), group) : natsConnection_SubscribeSync(&subscription_, connection_, subject.c_str()), NATS_OK);
+    EXPECT_EQ(group != nullptr ? natsConnection_QueueSubscribeSync(&subscription_, connection_, subject.c_str(), group)
+                               : natsConnection_SubscribeSync(&subscription_, connection_, subject.c_str()),
+              NATS_OK);
     EXPECT_EQ(natsConnection_Flush(connection_), NATS_OK);
   }
   void say(std::string_view subject, std::string_view reply, std::span<const std::byte> bytes) {
     const std::string to(subject), from(reply);
     const auto size = static_cast<int>(bytes.size());
-    EXPECT_EQ(reply.empty() ? natsConnection_Publish(connection_, to.c_str(), bytes.data(), size) : natsConnection_PublishRequest(connection_, to.c_str(), from.c_str(), bytes.data(), size), NATS_OK);
+    EXPECT_EQ(reply.empty() ? natsConnection_Publish(connection_, to.c_str(), bytes.data(), size)
+                            : natsConnection_PublishRequest(connection_, to.c_str(), from.c_str(), bytes.data(), size),
+              NATS_OK);
   }
   void flush() { EXPECT_EQ(natsConnection_Flush(connection_), NATS_OK); }
   /// The next message, or nullptr.
@@ -59,7 +66,8 @@ TEST_F(NatsStrangers, F16_anything_on_the_subjects_changes_nothing_for_honest_re
         std::copy(asked.begin(), asked.end(), bytes.begin());
         bytes[static_cast<std::size_t>(i) % asked.size()] ^= std::byte{0x10};
       }
-      s.say((i % 2 == 0 ? tp::nats_subject::any(ref.id) : tp::nats_subject::coordinator(ref.id)).view(), i % 5 == 0 ? "" : inbox, std::span(bytes).first(static_cast<std::size_t>(i) % bytes.size()));
+      s.say((i % 2 == 0 ? tp::nats_subject::any(ref.id) : tp::nats_subject::coordinator(ref.id)).view(),
+            i % 5 == 0 ? "" : inbox, std::span(bytes).first(static_cast<std::size_t>(i) % bytes.size()));
       s.say("_INBOX.00000000000000000000000000000001", inbox, bytes);  // a guess
       if (i % 64 == 0) s.flush();
     }
@@ -83,7 +91,9 @@ TEST_F(NatsStrangers, answers_are_sent_to_inboxes_alone) {
   stranger victim(server), s(server);
   victim.listen(">");
   const auto ask = request(tp::frame_kind::pull, 1, ref.id, 0, 1000, {5});
-  for (const std::string& reply : {std::string("orders.new"), std::string("_INBOX.short"), std::string(tp::nats_subject::any(ref.id).view()), std::string(tp::nats_subject::coordinator(ref.id).view())})
+  for (const std::string& reply :
+       {std::string("orders.new"), std::string("_INBOX.short"), std::string(tp::nats_subject::any(ref.id).view()),
+        std::string(tp::nats_subject::coordinator(ref.id).view())})
     s.say(tp::nats_subject::coordinator(ref.id).view(), reply, ask);
   s.say(tp::nats_subject::coordinator(ref.id).view(), inbox, ask);
   int heard = 0;
@@ -112,7 +122,8 @@ TEST_F(NatsStrangers, C1_forged_chunks_never_complete) {
     while (!stop.stop_requested()) {
       natsMsg* const m = s.hear(50);
       if (m == nullptr) continue;
-      const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(natsMsg_GetData(m)), static_cast<std::size_t>(natsMsg_GetDataLength(m)));
+      const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(natsMsg_GetData(m)),
+                                             static_cast<std::size_t>(natsMsg_GetDataLength(m)));
       const std::size_t size = request(tp::frame_kind::pull, 1, ref.id, 0, 1).size();
       for (std::size_t at = 0; at + size <= bytes.size(); at += size) {  // a datagram has several requests
         tp::word_framing::decode_storage lists;
@@ -120,8 +131,10 @@ TEST_F(NatsStrangers, C1_forged_chunks_never_complete) {
         const test::frame one(bytes.subspan(at, size));
         if (!tp::word_framing::decode(one.bytes(), asked, lists) || asked.kind != tp::frame_kind::pull) break;
         lie.kind = tp::frame_kind::chunk;
-        lie.id = asked.id, lie.ref = asked.ref, lie.version = ref.version, lie.offset = asked.offset, lie.nonce = 99, lie.length = asked.length;
-        std::vector<std::byte> answer(tp::detail::payload_prefix::bytes + tp::detail::payload_prefix::padded(asked.length));
+        lie.id = asked.id, lie.ref = asked.ref, lie.version = ref.version, lie.offset = asked.offset, lie.nonce = 99,
+        lie.length = asked.length;
+        std::vector<std::byte> answer(tp::detail::payload_prefix::bytes +
+                                      tp::detail::payload_prefix::padded(asked.length));
         tp::detail::payload_prefix::write(lie, std::span(answer).first<tp::detail::payload_prefix::bytes>());
         s.say(natsMsg_GetReply(m), inbox, answer);
         ++lies;
@@ -147,7 +160,9 @@ TEST_F(NatsStrangers, R7_guessed_references_find_nothing) {
   serving on(owner);
   stranger s(server);
   s.listen(inbox);
-  for (std::uint64_t i = 1; i <= 1000; ++i) s.say(tp::nats_subject::coordinator(ref.id).view(), inbox, request(tp::frame_kind::describe, static_cast<std::uint32_t>(i), {i, i}, 0, 0, {i}));
+  for (std::uint64_t i = 1; i <= 1000; ++i)
+    s.say(tp::nats_subject::coordinator(ref.id).view(), inbox,
+          request(tp::frame_kind::describe, static_cast<std::uint32_t>(i), {i, i}, 0, 0, {i}));
   s.flush();
   EXPECT_TRUE(nats_net<mlp>::download_tensors(server.url(), ref, *mine));
   while (natsMsg* const m = s.hear(200)) {
@@ -169,7 +184,8 @@ TEST_F(NatsStrangers, accounts_are_apart) {
   const auto source = random_model<mlp>(1), mine = blank<mlp>();
   const auto ref = *owner->add_tensors(*source, {.recipients = 1});
   serving on(*owner);
-  EXPECT_EQ(nats_net<mlp>::download_tensors(b, ref, *mine, {.retry = {.retries = 0}}).error().code, tp::errc::connection_failed);
+  EXPECT_EQ(nats_net<mlp>::download_tensors(b, ref, *mine, {.retry = {.retries = 0}}).error().code,
+            tp::errc::connection_failed);
   EXPECT_TRUE(nats_net<mlp>::download_tensors(a, ref, *mine));
 }
 

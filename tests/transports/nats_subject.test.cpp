@@ -27,8 +27,10 @@ TEST(nats_subject, takes_tokens_and_no_wildcards) {
   EXPECT_TRUE(nats_subject::of("a"));
   EXPECT_TRUE(nats_subject::of("a.b-c.D_9"));
   EXPECT_TRUE(nats_subject::of(std::string(95, 'x')));
-  for (const std::string& bad : {std::string(), std::string(96, 'x'), std::string("."), std::string(".a"), std::string("a."), std::string("a..b"), std::string("a.*"), std::string("a.>"), std::string("a b"),
-                                 std::string("a\r\nPUB b 0\r\n\r\n"), std::string("a\0b", 3), std::string("\x80"), std::string("a\x7f")})
+  for (const std::string& bad :
+       {std::string(), std::string(96, 'x'), std::string("."), std::string(".a"), std::string("a."),
+        std::string("a..b"), std::string("a.*"), std::string("a.>"), std::string("a b"),
+        std::string("a\r\nPUB b 0\r\n\r\n"), std::string("a\0b", 3), std::string("\x80"), std::string("a\x7f")})
     EXPECT_EQ(nats_subject::of(bad).error().code, errc::bad_address) << bad;
 }
 
@@ -38,7 +40,8 @@ TEST(nats_subject, an_inbox_is_a_prefix_and_a_random_token) {
   EXPECT_EQ(inbox->view(), "_INBOX_alice.0123456789abcdeffedcba9876543210");
   EXPECT_TRUE(nats_subject::inbox(std::string("_INBOX") + std::string(56, 'x'), id));
   EXPECT_EQ(nats_subject::inbox(std::string("_INBOX") + std::string(57, 'x'), id).error().code, errc::bad_address);
-  for (const char* bad : {"", "INBOX", "orders", "_INBOX.", "_INBOX.*", "_INBOX >"}) EXPECT_EQ(nats_subject::inbox(bad, id).error().code, errc::bad_address) << bad;
+  for (const char* bad : {"", "INBOX", "orders", "_INBOX.", "_INBOX.*", "_INBOX >"})
+    EXPECT_EQ(nats_subject::inbox(bad, id).error().code, errc::bad_address) << bad;
 }
 
 // Otherwise an owner would send, with its own rights, to any subject that a stranger names.
@@ -46,9 +49,12 @@ TEST(nats_subject, answers_go_to_inboxes_alone) {
   constexpr std::string_view digits = "0123456789abcdeffedcba9876543210";
   EXPECT_TRUE(nats_subject::inbox_named("_INBOX." + std::string(digits)));
   EXPECT_TRUE(nats_subject::inbox_named("_INBOX_alice.b." + std::string(digits)));
-  for (const std::string& bad : {std::string(), std::string("_INBOX"), "orders." + std::string(digits), "$SYS._INBOX." + std::string(digits), "_INBOX." + std::string(digits.substr(1)), "_INBOX." + std::string(digits) + ".x",
-                                 "_INBOX.*." + std::string(digits), "_INBOX.>." + std::string(digits), "_INBOX.." + std::string(digits), "_INBOX." + std::string(70, 'x') + "." + std::string(digits),
-                                 nats_subject::any(id).c_str() + std::string(), "_INBOX.x y." + std::string(digits)})
+  for (const std::string& bad :
+       {std::string(), std::string("_INBOX"), "orders." + std::string(digits), "$SYS._INBOX." + std::string(digits),
+        "_INBOX." + std::string(digits.substr(1)), "_INBOX." + std::string(digits) + ".x",
+        "_INBOX.*." + std::string(digits), "_INBOX.>." + std::string(digits), "_INBOX.." + std::string(digits),
+        "_INBOX." + std::string(70, 'x') + "." + std::string(digits), nats_subject::any(id).c_str() + std::string(),
+        "_INBOX.x y." + std::string(digits)})
     EXPECT_FALSE(nats_subject::inbox_named(bad)) << bad;
 }
 

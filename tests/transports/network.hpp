@@ -77,7 +77,9 @@ class raw_listener {
   }
   std::uint16_t port() const { return port_; }
   int native_handle() const { return fd_.native_handle(); }
-  raw_peer accept() { return raw_peer(tp::posix_stream(::accept4(fd_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK))); }
+  raw_peer accept() {
+    return raw_peer(tp::posix_stream(::accept4(fd_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)));
+  }
 
  private:
   tp::posix_stream fd_;

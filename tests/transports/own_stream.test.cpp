@@ -1,5 +1,5 @@
-// A stream of a program's own in the event-driven host: one that shakes hands before its first byte, and that may want another direction than the
-// endpoint does.
+// A stream of a program's own in the event-driven host: one that shakes hands before its first byte, and that may want
+// another direction than the endpoint does.
 #include "network.hpp"
 
 #include <boost/asio/io_context.hpp>
@@ -20,8 +20,12 @@ class greeting_stream {
 
   int native_handle() const noexcept { return socket_.native_handle(); }
   tp::io_result read_some(std::span<const std::span<std::byte>> to) noexcept { return socket_.read_some(to); }
-  tp::io_result write_some(std::span<const std::span<const std::byte>> from) noexcept { return socket_.write_some(from); }
-  tp::io_ready wait(bool read, bool write, std::chrono::milliseconds time) noexcept { return socket_.wait(read, write, time); }
+  tp::io_result write_some(std::span<const std::span<const std::byte>> from) noexcept {
+    return socket_.write_some(from);
+  }
+  tp::io_ready wait(bool read, bool write, std::chrono::milliseconds time) noexcept {
+    return socket_.wait(read, write, time);
+  }
 
   tp::establishment establish() noexcept {
     if (const auto under = socket_.establish(); under.status != tp::io_status::ok) return under;
@@ -85,14 +89,16 @@ class greeting_places {
 
 struct greeting : tp::stream_transport<greeting, greeting_stream> {
   static constexpr std::string_view any_address = "127.0.0.1:0";
-  static tp::result<greeting_stream> connect(std::string_view address, std::chrono::milliseconds, const tp::stop_token&) noexcept {
+  static tp::result<greeting_stream> connect(std::string_view address, std::chrono::milliseconds,
+                                             const tp::stop_token&) noexcept {
     auto connected = tp::tcp_connect(address, std::chrono::steady_clock::now() + 10s);
     if (!connected) return tp::failure(connected.error());
     greeting_stream s(std::move(*connected));
     for (;;) {
       const auto now = s.establish();
       if (now.status == tp::io_status::ok) return s;
-      if (now.status != tp::io_status::would_block) return tp::failure(tp::errc::connection_failed, 0, address, now.system);
+      if (now.status != tp::io_status::would_block)
+        return tp::failure(tp::errc::connection_failed, 0, address, now.system);
       s.wait(now.waits_for.read, now.waits_for.write, 50ms);
     }
   }
@@ -105,7 +111,8 @@ struct greeting : tp::stream_transport<greeting, greeting_stream> {
 };
 static_assert(tp::transport<greeting> && tp::listening_transport<greeting>);
 using net = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<64_KiB>, greeting>;
-static_assert(tp::transport_for<greeting, net::parts> && tp::pulls_from<greeting, net::parts, std::string_view, tp::land>);
+static_assert(tp::transport_for<greeting, net::parts> &&
+              tp::pulls_from<greeting, net::parts, std::string_view, tp::land>);
 
 TEST(OwnStream, An_owner_of_many_connections_shakes_hands_with_each_and_drops_whoever_does_not) {
   const auto source = random_model<large>(1);
@@ -230,7 +237,10 @@ struct slow_listener {
   int native_handle() const noexcept { return inner.native_handle(); }
 };
 struct slow_to_listen : tp::stream_transport<slow_to_listen, tp::posix_stream, true> {
-  static tp::result<tp::posix_stream> connect(std::string_view address, std::chrono::milliseconds timeout, const tp::stop_token& stop) noexcept { return tp::tcp::connect(address, timeout, stop); }
+  static tp::result<tp::posix_stream> connect(std::string_view address, std::chrono::milliseconds timeout,
+                                              const tp::stop_token& stop) noexcept {
+    return tp::tcp::connect(address, timeout, stop);
+  }
   static tp::result<slow_listener> listen(std::string_view address) noexcept {
     auto made = tp::tcp_listener::open(address);
     if (!made) return tp::failure(made.error());

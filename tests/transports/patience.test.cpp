@@ -1,4 +1,5 @@
-// What a pull does with time. The clocks of this program are the tests' own: waiting passes time without taking any, and the wall clock can jump.
+// What a pull does with time. The clocks of this program are the tests' own: waiting passes time without taking any,
+// and the wall clock can jump.
 #include "network.hpp"
 #include "support/pair.hpp"
 #include "support/processor_time.hpp"
@@ -21,8 +22,7 @@ std::atomic<std::uint64_t> wall_clock_reads{0};
 /// An hour forward and back, with each reading.
 std::time_t jump() noexcept {
   const auto n = wall_clock_reads.fetch_add(1);
-  return !wall_clock_jumps ? 0 : n % 2 == 0 ? 3600
-                                            : -3600;
+  return !wall_clock_jumps ? 0 : n % 2 == 0 ? 3600 : -3600;
 }
 
 }  // namespace
@@ -71,8 +71,8 @@ struct world {
   // What the test decides.
   std::uint64_t stop_at_call = ~std::uint64_t{0};
   bool deaf = false;                                   ///< the owner hears and says nothing
-  std::size_t most_per_wait = ~std::size_t{0};         ///< bytes of answers that arrive while the recipient waits once
-  std::size_t most_per_connection = ~std::size_t{0};   ///< bytes of answers, after which it is lost
+  std::size_t most_per_wait = ~std::size_t{0};  ///< bytes of answers that arrive while the recipient waits once
+  std::size_t most_per_connection = ~std::size_t{0};  ///< bytes of answers, after which it is lost
   std::function<void()> on_wait;
 
   std::size_t allowed = 0, carried = 0;
@@ -101,7 +101,8 @@ struct world {
   }
   void serve() {
     tp::no_transfer idle;
-    if (!deaf) (void)tp::pump_once(owner.end, idle, owner_end, {reinterpret_cast<std::byte*>(owner.scratch.get()), 65536});
+    if (!deaf)
+      (void)tp::pump_once(owner.end, idle, owner_end, {reinterpret_cast<std::byte*>(owner.scratch.get()), 65536});
   }
 };
 
@@ -149,7 +150,8 @@ template <class Consumer>
 tp::result<tp::receipt> pull(world& w, Consumer& to, tp::pull_options options) {
   options.stop = w.stop.get_token();
   const auto connect = [&]() noexcept -> tp::result<recipient_end> { return w.connect(), recipient_end(w); };
-  return tp::pull_with<net::parts>(connect, [&](std::chrono::milliseconds t) noexcept { w.pass(t); }, {{1, 2}, 0, 0}, to, options);
+  return tp::pull_with<net::parts>(
+      connect, [&](std::chrono::milliseconds t) noexcept { w.pass(t); }, {{1, 2}, 0, 0}, to, options);
 }
 tp::result<tp::receipt> pull(world& w, tp::pull_options options) {
   tp::land to(w.mine.destination());
@@ -162,14 +164,21 @@ TEST(Patience, T8_a_thousand_aborts_at_random_moments_are_each_heard_within_100_
   for (; aborted < 1000 && tries < 20'000; ++tries) {
     world w;
     const int kind = tries % 4;
-    w.deaf = kind == 0;                                                                       // an answer is waited for
-    w.most_per_wait = kind == 1 ? 1 + random.below(500) : w.most_per_wait;                    // bytes move
-    w.most_per_connection = kind >= 2 ? 1 + random.below(kind == 2 ? 4000 : 100) : ~std::size_t{0};  // the next try is waited for
+    w.deaf = kind == 0;  // an answer is waited for
+    w.most_per_wait = kind == 1 ? 1 + random.below(500) : w.most_per_wait;  // bytes move
+    w.most_per_connection = kind >= 2 ? 1 + random.below(kind == 2 ? 4000 : 100) : ~std::size_t{0};  // the next try is
+                                                                                                     // waited for
     w.stop_at_call = 1 + random.below(300);
     int told = 0;
-    auto watch = [&](const tp::progress_event& e) { told += e.phase == tp::progress_phase::aborted || e.phase == tp::progress_phase::completed || e.phase == tp::progress_phase::failed; };
+    auto watch = [&](const tp::progress_event& e) {
+      told += e.phase == tp::progress_phase::aborted || e.phase == tp::progress_phase::completed ||
+              e.phase == tp::progress_phase::failed;
+    };
     counted to(w.mine.destination());
-    const auto done = pull(w, to, {.per_request_timeout = 24h, .retry = {.retries = 1000, .first_delay = 1h, .longest_delay = 1h}, .progress = watch});
+    const auto done = pull(w, to,
+                           {.per_request_timeout = 24h,
+                            .retry = {.retries = 1000, .first_delay = 1h, .longest_delay = 1h},
+                            .progress = watch});
     ASSERT_EQ(to.finished + to.abandoned, to.begun);
     ASSERT_LE(to.begun, 1);
     EXPECT_EQ(told, 1);
@@ -193,7 +202,8 @@ TEST(Patience, A_transfer_that_moves_is_not_timed_out_however_long_it_takes_and_
   world dribbling;
   dribbling.on_wait = [&] { dribbling.most_per_wait = dribbling.waited > 2s ? 1 : ~std::size_t{0}; };
   dribbling.most_per_wait = 200;
-  EXPECT_EQ(pull(dribbling, {.per_request_timeout = 300ms, .retry = {.retries = 0}}).has_value(), true) << "it was done before";
+  EXPECT_EQ(pull(dribbling, {.per_request_timeout = 300ms, .retry = {.retries = 0}}).has_value(), true)
+      << "it was done before";
   world late;
   late.most_per_wait = 1;
   EXPECT_EQ(pull(late, {.per_request_timeout = 300ms, .retry = {.retries = 0}}).error(), tp::errc::timed_out);
@@ -206,11 +216,13 @@ TEST(Patience, T3_a_partition_shorter_than_the_budget_is_waited_out_and_a_longer
     std::chrono::milliseconds healed{0};
     w.most_per_wait = 700;
     w.on_wait = [&] {
-      if (w.carried > w.source.schema().image_bytes / 2 && healed == 0ms) w.deaf = true, healed = w.waited + (longer ? 3 * budget : 3s);
+      if (w.carried > w.source.schema().image_bytes / 2 && healed == 0ms)
+        w.deaf = true, healed = w.waited + (longer ? 3 * budget : 3s);
       if (w.deaf && w.waited >= healed) w.deaf = false;
     };
     tp::resume_cursor cursor;
-    tp::pull_options options{.per_request_timeout = budget, .retry = {.retries = 0}, .recipient = {5}, .cursor = &cursor};
+    tp::pull_options options{
+        .per_request_timeout = budget, .retry = {.retries = 0}, .recipient = {5}, .cursor = &cursor};
     tp::land to(w.mine.destination());
     const auto first = pull(w, to, options);
     EXPECT_EQ(w.connections, 1u);
@@ -223,7 +235,8 @@ TEST(Patience, T3_a_partition_shorter_than_the_budget_is_waited_out_and_a_longer
     ASSERT_FALSE(first);
     EXPECT_EQ(first.error(), tp::errc::timed_out);
     const auto silent_since = healed - 3 * budget;
-    EXPECT_GE(w.waited, silent_since + budget - 1s) << "the last bytes came before the step that saw them, and a slow machine computes meanwhile";
+    EXPECT_GE(w.waited, silent_since + budget - 1s)
+        << "the last bytes came before the step that saw them, and a slow machine computes meanwhile";
     EXPECT_LE(w.waited, silent_since + budget + 1s);
     ASSERT_TRUE(cursor);
     const auto kept = cursor.offset, before = w.owner.status().bytes_sent;
@@ -289,17 +302,20 @@ TEST(Patience, T6_a_wall_clock_that_jumps_by_an_hour_changes_no_budget) {
     jumping() { wall_clock_jumps = true; }
     ~jumping() { wall_clock_jumps = false; }
   } now;
-  const auto ref = *owner->add_tensors(*source, {.recipients = 4, .budgets = {.acquire = 60s, .recipient_idle = 60s, .transaction_idle = 60s}});
+  const auto ref = *owner->add_tensors(
+      *source, {.recipients = 4, .budgets = {.acquire = 60s, .recipient_idle = 60s, .transaction_idle = 60s}});
   {
     serving server(*owner);
     for (std::uint64_t i = 1; i < 3; ++i) {
-      const auto done = tcp_net::download_tensors(local(owner->port()), ref, *mine, {.per_request_timeout = 60s, .retry = {.retries = 0}, .recipient = {i}});
+      const auto done = tcp_net::download_tensors(
+          local(owner->port()), ref, *mine, {.per_request_timeout = 60s, .retry = {.retries = 0}, .recipient = {i}});
       ASSERT_TRUE(done) << to_string(done.error().code);
       EXPECT_TRUE(same(*mine, *source));
     }
     auto session = tcp_net::session::connect(local(owner->port()));
     ASSERT_TRUE(session) << to_string(session.error().code);
-    const auto done = session->download_tensors(ref, *mine, {.per_request_timeout = 60s, .retry = {.retries = 0}, .recipient = {3}});
+    const auto done = session->download_tensors(
+        ref, *mine, {.per_request_timeout = 60s, .retry = {.retries = 0}, .recipient = {3}});
     EXPECT_TRUE(done) << to_string(done.error().code);
   }
   EXPECT_FALSE(owner->settled(ref)) << "the fourth has 60 s to come";

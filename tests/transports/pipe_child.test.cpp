@@ -63,7 +63,8 @@ TEST(PipeChild, T4_AChildThatIsKilledIsALostConnectionWithItsStatus) {
 }
 
 TEST(PipeChild, Q4_AChildThatLeavesItsProcessGroupIsEndedToo) {
-  const char* const words[] = {"python3", "-c", "import os, time; os.setpgid(0, os.getpgid(os.getppid())); os.write(1, b'x'); time.sleep(20)"};
+  const char* const words[] = {
+      "python3", "-c", "import os, time; os.setpgid(0, os.getpgid(os.getppid())); os.write(1, b'x'); time.sleep(20)"};
   pid_t child = 0;
   {
     auto stream = tp::child_stream::start(words);
@@ -101,7 +102,8 @@ TEST(PipeChild, ASessionSaysTheStatusToo) {
 TEST(PipeChild, F16_AChildThatSaysSomethingElseIsRefused) {
   const auto mine = blank<mlp>();
   generator(5).fill(std::as_writable_bytes(std::span(mine.get(), 1)));
-  for (const char* const command : {"yes", "sh -c 'echo Welcome to this machine; exec cat'", "cat /dev/zero", "sh -c 'exec head -c 100000 /dev/urandom'"}) {
+  for (const char* const command : {"yes", "sh -c 'echo Welcome to this machine; exec cat'", "cat /dev/zero",
+                                    "sh -c 'exec head -c 100000 /dev/urandom'"}) {
     const auto done = over_child::download_tensors(command, wanted, *mine, once);
     ASSERT_FALSE(done) << command;
     EXPECT_EQ(done.error().at, 0u) << command;
@@ -116,14 +118,17 @@ TEST(PipeChild, F16_AChildThatSaysSomethingElseIsRefused) {
 
 TEST(PipeChild, AChildThatSaysBackWhatItHearsIsNoOwner) {
   const auto mine = blank<mlp>();
-  const auto done = over_child::download_tensors("cat", wanted, *mine, {.per_request_timeout = 200ms, .retry = {.retries = 0}});
+  const auto done = over_child::download_tensors("cat", wanted, *mine,
+                                                 {.per_request_timeout = 200ms, .retry = {.retries = 0}});
   ASSERT_FALSE(done);
   EXPECT_EQ(done.error(), tp::errc::timed_out);
 }
 
 TEST(PipeChild, ACommandThatCannotBeRunIsABadAddressAtOnce) {
   const auto mine = blank<mlp>();
-  for (const auto& [command, system] : {std::pair{"/nowhere/send", ENOENT}, std::pair{"no-such-program-in-the-path", ENOENT}, std::pair{"/etc/passwd", EACCES}, std::pair{"/tmp", EACCES}}) {
+  for (const auto& [command, system] :
+       {std::pair{"/nowhere/send", ENOENT}, std::pair{"no-such-program-in-the-path", ENOENT},
+        std::pair{"/etc/passwd", EACCES}, std::pair{"/tmp", EACCES}}) {
     const auto done = over_child::download_tensors(command, wanted, *mine, {.retry = {.retries = 1000}});
     ASSERT_FALSE(done);
     EXPECT_EQ(done.error(), tp::errc::bad_address) << command;
@@ -161,7 +166,8 @@ TEST(PipeChild, T8_AStopIsHeardAlthoughTheChildDoesNotEnd) {
   const auto mine = blank<mlp>();
   // it ignores the end of its input, and SIGTERM
   std::jthread later([&] { std::this_thread::sleep_for(300ms), stop = true; });
-  const auto done = over_child::download_tensors("sh -c 'trap \"\" TERM; while :; do sleep 0.2; done'", wanted, *mine, {.stop = flag_token{&stop}, .retry = {.retries = 0}});
+  const auto done = over_child::download_tensors("sh -c 'trap \"\" TERM; while :; do sleep 0.2; done'", wanted, *mine,
+                                                 {.stop = flag_token{&stop}, .retry = {.retries = 0}});
   ASSERT_FALSE(done);
   EXPECT_EQ(done.error(), tp::errc::cancelled);
   EXPECT_TRUE(no_children());
@@ -186,7 +192,9 @@ TEST(PipeChild, AChildHasThreeDescriptorsAndNoBlockedSignals) {
   sigset_t all, before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  const char* const words[]{"sh", "-c", "ls /proc/self/fd | tr '\\n' ' '; grep -E 'Sig(Blk|Ign)' /proc/self/status | tr -d '\\t\\n'; ps -o pgid= -p $$ | tr -d ' \\n' >/dev/null"};
+  const char* const words[]{
+      "sh", "-c",
+      "ls /proc/self/fd | tr '\\n' ' '; grep -E 'Sig(Blk|Ign)' /proc/self/status | tr -d '\\t\\n'; ps -o pgid= -p $$ | tr -d ' \\n' >/dev/null"};
   auto child = tp::child_stream::start(words);
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   ASSERT_TRUE(child);

@@ -18,7 +18,8 @@ std::vector<std::string> words(std::string_view line) {
 using list = std::vector<std::string>;
 
 TEST(CommandWords, SpacesPartThem) {
-  EXPECT_EQ(words("ssh host send model.safetensors --stdio"), (list{"ssh", "host", "send", "model.safetensors", "--stdio"}));
+  EXPECT_EQ(words("ssh host send model.safetensors --stdio"),
+            (list{"ssh", "host", "send", "model.safetensors", "--stdio"}));
   EXPECT_EQ(words(" \ta\t b  "), (list{"a", "b"}));
   EXPECT_EQ(words("a"), (list{"a"}));
 }

@@ -5,11 +5,14 @@
 
 namespace test {
 
-/// A proxy that reads one request and answers with this text, a piece at a time; then it passes bytes on, if it was told where to.
+/// A proxy that reads one request and answers with this text, a piece at a time; then it passes bytes on, if it was
+/// told where to.
 class fake_proxy {
  public:
-  explicit fake_proxy(std::string answer, std::uint16_t to = 0, std::size_t piece = ~std::size_t{0}) : listener_(*tp::tcp_listener::open("127.0.0.1:0")) {
-    thread_ = std::jthread([this, answer = std::move(answer), to, piece](std::stop_token stop) { run(stop, answer, to, piece); });
+  explicit fake_proxy(std::string answer, std::uint16_t to = 0, std::size_t piece = ~std::size_t{0})
+      : listener_(*tp::tcp_listener::open("127.0.0.1:0")) {
+    thread_ = std::jthread(
+        [this, answer = std::move(answer), to, piece](std::stop_token stop) { run(stop, answer, to, piece); });
   }
   std::uint16_t port() const { return listener_.port(); }
   std::string request() {

@@ -19,10 +19,12 @@ struct owning {
   tp::reference ref = *owner->add_tensors(*source);
   serving thread{*owner};
 
-  tp::result<tp::receipt> pull(std::string_view proxy, std::string_view user = {}, std::string_view password = {}) const {
+  tp::result<tp::receipt> pull(std::string_view proxy, std::string_view user = {},
+                               std::string_view password = {}) const {
     const std::string where = local(owner->port());
     const auto mine = blank<mlp>();
-    const auto done = net::download_tensors(tp::proxied_address{where, {proxy, user, password}}, ref, *mine, {.per_request_timeout = 10s, .retry = {.retries = 0}});
+    const auto done = net::download_tensors(tp::proxied_address{where, {proxy, user, password}}, ref, *mine,
+                                            {.per_request_timeout = 10s, .retry = {.retries = 0}});
     EXPECT_EQ(same(*mine, *source), done.has_value());
     return done;
   }
@@ -36,7 +38,8 @@ TEST(Proxy, A_pull_and_a_session_go_through_it_however_its_answer_is_cut) {
     const auto done = o.pull(local(p.port()), "Aladdin", "open sesame");
     EXPECT_TRUE(done) << describe(done.error());
     const std::string to = local(o.owner->port());
-    EXPECT_EQ(p.request(), "CONNECT " + to + " HTTP/1.1\r\nHost: " + to + "\r\nProxy-Authorization: Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==\r\n\r\n");
+    EXPECT_EQ(p.request(), "CONNECT " + to + " HTTP/1.1\r\nHost: " + to +
+                               "\r\nProxy-Authorization: Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==\r\n\r\n");
   }
   fake_proxy p("HTTP/1.0 204 \r\n\r\n", o.owner->port());
   const std::string to = local(o.owner->port()), proxy = local(p.port());
@@ -64,7 +67,9 @@ TEST(Proxy, Whatever_else_it_answers_is_an_error_with_its_name) {
   EXPECT_EQ(end_of("HTTP/1.1 403 Forbidden\r\n\r\n"), tp::errc::proxy_refused);
   EXPECT_EQ(end_of("HTTP/1.1 301 Moved\r\nLocation: http://elsewhere/\r\n\r\n"), tp::errc::proxy_refused);
   EXPECT_EQ(end_of("HTTP/1.1 502 Bad Gateway\r\n\r\n"), tp::errc::connection_failed);  // worth another try
-  for (const std::string bad : {"HTTP/1.1 600 X\r\n\r\n", "HTTP/1.1 20 OK\r\n\r\n", "HTTP/1.1 2000 OK\r\n\r\n", "HTTP/2 200\r\n\r\n", "SSH-2.0-OpenSSH\r\n\r\n", "HTTP/1.1 200 OK\n\n", "HTTP/1.1 200 OK\r\rX", "\r\n\r\n", "HTTP/1.1 200\r\nA: b\x01\r\n\r\n"})
+  for (const std::string bad : {"HTTP/1.1 600 X\r\n\r\n", "HTTP/1.1 20 OK\r\n\r\n", "HTTP/1.1 2000 OK\r\n\r\n",
+                                "HTTP/2 200\r\n\r\n", "SSH-2.0-OpenSSH\r\n\r\n", "HTTP/1.1 200 OK\n\n",
+                                "HTTP/1.1 200 OK\r\rX", "\r\n\r\n", "HTTP/1.1 200\r\nA: b\x01\r\n\r\n"})
     EXPECT_EQ(end_of(bad), tp::errc::proxy_refused) << bad;
   EXPECT_EQ(end_of("HTTP/1.1 200 OK\r\n" + std::string(9000, 'a')), tp::errc::proxy_refused);
   EXPECT_EQ(end_of("HTTP/1.1 200 OK\r\nA: b\r\n"), tp::errc::connection_failed);  // it ends in the middle
@@ -82,8 +87,11 @@ TEST(Proxy, One_that_says_nothing_costs_the_time_and_a_stop_is_heard) {
 }
 
 TEST(Proxy, Nothing_in_an_address_or_a_password_can_add_a_line) {
-  const auto refused = [](std::string_view target, tp::http_proxy p) { return tp::proxy_request::to(target, p).error(); };
-  for (const std::string_view bad : {"a\r\nX: y:1", "a b:1", ":1", "a", "a\n:1", "a/b:1", "user@a:1", "[::1\r\n]:1"}) EXPECT_EQ(refused(bad, {}), tp::errc::bad_address) << bad;
+  const auto refused = [](std::string_view target, tp::http_proxy p) {
+    return tp::proxy_request::to(target, p).error();
+  };
+  for (const std::string_view bad : {"a\r\nX: y:1", "a b:1", ":1", "a", "a\n:1", "a/b:1", "user@a:1", "[::1\r\n]:1"})
+    EXPECT_EQ(refused(bad, {}), tp::errc::bad_address) << bad;
   EXPECT_EQ(refused("a:1", {"p:1", "us:er", "x"}), tp::errc::invalid_argument);
   EXPECT_EQ(refused("a:1", {"p:1", "user", "x\r\n"}), tp::errc::invalid_argument);
   EXPECT_EQ(refused("a:1", {"p:1", "user", std::string(256, 'x')}), tp::errc::invalid_argument);
@@ -93,7 +101,8 @@ TEST(Proxy, Nothing_in_an_address_or_a_password_can_add_a_line) {
   ASSERT_TRUE(most);
   const auto v6 = tp::proxy_request::to("[::1]:443", {});
   ASSERT_TRUE(v6);
-  EXPECT_EQ(std::string_view(reinterpret_cast<const char*>(v6->bytes().data()), v6->bytes().size()), "CONNECT [::1]:443 HTTP/1.1\r\nHost: [::1]:443\r\n\r\n");
+  EXPECT_EQ(std::string_view(reinterpret_cast<const char*>(v6->bytes().data()), v6->bytes().size()),
+            "CONNECT [::1]:443 HTTP/1.1\r\nHost: [::1]:443\r\n\r\n");
 }
 
 /// tinyproxy on a free port of the loopback interface; ends with this object.
@@ -102,7 +111,8 @@ class tinyproxy {
   explicit tinyproxy(std::uint16_t to) {
     folder_ = testing::TempDir() + "tensorpull_proxy_" + std::to_string(::getpid());
     port_ = tp::tcp_listener::open("127.0.0.1:0")->port();
-    std::ofstream(folder_) << "Port " << port_ << "\nListen 127.0.0.1\nTimeout 60\nBasicAuth site secret\nConnectPort " << to << "\nLogLevel Critical\n";
+    std::ofstream(folder_) << "Port " << port_ << "\nListen 127.0.0.1\nTimeout 60\nBasicAuth site secret\nConnectPort "
+                           << to << "\nLogLevel Critical\n";
     child_ = ::fork();
     if (child_ == 0) {
       ::execlp("tinyproxy", "tinyproxy", "-d", "-c", folder_.c_str(), nullptr);

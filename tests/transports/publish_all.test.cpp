@@ -1,4 +1,5 @@
-// Several references that are published as one transaction: all, or none and nothing has changed. And owners whose room is chosen when they are opened.
+// Several references that are published as one transaction: all, or none and nothing has changed. And owners whose room
+// is chosen when they are opened.
 #include "network.hpp"
 
 #include <tensorpull/protocol/owner/owner_room.hpp>

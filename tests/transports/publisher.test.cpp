@@ -67,7 +67,9 @@ TEST(Publisher, T7_budgets_begin_with_publishing_and_not_with_the_clock) {
   const auto owner = std::make_unique<net::downloader>();
   const auto source = random_model<mlp>(1);
   const std::array who{tp::recipient_id{5}};
-  const auto ref = owner->add_tensors(*source, {.named = who, .budgets = {.acquire = std::chrono::minutes(1), .transaction_idle = std::chrono::minutes(1)}});
+  const auto ref = owner->add_tensors(
+      *source,
+      {.named = who, .budgets = {.acquire = std::chrono::minutes(1), .transaction_idle = std::chrono::minutes(1)}});
   ASSERT_TRUE(ref);
   owner->tick();
   EXPECT_FALSE(owner->settled(*ref)) << "nothing has passed yet";
@@ -79,7 +81,8 @@ TEST(Publisher, A_callback_may_publish_and_withdraw) {
   auto settled = [&](const tp::settlement&) {
     if (const auto r = owner->add_tensors(std::shared_ptr<mlp>(random_model<mlp>(2)))) next = *r;
   };
-  const auto ref = owner->add_tensors(std::shared_ptr<mlp>(random_model<mlp>(1)), {.recipients = 1, .settled = settled});
+  const auto ref = owner->add_tensors(std::shared_ptr<mlp>(random_model<mlp>(1)),
+                                      {.recipients = 1, .settled = settled});
   ASSERT_TRUE(ref);
   ASSERT_TRUE(owner->withdraw(*ref));
   const auto mine = blank<mlp>();
@@ -97,7 +100,9 @@ struct counted_release {
 struct ends {
   std::vector<tp::settlement> told;
   int released = 0;
-  std::unique_ptr<mlp, counted_release> model(std::uint64_t seed) { return {random_model<mlp>(seed).release(), counted_release{&released}}; }
+  std::unique_ptr<mlp, counted_release> model(std::uint64_t seed) {
+    return {random_model<mlp>(seed).release(), counted_release{&released}};
+  }
   void operator()(const tp::settlement& s) {
     EXPECT_EQ(released, 0) << "told before the models are released";
     told.push_back(s);
@@ -109,7 +114,8 @@ TEST(Shutdown, Of_an_owner_in_one_process_settles_what_is_open_once) {
   {
     const auto owner = std::make_unique<net::downloader>();
     const auto t = *owner->open_transaction({.recipients = 2, .least = 1, .settled = all});
-    const auto a = owner->add_tensors(all.model(1), {.transaction = t}), b = owner->add_tensors(all.model(2), {.transaction = t});
+    const auto a = owner->add_tensors(all.model(1), {.transaction = t}),
+               b = owner->add_tensors(all.model(2), {.transaction = t});
     ASSERT_TRUE(a && b);
     const auto mine = blank<mlp>();
     const auto me = tp::recipient_named("me");
@@ -193,7 +199,8 @@ template <class Owner>
 struct withdrawing : tp::land {
   Owner& owner;
   tp::reference ref;
-  withdrawing(mlp& to, Owner& o, const tp::reference& r) : tp::land(tp::raw_tensors<mlp>::destination(to)), owner(o), ref(r) {}
+  withdrawing(mlp& to, Owner& o, const tp::reference& r)
+      : tp::land(tp::raw_tensors<mlp>::destination(to)), owner(o), ref(r) {}
   tp::result<void> chunk(std::uint64_t offset, std::uint64_t) noexcept {
     if (offset == 64_KiB) {
       EXPECT_TRUE(owner.withdraw(ref, 9));
@@ -222,7 +229,8 @@ TEST(ConnectionBudgets, The_longest_times_never_pass) {
     for (const bool heard : {false, true}) {
       tp::detail::budget_watch watch(start);
       for (const auto later : {0ms, 1ms, 1'000'000ms})
-        EXPECT_FALSE(watch.over(budgets, start + later, {.bytes = 1, .heard = heard, .long_frame = 1, .owing = owing})) << owing << heard;
+        EXPECT_FALSE(watch.over(budgets, start + later, {.bytes = 1, .heard = heard, .long_frame = 1, .owing = owing}))
+            << owing << heard;
     }
 }
 

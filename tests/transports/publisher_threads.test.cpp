@@ -1,4 +1,5 @@
-// When withdraw() or until_settled says that a transaction is over, no callback of it runs on any thread, and none will.
+// When withdraw() or until_settled says that a transaction is over, no callback of it runs on any thread, and none
+// will.
 #include "network.hpp"
 #include "support/frames.hpp"
 
@@ -72,7 +73,8 @@ TEST(PublisherThreads, A_reference_has_settled_when_its_callback_has_returned_an
   EXPECT_TRUE(seen_from_within);
 }
 
-TEST(PublisherThreads, A_callback_that_withdraws_its_own_reference_does_not_wait_for_itself_and_none_begins_afterwards) {
+TEST(PublisherThreads,
+     A_callback_that_withdraws_its_own_reference_does_not_wait_for_itself_and_none_begins_afterwards) {
   publisher p;
   std::shared_ptr<tiny> model = random_model<tiny>(1);
   const std::weak_ptr<tiny> kept = model;

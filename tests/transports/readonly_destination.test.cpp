@@ -11,7 +11,9 @@ using namespace test;
 template <class Model>
 class guarded {
  public:
-  guarded() : memory_(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)), model_(new(memory_) Model) {}
+  guarded()
+      : memory_(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)),
+        model_(new(memory_) Model) {}
   ~guarded() { ::munmap(memory_, bytes); }
   Model& operator*() { return *model_; }
   void close_page(std::size_t i) { EXPECT_EQ(::mprotect(static_cast<char*>(memory_) + i * page, page, PROT_READ), 0); }

@@ -20,7 +20,8 @@ constexpr std::size_t buffer_bytes = 16'384;
 /// A middle party that serves one recipient after the other, each over an upstream connection of its own.
 class middle {
  public:
-  middle(std::uint16_t origin, const tp::reference& ref, std::size_t buffer = buffer_bytes) : listener_(std::move(*tp::tcp_listener::open("127.0.0.1:0"))) {
+  middle(std::uint16_t origin, const tp::reference& ref, std::size_t buffer = buffer_bytes)
+      : listener_(std::move(*tp::tcp_listener::open("127.0.0.1:0"))) {
     thread_ = std::jthread([this, origin, ref, buffer](std::stop_token stop) {
       std::vector<std::byte> chunk(buffer);
       while (auto recipient = listener_.accept(60s, stop)) {
@@ -102,7 +103,9 @@ TEST(Relay, TheOriginHearsOfARecipientThatVanished) {
   std::stop_source stop;
   struct impatient : tp::land {
     impatient(const tp::destination_view& to, std::stop_source& s) : land(to), stop(s) {}
-    tp::result<void> chunk(std::uint64_t, std::uint64_t) noexcept { return ++n == 5 ? tp::failure(tp::errc::disk_full) : tp::result<void>{}; }
+    tp::result<void> chunk(std::uint64_t, std::uint64_t) noexcept {
+      return ++n == 5 ? tp::failure(tp::errc::disk_full) : tp::result<void>{};
+    }
     std::stop_source& stop;
     int n = 0;
   };
@@ -207,7 +210,9 @@ tp::result<tp::relayed> relay_from_liar(std::function<std::vector<std::byte>(std
   raw_peer stream = outside.accept();
   std::jthread pulling([&] {
     const auto mine = blank<mlp>();
-    EXPECT_FALSE((tp::pull_over<net::parts, tp::posix_stream>(*recipient, tp::reference{{1, 2}, 0, 0}, *std::make_unique<tp::land>(tp::raw_tensors<mlp>::destination(*mine)))));
+    EXPECT_FALSE((tp::pull_over<net::parts, tp::posix_stream>(
+        *recipient, tp::reference{{1, 2}, 0, 0},
+        *std::make_unique<tp::land>(tp::raw_tensors<mlp>::destination(*mine)))));
   });
   std::jthread lying([&] {
     std::vector<std::byte> asked = liar.hear(1);
@@ -216,7 +221,8 @@ tp::result<tp::relayed> relay_from_liar(std::function<std::vector<std::byte>(std
     first.id = 1;
     auto d = answer_to(first, tp::frame_kind::description);
     const auto& schema = tp::raw_tensors<mlp>::schema();
-    d.fingerprint = schema.fingerprint, d.image_bytes = schema.image_bytes, d.data_start = schema.header_bytes, d.tensors = schema.tensor_count;
+    d.fingerprint = schema.fingerprint, d.image_bytes = schema.image_bytes, d.data_start = schema.header_bytes,
+    d.tensors = schema.tensor_count;
     d.length = 1 << 20, d.window = 4, d.flag = true;
     liar.say(encode(d).bytes());
     liar.say(lie(2));

@@ -36,7 +36,8 @@ struct coordinator_at_work {
   reference ref{};
   std::optional<serving> on{};
   template <class Model>
-  coordinator_at_work(const Model& model, const publish_options& options, std::string_view listen = "127.0.0.1:0") : owner(opened(listen)) {
+  coordinator_at_work(const Model& model, const publish_options& options, std::string_view listen = "127.0.0.1:0")
+      : owner(opened(listen)) {
     const auto published = owner.add_tensors(model, options);
     EXPECT_TRUE(published) << to_string(published.error().code);
     if (published) ref = *published;
@@ -44,7 +45,8 @@ struct coordinator_at_work {
   }
   static typename Net::downloader opened(std::string_view listen) {
     auto o = Net::downloader::open({.listen = listen});
-    for (int i = 0; !o && i < 50; ++i) std::this_thread::sleep_for(100ms), o = Net::downloader::open({.listen = listen});
+    for (int i = 0; !o && i < 50; ++i)
+      std::this_thread::sleep_for(100ms), o = Net::downloader::open({.listen = listen});
     EXPECT_TRUE(o);
     return std::move(*o);
   }
@@ -56,7 +58,8 @@ struct replica_at_work {
   reference ref{};
   std::optional<serving> on{};
   template <class Model>
-  replica_at_work(const Model& model, std::uint16_t coordinator, const replica_options& options = {}, const publish_options& publishing = {.id = shared})
+  replica_at_work(const Model& model, std::uint16_t coordinator, const replica_options& options = {},
+                  const publish_options& publishing = {.id = shared})
       : owner(opened(local(coordinator), options)) {
     const auto published = owner.add_tensors(model, publishing);
     EXPECT_TRUE(published) << to_string(published.error().code);
@@ -178,7 +181,8 @@ TEST(replica, one_that_is_killed_costs_a_connection) {
   const in_turns balancer{{first->address(), second.address()}, &next};
   at_share kill{sizeof(large) / 2, [&] { first.reset(); }};
   auto mine = blank<large>();
-  const auto done = net<large>::download_tensors(balancer, coordinator.ref, *mine, {.progress = kill, .progress_interval = 0ms});
+  const auto done = net<large>::download_tensors(balancer, coordinator.ref, *mine,
+                                                 {.progress = kill, .progress_interval = 0ms});
   ASSERT_TRUE(done) << to_string(done.error().code);
   EXPECT_TRUE(done->confirmed);
   EXPECT_TRUE(same(*mine, *model));
@@ -197,11 +201,13 @@ TEST(replica, without_a_coordinator_it_is_owner_lost) {
   const reference ref = coordinator->ref;
   verdict how = verdict::open;
   const auto settled = [&](const settlement& s) { how = s.verdict; };
-  replica_at_work<net<large>> replica(*model, coordinator->owner.port(), {.gone = 500ms}, {.settled = settled, .id = shared});
+  replica_at_work<net<large>> replica(*model, coordinator->owner.port(), {.gone = 500ms},
+                                      {.settled = settled, .id = shared});
   auto mine = blank<large>();
   resume_cursor cursor;
   at_share kill{sizeof(large) / 2, [&] { coordinator.reset(); }};
-  const auto lost = net<large>::download_tensors(replica.address(), ref, *mine, {.cursor = &cursor, .progress = kill, .progress_interval = 0ms});
+  const auto lost = net<large>::download_tensors(replica.address(), ref, *mine,
+                                                 {.cursor = &cursor, .progress = kill, .progress_interval = 0ms});
   ASSERT_FALSE(lost);
   EXPECT_EQ(lost.error().code, errc::owner_lost) << to_string(lost.error().code);
   EXPECT_GE(cursor.offset, sizeof(large) / 2);
@@ -222,7 +228,8 @@ TEST(replica, a_coordinator_that_comes_back_in_time_goes_on) {
                      coordinator.reset();
                      coordinator.emplace(*model, publish_options{.recipients = 1, .id = shared}, local(port));
                    }};
-  const auto done = net<large>::download_tensors(replica.address(), ref, *mine, {.progress = restart, .progress_interval = 0ms});
+  const auto done = net<large>::download_tensors(replica.address(), ref, *mine,
+                                                 {.progress = restart, .progress_interval = 0ms});
   ASSERT_TRUE(done) << to_string(done.error().code);
   EXPECT_TRUE(same(*mine, *model));
   coordinator->on.reset();
@@ -253,8 +260,10 @@ TEST(replica, a_long_pull_shows_the_coordinator_signs_of_life) {
   coordinator_at_work<net<large>> coordinator(*model, expects);
   replica_at_work<net<large>> replica(*model, coordinator.owner.port(), {.sign_of_life = 100ms});
   auto mine = blank<large>();
-  const auto slowly = [](const progress_event&) { std::this_thread::sleep_for(15ms); };  // 192 chunks: three times the budget
-  const auto done = net<large>::download_tensors(replica.address(), coordinator.ref, *mine, {.progress = slowly, .progress_interval = 0ms});
+  const auto slowly = [](const progress_event&) { std::this_thread::sleep_for(15ms); };  // 192 chunks: three times the
+                                                                                         // budget
+  const auto done = net<large>::download_tensors(replica.address(), coordinator.ref, *mine,
+                                                 {.progress = slowly, .progress_interval = 0ms});
   ASSERT_TRUE(done) << to_string(done.error().code);
   EXPECT_TRUE(done->confirmed);
   coordinator.on.reset();
@@ -275,7 +284,8 @@ TEST(replica, a_chunk_allocates_nothing) {
     return watch.count();
   };
   pull.template operator()<net<large>>();
-  const auto few = pull.template operator()<net<large, fixed_bytes<1_MiB>>>(), many = pull.template operator()<net<large, fixed_bytes<8_KiB>>>();
+  const auto few = pull.template operator()<net<large, fixed_bytes<1_MiB>>>(),
+             many = pull.template operator()<net<large, fixed_bytes<8_KiB>>>();
   EXPECT_LE(many, few + 8) << few;  // 1,537 chunks, and 13
 }
 
@@ -294,7 +304,8 @@ TEST(replica, a_recipient_that_breaks_the_protocol_hurts_nobody_else) {
                      peers.back()->say("GET / HTTP/1.1\r\n\r\n");
                      peers.push_back(std::make_unique<raw_peer>(replica.owner.port()));  // says nothing
                    }};
-  const auto done = net<large>::download_tensors(replica.address(), coordinator.ref, *mine, {.progress = disturb, .progress_interval = 0ms});
+  const auto done = net<large>::download_tensors(replica.address(), coordinator.ref, *mine,
+                                                 {.progress = disturb, .progress_interval = 0ms});
   ASSERT_TRUE(done) << to_string(done.error().code);
   EXPECT_TRUE(same(*mine, *model));
   EXPECT_TRUE(peers[0]->hear_end());
@@ -307,10 +318,12 @@ TEST(replica, a_recipient_that_breaks_the_protocol_hurts_nobody_else) {
 TEST(replica, one_that_says_nothing_loses_its_place) {
   const auto model = random_model<tiny>(14);
   coordinator_at_work<net<tiny>> coordinator(*model, {.recipients = 1, .id = shared});
-  replica_at_work<net<tiny>> replica(*model, coordinator.owner.port(), {.max_connections = 1, .budgets = {.accept = 300ms}});
+  replica_at_work<net<tiny>> replica(*model, coordinator.owner.port(),
+                                     {.max_connections = 1, .budgets = {.accept = 300ms}});
   raw_peer silent(replica.owner.port());
   auto mine = blank<tiny>();
-  const auto done = net<tiny>::download_tensors(replica.address(), coordinator.ref, *mine);  // waits in the queue meanwhile
+  const auto done = net<tiny>::download_tensors(replica.address(), coordinator.ref, *mine);  // waits in the queue
+                                                                                             // meanwhile
   ASSERT_TRUE(done) << to_string(done.error().code);
   EXPECT_TRUE(silent.hear_end());
   replica.on.reset();

@@ -28,7 +28,10 @@ struct coordinator_and_replica {
   std::optional<tp::replica_of<net>> replica;
   std::optional<serving> first, second;
 
-  explicit coordinator_and_replica(std::uint32_t recipients = 1) : ref(*coordinator.add_tensors(*model, {.recipients = recipients, .id = shared})) { first.emplace(coordinator); }
+  explicit coordinator_and_replica(std::uint32_t recipients = 1)
+      : ref(*coordinator.add_tensors(*model, {.recipients = recipients, .id = shared})) {
+    first.emplace(coordinator);
+  }
   /// `at`: where the replica finds the coordinator; 0: at its port.
   void begin_replica(std::uint16_t at = 0, const tp::replica_options& options = {}) {
     auto r = tp::replica_of<net>::open("127.0.0.1:0", local(at != 0 ? at : coordinator.port()), options);
@@ -45,10 +48,12 @@ struct coordinator_and_replica {
   }
 };
 
-/// Carries what is said in both directions between those who connect and an owner, and cuts every connection when `most` bytes have passed. Later ones go through.
+/// Carries what is said in both directions between those who connect and an owner, and cuts every connection when
+/// `most` bytes have passed. Later ones go through.
 class cutting_relay {
  public:
-  cutting_relay(std::uint16_t to, std::size_t most) : to_(to), left_(most), thread_([this](std::stop_token stop) { run(stop); }) {}
+  cutting_relay(std::uint16_t to, std::size_t most)
+      : to_(to), left_(most), thread_([this](std::stop_token stop) { run(stop); }) {}
   std::uint16_t port() const { return listener_.port(); }
   std::size_t carried() const { return carried_; }
 
@@ -82,7 +87,8 @@ class cutting_relay {
     auto& waiting = l.waiting[from];
     bool ended = false;
     if (waiting.empty()) {
-      const std::array<std::span<std::byte>, 1> in{std::span(piece).first(cut_ ? piece.size() : std::min(piece.size(), left_))};
+      const std::array<std::span<std::byte>, 1> in{
+          std::span(piece).first(cut_ ? piece.size() : std::min(piece.size(), left_))};
       if (in[0].empty()) return true;
       const auto io = l.ends[from].read_some(in);
       waiting.assign(piece.begin(), piece.begin() + static_cast<std::ptrdiff_t>(io.bytes));
@@ -139,7 +145,8 @@ void pull_through_a_cut(bool before_the_replica) {
     c.begin_replica(relay ? relay->port() : std::uint16_t{0});
     if (before_the_replica) relay.emplace(c.replica->port(), most);
     const auto mine = blank<mlp>();
-    const auto done = net::download_tensors(local(before_the_replica ? relay->port() : c.replica->port()), c.ref, *mine, {.retry = patient});
+    const auto done = net::download_tensors(local(before_the_replica ? relay->port() : c.replica->port()), c.ref, *mine,
+                                            {.retry = patient});
     ASSERT_TRUE(done) << most << ": " << describe(done.error());
     EXPECT_EQ(done->outcome, tp::outcome::completed) << most;
     EXPECT_TRUE(same(*mine, *c.model)) << most;
@@ -155,15 +162,20 @@ void pull_through_a_cut(bool before_the_replica) {
 TEST(ReplicaAttack, A_connection_to_it_that_is_cut_at_any_byte_costs_a_connection) { pull_through_a_cut(true); }
 TEST(ReplicaAttack, A_line_to_the_coordinator_that_is_cut_at_any_byte_costs_a_connection) { pull_through_a_cut(false); }
 
-void add(std::vector<std::byte>& to, const std::vector<std::byte>& more) { to.insert(to.end(), more.begin(), more.end()); }
+void add(std::vector<std::byte>& to, const std::vector<std::byte>& more) {
+  to.insert(to.end(), more.begin(), more.end());
+}
 
 TEST(ReplicaAttack, Recipients_that_ask_for_everything_hurt_nobody_else) {
   using kind = tp::frame_kind;
   coordinator_and_replica c;
   c.begin_replica();
   std::vector<std::unique_ptr<raw_peer>> hostile;
-  const auto begin = [&]() -> raw_peer& { return *hostile.emplace_back(std::make_unique<raw_peer>(c.replica->port())); };
-  const auto full = [&](raw_peer& p, const std::vector<std::byte>& frames) {  // until neither the peer nor the replica takes more
+  const auto begin = [&]() -> raw_peer& {
+    return *hostile.emplace_back(std::make_unique<raw_peer>(c.replica->port()));
+  };
+  const auto full = [&](raw_peer& p, const std::vector<std::byte>& frames) {  // until neither the peer nor the replica
+                                                                              // takes more
     for (int i = 0; i < 200; ++i) {
       const std::array<std::span<const std::byte>, 1> out{frames};
       const auto io = p.stream().write_some(out);
@@ -195,7 +207,9 @@ TEST(ReplicaAttack, Recipients_that_ask_for_everything_hurt_nobody_else) {
 }
 
 /// A coordinator that says to each connection what it likes, once it has been asked.
-void coordinator_that_says(const std::function<std::vector<std::byte>(const net::downloader&)>& lie, const std::function<void(const tp::result<tp::receipt>&, const tp::replica_counts&)>& check) {
+void coordinator_that_says(
+    const std::function<std::vector<std::byte>(const net::downloader&)>& lie,
+    const std::function<void(const tp::result<tp::receipt>&, const tp::replica_counts&)>& check) {
   coordinator_and_replica c;
   raw_listener liar;
   std::jthread lying([&](std::stop_token stop) {
@@ -210,7 +224,8 @@ void coordinator_that_says(const std::function<std::vector<std::byte>(const net:
   });
   c.begin_replica(liar.port(), {.gone = 60s});
   const auto mine = blank<mlp>();
-  const auto done = net::download_tensors(local(c.replica->port()), c.ref, *mine, {.per_request_timeout = 3s, .retry = {.retries = 0}});
+  const auto done = net::download_tensors(local(c.replica->port()), c.ref, *mine,
+                                          {.per_request_timeout = 3s, .retry = {.retries = 0}});
   EXPECT_FALSE(done && done->confirmed);
   c.second.reset();
   check(done, c.replica->counts());
@@ -238,16 +253,25 @@ std::vector<std::byte> bytes_of(const tp::frame& m) {
 
 TEST(ReplicaAttack, A_coordinator_that_lies_about_the_version_gets_no_chunk_of_the_replicas) {
   const auto model = random_model<mlp>(1);
-  coordinator_that_says([&](const auto&) { auto m = described(*model); return ++m.version, bytes_of(m); },
-                        [](const auto& done, const auto& counts) {
-                          EXPECT_FALSE(done);
-                          EXPECT_EQ(counts.own, 0u);
-                        });
+  coordinator_that_says(
+      [&](const auto&) {
+        auto m = described(*model);
+        return ++m.version, bytes_of(m);
+      },
+      [](const auto& done, const auto& counts) {
+        EXPECT_FALSE(done);
+        EXPECT_EQ(counts.own, 0u);
+      });
 }
 TEST(ReplicaAttack, A_coordinator_that_lies_about_the_size_allocates_nothing_and_completes_nothing) {
   const auto model = random_model<mlp>(1);
   for (const std::uint64_t size : {std::uint64_t{0}, std::uint64_t{1} << 60, ~std::uint64_t{0}})
-    coordinator_that_says([&](const auto&) { auto m = described(*model); return m.image_bytes = size, bytes_of(m); }, [](const auto& done, const auto&) { EXPECT_FALSE(done); });
+    coordinator_that_says(
+        [&](const auto&) {
+          auto m = described(*model);
+          return m.image_bytes = size, bytes_of(m);
+        },
+        [](const auto& done, const auto&) { EXPECT_FALSE(done); });
 }
 TEST(ReplicaAttack, A_coordinator_whose_nonce_is_not_its_own_confirms_nothing) {
   const auto model = random_model<mlp>(1);
@@ -276,9 +300,11 @@ TEST(ReplicaAttack, A_coordinator_that_speaks_another_protocol_ends_the_line) {
                           EXPECT_FALSE(done);
                           EXPECT_GT(counts.broken, 0u);
                         });
-  coordinator_that_says([](const auto&) { return request(tp::frame_kind::describe, 1, shared, 0, 0); }, [](const auto& done, const auto& counts) {
-    EXPECT_FALSE(done);
-    EXPECT_GT(counts.broken, 0u) << "a coordinator asks for nothing"; });
+  coordinator_that_says([](const auto&) { return request(tp::frame_kind::describe, 1, shared, 0, 0); },
+                        [](const auto& done, const auto& counts) {
+                          EXPECT_FALSE(done);
+                          EXPECT_GT(counts.broken, 0u) << "a coordinator asks for nothing";
+                        });
 }
 
 TEST(ReplicaAttack, A_coordinator_that_comes_back_with_other_content_is_not_mixed_with_the_old) {
@@ -304,14 +330,17 @@ TEST(ReplicaAttack, A_coordinator_that_comes_back_with_other_content_is_not_mixe
     ASSERT_TRUE(c.coordinator.add_tensors(*other, {.recipients = 1, .id = shared}));
     c.first.emplace(c.coordinator);
   };
-  const auto done = net::download_tensors(local(c.replica->port()), tp::reference{shared, 0, 0}, *mine, {.window = 1, .retry = patient, .progress = restart, .progress_interval = 0ms});
+  const auto done = net::download_tensors(
+      local(c.replica->port()), tp::reference{shared, 0, 0}, *mine,
+      {.window = 1, .retry = patient, .progress = restart, .progress_interval = 0ms});
   EXPECT_TRUE(again);
   ASSERT_FALSE(done) << "the last chunk of the old content is nowhere";
   EXPECT_EQ(done.error().code, tp::errc::stale_version) << describe(done.error());
   // those who come now get the new content, all of it from the coordinator
   const auto before = [&] { return c.second.reset(), c.replica->counts().own; }();
   c.second.emplace(*c.replica);
-  const auto fresh = net::download_tensors(local(c.replica->port()), tp::reference{shared, 0, 0}, *mine, {.retry = patient});
+  const auto fresh = net::download_tensors(local(c.replica->port()), tp::reference{shared, 0, 0}, *mine,
+                                           {.retry = patient});
   ASSERT_TRUE(fresh) << describe(fresh.error());
   EXPECT_TRUE(same(*mine, *other));
   c.second.reset();

@@ -92,7 +92,8 @@ std::vector<std::byte> long_page() {
   return bytes_of(m);
 }
 
-/// Long answers that were asked for ahead: they pass through a buffer of 16 KiB, whose end comes in the middle of one of them.
+/// Long answers that were asked for ahead: they pass through a buffer of 16 KiB, whose end comes in the middle of one
+/// of them.
 TEST(ReplicaLine, Answers_that_end_anywhere_in_its_buffer_are_handed_on) {
   std::vector<std::byte> asked, answered;
   const auto request = bytes_of(of_kind(tp::frame_kind::schema)), answer = long_page();
@@ -103,17 +104,20 @@ TEST(ReplicaLine, Answers_that_end_anywhere_in_its_buffer_are_handed_on) {
     asked.insert(asked.end(), request.begin(), request.end());
     answered.insert(answered.end(), answer.begin(), answer.end());
   }
-  for (const std::size_t piece : {std::size_t{1}, std::size_t{24}, std::size_t{1000}, std::size_t{4096}, std::size_t{16376}, std::size_t{16383}, answered.size()}) {
+  for (const std::size_t piece : {std::size_t{1}, std::size_t{24}, std::size_t{1000}, std::size_t{4096},
+                                  std::size_t{16376}, std::size_t{16383}, answered.size()}) {
     bench b;
     for (std::size_t at = 0; at < asked.size(); at += 4096) {
       const std::size_t n = std::min<std::size_t>(4096, asked.size() - at);
-      b.recipient.pieces.emplace_back(asked.begin() + static_cast<std::ptrdiff_t>(at), asked.begin() + static_cast<std::ptrdiff_t>(at + n));
+      b.recipient.pieces.emplace_back(asked.begin() + static_cast<std::ptrdiff_t>(at),
+                                      asked.begin() + static_cast<std::ptrdiff_t>(at + n));
     }
     ASSERT_TRUE(b.run());
     ASSERT_EQ(b.coordinator.out.size(), asked.size());
     for (std::size_t at = 0; at < answered.size(); at += piece) {
       const std::size_t n = std::min(piece, answered.size() - at);
-      b.coordinator.pieces.emplace_back(answered.begin() + static_cast<std::ptrdiff_t>(at), answered.begin() + static_cast<std::ptrdiff_t>(at + n));
+      b.coordinator.pieces.emplace_back(answered.begin() + static_cast<std::ptrdiff_t>(at),
+                                        answered.begin() + static_cast<std::ptrdiff_t>(at + n));
     }
     ASSERT_TRUE(b.run()) << piece;
     EXPECT_TRUE(b.recipient.out == answered) << "pieces of " << piece;

@@ -1,4 +1,5 @@
-// Replicas over TLS: the recipients' connections to them, and their lines to the coordinator, each with certificates of its own.
+// Replicas over TLS: the recipients' connections to them, and their lines to the coordinator, each with certificates of
+// its own.
 #include "certificates.hpp"
 #include "network.hpp"
 
@@ -24,17 +25,20 @@ struct parties {
     EXPECT_TRUE(owner->add_tensors(*model, {.recipients = 1, .id = shared}));
     return std::move(*owner);
   }
-  /// `as`: what it shows the coordinator, and trusts. The text of the address is borrowed for as long as the replica lives.
+  /// `as`: what it shows the coordinator, and trusts. The text of the address is borrowed for as long as the replica
+  /// lives.
   tp::replica_of<net> replica(std::uint16_t port, const tp::tls_context& as, const tp::replica_options& options = {}) {
     text = local(port);
-    auto replica = tp::replica_of<net>::open(tp::tls_address{"127.0.0.1:0", context_of(&p.server, p.authority)}, tp::tls_address{.address = text, .context = as}, options);
+    auto replica = tp::replica_of<net>::open(tp::tls_address{"127.0.0.1:0", context_of(&p.server, p.authority)},
+                                             tp::tls_address{.address = text, .context = as}, options);
     EXPECT_TRUE(replica) << describe(replica.error());
     EXPECT_TRUE(replica->add_tensors(*model, {.id = shared}));
     return std::move(*replica);
   }
   tp::result<tp::receipt> pull(std::uint16_t port, const tp::tls_context& as, const tp::pull_options& options = {}) {
     const std::string where = local(port);
-    return net::download_tensors(tp::tls_address{.address = where, .context = as}, tp::reference{shared, 0, 0}, *mine, options);
+    return net::download_tensors(tp::tls_address{.address = where, .context = as}, tp::reference{shared, 0, 0}, *mine,
+                                 options);
   }
 };
 

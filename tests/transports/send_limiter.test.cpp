@@ -17,7 +17,8 @@ using limiter = tp::send_limiter<>;
 
 /// Connections that always have something to send, and a driver that calls tick() as it has to.
 struct network {
-  explicit network(const tp::send_limits& l, std::size_t count) : limits(l), to(l), lines(count), sent(count), seconds(count + 1), within(count + 1) {}
+  explicit network(const tp::send_limits& l, std::size_t count)
+      : limits(l), to(l), lines(count), sent(count), seconds(count + 1), within(count + 1) {}
 
   tp::send_limits limits;
   limiter to;
@@ -51,7 +52,9 @@ struct network {
         }
       }
       ticks |= to.needs_ticks();
-      if (ticks && now % 10'000'000 == 0) ticks = to.tick(nanoseconds(now), [&](limiter::share& s) { wake(static_cast<std::size_t>(&s - lines.data())); });
+      if (ticks && now % 10'000'000 == 0)
+        ticks = to.tick(nanoseconds(now),
+                        [&](limiter::share& s) { wake(static_cast<std::size_t>(&s - lines.data())); });
     }
   }
   std::uint64_t total() const {
@@ -69,19 +72,24 @@ TEST(SendLimiter, NoSecondHasMoreAndNothingIsWasted) {
       n.run(20'000, 256 * 1024);
       if (testing::Test::HasFatalFailure()) FAIL() << count << " at " << rate;
       EXPECT_GE(n.total(), rate * 20 * 9 / 10) << count << " at " << rate;
-      for (const auto s : n.sent) EXPECT_NEAR(static_cast<double>(s), static_cast<double>(n.total()) / static_cast<double>(count), static_cast<double>(rate) / 4) << count << " at " << rate;
+      for (const auto s : n.sent)
+        EXPECT_NEAR(static_cast<double>(s), static_cast<double>(n.total()) / static_cast<double>(count),
+                    static_cast<double>(rate) / 4)
+            << count << " at " << rate;
     }
 }
 TEST(SendLimiter, WhatOneMayNotUseIsLeftToTheOthers) {
   network n({.owner_bytes_per_second = 1'000'000, .recipient_bytes_per_second = 300'000}, 5);
   for (std::size_t i = 0; i < 3; ++i) n.wake(i);
   n.run(20'000, 64 * 1024);
-  for (std::size_t i = 0; i < 3; ++i) EXPECT_GE(n.sent[i], 20u * 270'000) << "three together are below the owner's limit";
+  for (std::size_t i = 0; i < 3; ++i)
+    EXPECT_GE(n.sent[i], 20u * 270'000) << "three together are below the owner's limit";
   n.wake(3);
   n.wake(4);
   const auto before = n.sent;
   n.run(20'000, 64 * 1024);
-  for (std::size_t i = 0; i < 5; ++i) EXPECT_NEAR(static_cast<double>(n.sent[i] - before[i]), 20.0 * 188'000, 400'000) << "five share it";
+  for (std::size_t i = 0; i < 5; ++i)
+    EXPECT_NEAR(static_cast<double>(n.sent[i] - before[i]), 20.0 * 188'000, 400'000) << "five share it";
 }
 TEST(SendLimiter, ANewcomerWaitsBehindThoseWhoWait) {
   limiter to({.owner_bytes_per_second = 16'000});

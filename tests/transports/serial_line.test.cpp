@@ -51,7 +51,8 @@ TEST(SerialLine, Who_listens_goes_on_when_the_tty_is_there_again) {
   for (int round = 0; round < 2; ++round) {
     a.pull_out();
     int waits = 0, told = 0;
-    for (const auto begin = std::chrono::steady_clock::now(); std::chrono::steady_clock::now() - begin < 500ms; ++waits) {
+    for (const auto begin = std::chrono::steady_clock::now(); std::chrono::steady_clock::now() - begin < 500ms;
+         ++waits) {
       told += l->wait(true, true, 50ms).read ? 1 : 0;
       EXPECT_EQ(received(*l), io_status::would_block);
       EXPECT_EQ(sent(*l), io_status::ok);  // and dropped

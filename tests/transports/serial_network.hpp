@@ -23,10 +23,14 @@ class over_line {
   using net = serial_net<Model, Chunk>;
 
   explicit over_line(const line_noise& noise = {}, std::uint64_t rate = 0)
-      : line(noise, rate), source(random_model<Model>(noise.seed)), owner(*net::downloader::open({.listen = line.right()})), ref(*owner.add_tensors(*source, {.recipients = 1})), serving_(owner) {}
+      : line(noise, rate), source(random_model<Model>(noise.seed)),
+        owner(*net::downloader::open({.listen = line.right()})), ref(*owner.add_tensors(*source, {.recipients = 1})),
+        serving_(owner) {}
   ~over_line() { serving_.stop(); }
 
-  tp::result<tp::receipt> pull(const tp::pull_options& options = {}) { return net::download_tensors(line.left(), ref, *mine, options); }
+  tp::result<tp::receipt> pull(const tp::pull_options& options = {}) {
+    return net::download_tensors(line.left(), ref, *mine, options);
+  }
   /// A pull that completes, and whose bytes are right.
   void expect_completed(const tp::pull_options& options = {}) {
     const auto done = pull(options);

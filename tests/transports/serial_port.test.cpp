@@ -1,4 +1,5 @@
-// Serial lines on pseudo-terminals: their addresses, their settings, who else may have them, and what happens when they vanish.
+// Serial lines on pseudo-terminals: their addresses, their settings, who else may have them, and what happens when they
+// vanish.
 #include "support/noisy_line.hpp"
 
 #include <tensorpull/links/serial_link.hpp>
@@ -37,8 +38,11 @@ TEST(SerialAddress, Settings_stand_in_any_order) {
 }
 TEST(SerialAddress, What_is_no_address_is_refused_by_name) {
   using namespace std::string_view_literals;
-  for (const std::string_view text : {""sv, "?speed=9600"sv, "/dev/a?"sv, "/dev/a?speed"sv, "/dev/a?speed="sv, "/dev/a?speed=9601"sv, "/dev/a?speed=0"sv, "/dev/a?speed=-9600"sv, "/dev/a?speed=9600x"sv,
-                                      "/dev/a?speed=99999999999999"sv, "/dev/a?speed=9600&speed=9600"sv, "/dev/a?speed=9600&"sv, "/dev/a?flow=xonxoff"sv, "/dev/a?flow="sv, "/dev/a?parity=even"sv, "/dev/a\0b"sv}) {
+  for (const std::string_view text :
+       {""sv, "?speed=9600"sv, "/dev/a?"sv, "/dev/a?speed"sv, "/dev/a?speed="sv, "/dev/a?speed=9601"sv,
+        "/dev/a?speed=0"sv, "/dev/a?speed=-9600"sv, "/dev/a?speed=9600x"sv, "/dev/a?speed=99999999999999"sv,
+        "/dev/a?speed=9600&speed=9600"sv, "/dev/a?speed=9600&"sv, "/dev/a?flow=xonxoff"sv, "/dev/a?flow="sv,
+        "/dev/a?parity=even"sv, "/dev/a\0b"sv}) {
     const auto a = parse_serial_address(text);
     ASSERT_FALSE(a) << text;
     EXPECT_EQ(a.error().code, errc::bad_address);
@@ -113,7 +117,9 @@ TEST(SerialPort, A_tty_that_vanishes_while_a_frame_waits_ends_the_link) {
   serial_link<serial_port> link(std::move(*port));
   std::array<std::byte, 512> memory{};
   const std::span<const std::byte> some(memory);
-  while (link.send({&some, 1}, {}).status == io_status::ok || link.wait(false, true, 20ms).write) {  // the kernel hands bytes on a little later
+  while (link.send({&some, 1}, {}).status == io_status::ok || link.wait(false, true, 20ms).write) {  // the kernel hands
+                                                                                                     // bytes on a
+                                                                                                     // little later
   }
   p.vanish();
   EXPECT_TRUE(link.wait(false, true, 10s).write);

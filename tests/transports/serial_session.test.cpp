@@ -30,7 +30,9 @@ void expect_both_directions(const line_noise& noise, std::uint64_t rate) {
   EXPECT_TRUE(same(*from_b, *b));
 }
 TEST(SerialSession, both_ends_pull_at_once) { expect_both_directions({}, 0); }
-TEST(SerialSession, both_ends_pull_at_once_over_a_slow_and_noisy_line) { expect_both_directions({.flipped = 50, .lost = 20, .inserted = 20}, 40'000); }
+TEST(SerialSession, both_ends_pull_at_once_over_a_slow_and_noisy_line) {
+  expect_both_directions({.flipped = 50, .lost = 20, .inserted = 20}, 40'000);
+}
 
 TEST(SerialSession, messages_arrive_once_and_in_order_whatever_the_noise) {
   noisy_line line({.flipped = 150, .lost = 100, .inserted = 100, .seed = 5}, 0);

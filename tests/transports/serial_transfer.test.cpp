@@ -11,7 +11,9 @@ TEST(SerialTransfer, chunks_of_512_bytes) { over_line<mlp>().expect_completed();
 TEST(SerialTransfer, chunks_of_2_kib) { over_line<mlp, 2048>().expect_completed(); }
 TEST(SerialTransfer, less_than_a_chunk) { over_line<tiny>().expect_completed(); }
 TEST(SerialTransfer, at_115200_baud) { over_line<small>({}, baud_115200).expect_completed(); }
-TEST(SerialTransfer, at_115200_baud_with_noise) { over_line<small>({.flipped = 100, .lost = 50, .inserted = 50}, baud_115200).expect_completed(); }
+TEST(SerialTransfer, at_115200_baud_with_noise) {
+  over_line<small>({.flipped = 100, .lost = 50, .inserted = 50}, baud_115200).expect_completed();
+}
 TEST(SerialTransfer, at_9600_baud) { over_line<tiny>({}, 960).expect_completed(); }
 
 /// Every transfer completes, exact. TENSORPULL_LINE_SEEDS: how many.
@@ -84,7 +86,8 @@ TEST(SerialTransfer, T1_a_tty_that_stays_away_is_a_lost_connection) {
   });
   const auto done = o.pull({.retry = {.retries = 2, .first_delay = 10ms}});
   ASSERT_FALSE(done);
-  EXPECT_TRUE(done.error().code == tp::errc::connection_lost || done.error().code == tp::errc::connection_failed) << describe(done.error());
+  EXPECT_TRUE(done.error().code == tp::errc::connection_lost || done.error().code == tp::errc::connection_failed)
+      << describe(done.error());
 }
 TEST(SerialTransfer, T8_a_stop_is_heard_on_a_slow_line) {
   over_line<mlp> o({}, baud_115200);
@@ -100,8 +103,10 @@ TEST(SerialTransfer, T8_a_stop_is_heard_on_a_slow_line) {
 TEST(SerialTransfer, addresses_that_are_none) {
   const auto mine = blank<tiny>();
   using net = serial_net<tiny>;
-  EXPECT_EQ(net::download_tensors("/dev/null", tp::ref_id{1, 1}, *mine, {.retry = {.retries = 0}}).error().code, tp::errc::bad_address);
-  EXPECT_EQ(net::download_tensors("/dev/no-such-tty", tp::ref_id{1, 1}, *mine, {.retry = {.retries = 0}}).error().code, tp::errc::connection_failed);
+  EXPECT_EQ(net::download_tensors("/dev/null", tp::ref_id{1, 1}, *mine, {.retry = {.retries = 0}}).error().code,
+            tp::errc::bad_address);
+  EXPECT_EQ(net::download_tensors("/dev/no-such-tty", tp::ref_id{1, 1}, *mine, {.retry = {.retries = 0}}).error().code,
+            tp::errc::connection_failed);
   EXPECT_EQ(net::downloader::open({.listen = "/dev/ttyS0?speed=1"}).error().code, tp::errc::bad_address);
 }
 

@@ -23,7 +23,11 @@ struct running {
   tp::reference ref;
   std::string where;
   std::optional<serving> server;
-  explicit running(std::uint64_t seed, tp::ref_id as = id) : source(random_model<mlp>(seed)), owner(net::downloader::open()), ref(*(*owner)->add_tensors(*source, {.id = as})), where(local((*owner)->port())) { server.emplace(**owner); }
+  explicit running(std::uint64_t seed, tp::ref_id as = id)
+      : source(random_model<mlp>(seed)), owner(net::downloader::open()),
+        ref(*(*owner)->add_tensors(*source, {.id = as})), where(local((*owner)->port())) {
+    server.emplace(**owner);
+  }
   void end() { server.reset(), owner.reset(); }
 };
 std::string nobody() {
@@ -64,7 +68,8 @@ TEST(SeveralAddresses, What_has_landed_stays_when_an_owner_dies_and_the_next_goe
     last = e.bytes_done;
     if (e.bytes_done > 0 && at_death == 0) at_death = e.bytes_done, a.end();
   };
-  const auto done = net::download_tensors(several, {id, 0, 0}, *mine, {.window = 1, .retry = quick, .progress = progress, .progress_interval = 0ms});
+  const auto done = net::download_tensors(
+      several, {id, 0, 0}, *mine, {.window = 1, .retry = quick, .progress = progress, .progress_interval = 0ms});
   ASSERT_TRUE(done) << to_string(done.error().code);
   EXPECT_EQ(done->outcome, tp::outcome::completed);
   EXPECT_GT(at_death, 0u);
@@ -85,7 +90,8 @@ TEST(SeveralAddresses, Another_version_at_the_next_address_is_stale_and_never_mi
   auto progress = [&](const tp::progress_event& e) {
     if (e.bytes_done > 0) a.end();
   };
-  const auto done = net::download_tensors(several, {id, 0, 0}, *mine, {.window = 1, .retry = quick, .progress = progress, .progress_interval = 0ms});
+  const auto done = net::download_tensors(
+      several, {id, 0, 0}, *mine, {.window = 1, .retry = quick, .progress = progress, .progress_interval = 0ms});
   ASSERT_FALSE(done);
   EXPECT_EQ(done.error().code, tp::errc::stale_version);
   EXPECT_EQ(several.current(), 1u) << "who refused it";
@@ -104,7 +110,9 @@ TEST(SeveralAddresses, The_error_is_one_after_which_another_try_may_succeed) {
   const tp::several_addresses<tp::tcp> none(std::span<const std::string_view>{});
   EXPECT_EQ(net::download_tensors(none, {id, 0, 0}, *mine, {.retry = quick}).error().code, tp::errc::bad_address);
   const std::array<std::string_view, 2> wrong{"no address", "neither"};
-  EXPECT_EQ(net::download_tensors(tp::several_addresses<tp::tcp>(wrong), {id, 0, 0}, *mine, {.retry = quick}).error().code, tp::errc::bad_address);
+  EXPECT_EQ(
+      net::download_tensors(tp::several_addresses<tp::tcp>(wrong), {id, 0, 0}, *mine, {.retry = quick}).error().code,
+      tp::errc::bad_address);
 }
 
 }  // namespace

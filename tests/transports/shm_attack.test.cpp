@@ -12,7 +12,8 @@ namespace {
 using namespace test;
 using net = shared_net<>;
 
-constexpr std::uint64_t header_bytes = tp::raw_tensors<mlp>::schema().header_bytes, image_bytes = tp::raw_tensors<mlp>::schema().image_bytes;
+constexpr std::uint64_t header_bytes = tp::raw_tensors<mlp>::schema().header_bytes,
+                        image_bytes = tp::raw_tensors<mlp>::schema().image_bytes;
 
 /// A stream that passes other descriptors than the owner gave it.
 class lying_stream : public tp::shared_stream {
@@ -21,9 +22,11 @@ class lying_stream : public tp::shared_stream {
   lying_stream() = default;
   lying_stream(int fd, lie say) : tp::shared_stream(tp::unix_stream(fd)), say_(std::move(say)) {}
   using tp::shared_stream::write_some;
-  tp::io_result write_some(std::span<const std::span<const std::byte>> spans, std::span<const int> descriptors) noexcept {
+  tp::io_result write_some(std::span<const std::span<const std::byte>> spans,
+                           std::span<const int> descriptors) noexcept {
     const auto instead = say_(descriptors);
-    return instead.empty() ? tp::shared_stream::write_some(spans) : tp::shared_stream::write_some(spans, std::span<const int>(instead));
+    return instead.empty() ? tp::shared_stream::write_some(spans)
+                           : tp::shared_stream::write_some(spans, std::span<const int>(instead));
   }
 
  private:
@@ -32,7 +35,8 @@ class lying_stream : public tp::shared_stream {
 
 /// How a pull into `to` ends if the owner passes what `lie` makes of its descriptors.
 template <class Consumer, class Published>
-tp::result<tp::receipt> pull_from(const Published& published, lying_stream::lie lie, Consumer& to, tp::error* owner_saw = nullptr) {
+tp::result<tp::receipt> pull_from(const Published& published, lying_stream::lie lie, Consumer& to,
+                                  tp::error* owner_saw = nullptr) {
   int fd[2];
   EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fd), 0);
   auto owner = tp::session<net::parts, lying_stream>::over(lying_stream(fd[0], std::move(lie)));
@@ -99,14 +103,18 @@ lying_stream::lie changed(Change change, bool with_digest = true) {
 
 TEST(SharedAttack, M2_memory_that_can_shrink_or_be_written_is_refused) {
   const auto source = random_model<mlp>(1);
-  for (const int seals : {0, F_SEAL_SHRINK | F_SEAL_GROW, F_SEAL_WRITE | F_SEAL_GROW, F_SEAL_WRITE | F_SEAL_SHRINK, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE})
-    expect_refused(*source, [=](std::span<const int> real) { return std::vector{memory_of(bytes_of(real[0]), seals)}; }, tp::errc::memory_not_sealed);
+  for (const int seals : {0, F_SEAL_SHRINK | F_SEAL_GROW, F_SEAL_WRITE | F_SEAL_GROW, F_SEAL_WRITE | F_SEAL_SHRINK,
+                          F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE})
+    expect_refused(
+        *source, [=](std::span<const int> real) { return std::vector{memory_of(bytes_of(real[0]), seals)}; },
+        tp::errc::memory_not_sealed);
 }
 TEST(SharedAttack, M2_a_file_a_pipe_and_a_device_are_refused) {
   const auto source = random_model<mlp>(2);
   int pipe[2];
   ASSERT_EQ(::pipe2(pipe, O_CLOEXEC), 0);
-  for (const int other : {pipe[0], ::open("/dev/zero", O_RDONLY | O_CLOEXEC), ::open("/proc/self/exe", O_RDONLY | O_CLOEXEC)})
+  for (const int other :
+       {pipe[0], ::open("/dev/zero", O_RDONLY | O_CLOEXEC), ::open("/proc/self/exe", O_RDONLY | O_CLOEXEC)})
     expect_refused(*source, [=](std::span<const int>) { return std::vector{other}; }, tp::errc::memory_not_sealed);
 }
 TEST(SharedAttack, M2_the_memory_of_a_model_cannot_shrink_once_it_is_published) {
@@ -188,7 +196,8 @@ TEST(SharedAttack, M3_a_view_of_tensors_that_are_said_to_lie_with_the_header_is_
     const auto word = [&](std::size_t i) { return tp::load_le64(first.data() + 8 * i); };
     const std::uint64_t at = 16 * last.size();
     const tp::tensor_entry& latest = tp::raw_tensors<mlp>::schema().entries().back();
-    const std::array<tp::memory_extent, 2> extents{{{at, header_bytes + latest.begin}, {0, image_bytes - header_bytes - latest.begin}}};
+    const std::array<tp::memory_extent, 2> extents{
+        {{at, header_bytes + latest.begin}, {0, image_bytes - header_bytes - latest.begin}}};
     std::vector<std::byte> all(static_cast<std::size_t>(at + image_bytes));
     tp::segment_index::write(all, word(1), last.size(), extents);
     std::memcpy(all.data() + at, first.data() + word(6), header_bytes);
@@ -271,7 +280,9 @@ TEST(SharedAttack, Q2_descriptors_that_nobody_has_taken_yet_end_a_connection_and
   if (child == 0) {
     int fd[2];
     const rlimit few{16, 16};
-    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fd) != 0 || ::setrlimit(RLIMIT_NOFILE, &few) != 0 || (::geteuid() == 0 && ::setuid(65534) != 0)) ::_exit(1);
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fd) != 0 ||
+        ::setrlimit(RLIMIT_NOFILE, &few) != 0 || (::geteuid() == 0 && ::setuid(65534) != 0))
+      ::_exit(1);
     tp::shared_stream mine{tp::unix_stream(fd[0])};
     const std::byte one[1]{};
     const std::span<const std::byte> out[]{one};
@@ -296,7 +307,8 @@ TEST(SharedAttack, M1_a_length_that_changes_between_check_and_use_is_read_once) 
   ASSERT_EQ(::ftruncate(fd, 8192), 0);
   auto* const pages = static_cast<std::byte*>(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
   std::jthread flips([&](std::stop_token stop) {
-    while (!stop.stop_requested()) std::memcpy(pages, one.data(), one.size()), std::memcpy(pages, other.data(), other.size());
+    while (!stop.stop_requested())
+      std::memcpy(pages, one.data(), one.size()), std::memcpy(pages, other.data(), other.size());
   });
   std::vector<std::uint64_t> asked;
   int accepted = 0;
@@ -339,7 +351,9 @@ TEST(SharedAttack, M4_without_room_a_model_is_an_error_and_a_copy_is_sent_instea
   EXPECT_EQ(limited(64 * 1024,
                     [] {
                       const auto shared = tp::make_shared_model<mlp>();
-                      return !shared && shared.error().code == tp::errc::out_of_memory && shared.error().system == EFBIG ? 0 : 1;
+                      return !shared && shared.error().code == tp::errc::out_of_memory && shared.error().system == EFBIG
+                                 ? 0
+                                 : 1;
                     }),
             0);
   EXPECT_EQ(limited(64 * 1024,

@@ -11,7 +11,8 @@ using net = shared_net<>;
 constexpr std::uint64_t image_bytes = tp::raw_tensors<mlp>::schema().image_bytes;
 
 template <class Net, class Published>
-void expect_download(const Published& published, const mlp& source, tp::outcome outcome, std::uint64_t sent, const tp::pull_options& options = {}) {
+void expect_download(const Published& published, const mlp& source, tp::outcome outcome, std::uint64_t sent,
+                     const tp::pull_options& options = {}) {
   shared_owner<Net> o;
   const auto ref = o.add(published);
   o.serve();
@@ -49,17 +50,20 @@ TEST(SharedMemory, Without_a_digest_the_outcome_says_so) {
   expect_download<unverified>(*source, *source, tp::outcome::completed_unverified, 0);
 }
 TEST(SharedMemory, Digests_of_chunks_are_the_owners_so_their_bytes_are_sent) {
-  using checked = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::chunk_and_image_digest, tp::shared_memory>;
+  using checked =
+      tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::chunk_and_image_digest, tp::shared_memory>;
   const auto source = random_model<mlp>(4);
   expect_download<checked>(*source, *source, tp::outcome::completed, image_bytes);
 }
 TEST(SharedMemory, What_is_above_the_bound_for_copies_is_sent) {
-  using bounded = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::basic_shared_memory<tp::unix_access::same_user, image_bytes - 1, false>>;
+  using bounded = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>,
+                               tp::basic_shared_memory<tp::unix_access::same_user, image_bytes - 1, false>>;
   const auto source = random_model<mlp>(5);
   expect_download<bounded>(*source, *source, tp::outcome::completed, image_bytes);
 }
 TEST(SharedMemory, Several_recipients_share_one_copy) {
-  using bounded = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::basic_shared_memory<tp::unix_access::same_user, image_bytes, false>>;
+  using bounded = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>,
+                               tp::basic_shared_memory<tp::unix_access::same_user, image_bytes, false>>;
   const auto source = random_model<mlp>(6);
   shared_owner<bounded> o;
   const auto ref = o.add(*source, {.recipients = 3});
@@ -74,7 +78,8 @@ TEST(SharedMemory, Several_recipients_share_one_copy) {
   EXPECT_EQ(o.owner.status_of(ref)->completed, 3u);
 }
 TEST(SharedMemory, The_memory_of_a_settled_reference_makes_room_for_the_next) {
-  using bounded = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::basic_shared_memory<tp::unix_access::same_user, image_bytes, false>>;
+  using bounded = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>,
+                               tp::basic_shared_memory<tp::unix_access::same_user, image_bytes, false>>;
   shared_owner<bounded> o;
   const auto before = descriptors();
   for (std::uint64_t round = 0; round < 3; ++round) {
@@ -112,7 +117,8 @@ TEST(SharedMemory, A_session_pulls_from_memory_in_both_directions) {
   using end = tp::session<net::parts, tp::shared_stream>;
   int fd[2];
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fd), 0);
-  auto a = end::over(tp::shared_stream(tp::unix_stream(fd[0]))), b = end::over(tp::shared_stream(tp::unix_stream(fd[1])));
+  auto a = end::over(tp::shared_stream(tp::unix_stream(fd[0]))),
+       b = end::over(tp::shared_stream(tp::unix_stream(fd[1])));
   const auto one = random_model<mlp>(9), other = random_model<mlp>(10);
   const auto from_a = a->add_tensors(*one, {.recipients = 1}), from_b = b->add_tensors(*other, {.recipients = 1});
   std::jthread far([&] {

@@ -124,7 +124,8 @@ TEST(SharedView, A_source_that_was_changed_after_its_digest_fails_the_view) {
 }
 
 TEST(SharedView, An_owner_that_passes_no_memory_is_refused_by_name) {
-  using none = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::basic_shared_memory<tp::unix_access::same_user, 0, false>>;
+  using none = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>,
+                            tp::basic_shared_memory<tp::unix_access::same_user, 0, false>>;
   const auto source = random_model<mlp>(7);
   shared_owner<none> o;
   const auto ref = o.add(*source);

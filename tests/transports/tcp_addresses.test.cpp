@@ -1,5 +1,5 @@
-// A name with several addresses: a host tries one after the other, as a program that waits does. ":port" stands for ::1 and 127.0.0.1, whatever the
-// machine's list of names says.
+// A name with several addresses: a host tries one after the other, as a program that waits does. ":port" stands for ::1
+// and 127.0.0.1, whatever the machine's list of names says.
 #include "network.hpp"
 
 #include <atomic>

@@ -1,4 +1,5 @@
-// What attackers cost the others: the owner's own processor time for one good recipient, with and without them, in one interleaved run.
+// What attackers cost the others: the owner's own processor time for one good recipient, with and without them, in one
+// interleaved run.
 #include "network.hpp"
 #include "support/frames.hpp"
 #include "support/processor_time.hpp"
@@ -18,7 +19,8 @@ struct patient : tp::default_limits {
 };
 using net = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<64_KiB>, tp::tcp, patient>;
 
-// A sanitizer, or no optimisation, slows the library and not the kernel, so shares of time mean nothing there; what is counted does.
+// A sanitizer, or no optimisation, slows the library and not the kernel, so shares of time mean nothing there; what is
+// counted does.
 #if defined(TENSORPULL_TEST_SANITIZED) || !defined(__OPTIMIZE__)
 constexpr bool measures = false;
 constexpr int pairs = 4;
@@ -27,7 +29,8 @@ constexpr bool measures = true;
 constexpr int pairs = 60;
 #endif
 
-/// Where in a transfer of 192 chunks the attacker acts: once in 4 MiB. 200 times a second stands for a recipient that gets 800 MiB/s.
+/// Where in a transfer of 192 chunks the attacker acts: once in 4 MiB. 200 times a second stands for a recipient that
+/// gets 800 MiB/s.
 constexpr std::array<std::uint64_t, 3> acts_at{32, 96, 160};
 
 /// Everything that the owner's application hears.
@@ -53,7 +56,9 @@ struct good_client {
   int completed = 0, failed = 0;
   void connected(host_type::connection& c) { to_owner = &c; }
   void message(host_type::connection&, const tp::message&) {}
-  void pulled(host_type::connection&, const tp::result<tp::receipt>& r) { ++(r && r->outcome == tp::outcome::completed ? completed : failed); }
+  void pulled(host_type::connection&, const tp::result<tp::receipt>& r) {
+    ++(r && r->outcome == tp::outcome::completed ? completed : failed);
+  }
   void closed(host_type::connection&, const tp::error&) { ++failed; }
 };
 
@@ -64,7 +69,8 @@ class arena {
   boost::asio::io_context owner_io{1}, client_io{1};
   reports heard;
   good_client client;
-  net::host<reports, tp::no_consumer> owner{owner_io, heard, {.budgets = {.accept = 600s}}};  // so long that who guesses stays
+  net::host<reports, tp::no_consumer> owner{owner_io, heard, {.budgets = {.accept = 600s}}};  // so long that who
+                                                                                              // guesses stays
   good_client::host_type clients{client_io, client};
   std::uint16_t port = *owner.listen("127.0.0.1:0");
   tp::reference ref = *owner.published().add_tensors(*source);
@@ -111,14 +117,16 @@ class arena {
     EXPECT_EQ(client.failed, 0);
     EXPECT_TRUE(same(*source, *mine));
     const auto counts = *owner.published().status_of(ref);
-    EXPECT_EQ(std::tuple(counts.acquired, counts.completed, counts.failed, counts.cancelled, counts.lost), std::tuple(1u, 1u, 0u, 0u, 0u));
+    EXPECT_EQ(std::tuple(counts.acquired, counts.completed, counts.failed, counts.cancelled, counts.lost),
+              std::tuple(1u, 1u, 0u, 0u, 0u));
     return median(quiet) / median(attacked);
   }
 };
 
 TEST(TcpAttack, F18_FrameErrorsOfOneClientLeaveAGoodOneItsRateAndCostOneReportEach) {
   arena a;
-  const std::array<std::string, 4> bad{std::string("GET / HTTP/1.1\r\n\r\n"), std::string(16, '\0'), std::string(8, '\xff'), std::string("SSH-2.0-OpenSSH_9.2\r\n")};
+  const std::array<std::string, 4> bad{std::string("GET / HTTP/1.1\r\n\r\n"), std::string(16, '\0'),
+                                       std::string(8, '\xff'), std::string("SSH-2.0-OpenSSH_9.2\r\n")};
   std::optional<raw_peer> attacker;
   std::size_t errors = 0;
   const std::size_t files = descriptors();
@@ -135,10 +143,12 @@ TEST(TcpAttack, F18_FrameErrorsOfOneClientLeaveAGoodOneItsRateAndCostOneReportEa
     }
     return attacker.has_value();
   });
-  EXPECT_EQ(testing::internal::GetCapturedStdout() + testing::internal::GetCapturedStderr(), "") << "the library prints nothing";
+  EXPECT_EQ(testing::internal::GetCapturedStdout() + testing::internal::GetCapturedStderr(), "")
+      << "the library prints nothing";
   EXPECT_EQ(errors, acts_at.size() * pairs);
   EXPECT_EQ(a.heard.connected_count, errors + 1);
-  EXPECT_EQ(a.heard.closed_with[tp::errc::bad_frame] + a.heard.closed_with[tp::errc::too_large], errors) << "one report for each bad client";
+  EXPECT_EQ(a.heard.closed_with[tp::errc::bad_frame] + a.heard.closed_with[tp::errc::too_large], errors)
+      << "one report for each bad client";
   EXPECT_EQ(a.heard.closed_with.size(), 2u);
   EXPECT_EQ(a.heard.others, 0u);
   EXPECT_EQ(a.owner.connections(), 1u);
@@ -159,7 +169,8 @@ TEST(TcpAttack, R7_TenThousandGuessedReferencesFindNothingAndLeaveAGoodRecipient
       std::vector<std::byte> all;
       for (std::size_t i = 0; i < burst; ++i) {
         const auto kind = i % 2 == 0 ? tp::frame_kind::describe : tp::frame_kind::pull;
-        const auto ref = i % 8 == 0 ? tp::ref_id{a.ref.id.high ^ (1ull << random.below(64)), a.ref.id.low} : tp::ref_id{random(), random()};  // near misses, too
+        const auto ref = i % 8 == 0 ? tp::ref_id{a.ref.id.high ^ (1ull << random.below(64)), a.ref.id.low}
+                                    : tp::ref_id{random(), random()};  // near misses, too
         const auto guess = request(kind, asked++, ref, 0, 64 * 1024);
         all.insert(all.end(), guess.begin(), guess.end());
       }
@@ -174,7 +185,8 @@ TEST(TcpAttack, R7_TenThousandGuessedReferencesFindNothingAndLeaveAGoodRecipient
       const auto size = tp::detail::measure_frame(rest, 4096, 16);
       if (!size || !*size || rest.size() < **size) break;
       const decoded d{frame(rest.first(**size))};
-      EXPECT_TRUE(d.outcome && d.m.kind == tp::frame_kind::refused && d.m.status == tp::status::unknown_reference && d.m.id == refused);
+      EXPECT_TRUE(d.outcome && d.m.kind == tp::frame_kind::refused && d.m.status == tp::status::unknown_reference &&
+                  d.m.id == refused);
       ++refused;
       at += **size;
     }
@@ -183,7 +195,8 @@ TEST(TcpAttack, R7_TenThousandGuessedReferencesFindNothingAndLeaveAGoodRecipient
   });
   EXPECT_EQ(refused, burst * acts_at.size() * pairs) << "no hit";
   EXPECT_TRUE(a.heard.closed_with.empty()) << "a guess is no reason to close";
-  for (std::size_t i = 1; i < patient::references; ++i) EXPECT_TRUE(a.owner.published().add_tensors(*a.source)) << "a guess took a slot: " << i;
+  for (std::size_t i = 1; i < patient::references; ++i)
+    EXPECT_TRUE(a.owner.published().add_tensors(*a.source)) << "a guess took a slot: " << i;
   EXPECT_EQ(a.owner.published().add_tensors(*a.source).error(), tp::errc::table_full);
   RecordProperty("kept_percent", static_cast<int>(100 * share));
   EXPECT_TRUE(!measures || share >= 0.8) << share;
@@ -269,7 +282,8 @@ TEST(TcpAttack, RequestsThatCostTheOwnerMoreThanTheySendLeaveAGoodRecipientItsRa
         std::vector<std::byte> all;
         if (s.hangs_up || !attacker) {
           attacker.emplace(a.port);
-          put(all, about(tp::frame_kind::describe, ++number));  // a peer that has asked for something that is there has buffers for long frames
+          put(all, about(tp::frame_kind::describe, ++number));  // a peer that has asked for something that is there has
+                                                                // buffers for long frames
         }
         for (std::size_t i = 0; i < s.requests; ++i) s.ask(all, ++number);
         EXPECT_TRUE(attacker->say(all));

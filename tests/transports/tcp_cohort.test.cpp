@@ -41,7 +41,8 @@ TEST(TcpCohort, C4_recipients_of_speeds_from_one_to_a_hundred_that_abort_at_rand
       all.emplace_back([&, i, pace, chunks] {
         std::stop_source stop;
         recipient_of_a_kind to(*models[i], i == 5 ? std::chrono::microseconds(4000) : pace, chunks, stop);
-        const auto done = net::pull(local(owner.port()), ref, to, {.per_request_timeout = 60s, .stop = stop.get_token(), .recipient = {100 + i}});
+        const auto done = net::pull(local(owner.port()), ref, to,
+                                    {.per_request_timeout = 60s, .stop = stop.get_token(), .recipient = {100 + i}});
         completed[i] = done && done->outcome == tp::outcome::completed;
         EXPECT_TRUE(done || done.error() == tp::errc::cancelled) << i;
       });

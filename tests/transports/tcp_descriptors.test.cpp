@@ -158,12 +158,14 @@ TEST(TcpDescriptors, T2_AListenerWhoseQueueIsFullTimesOut) {
     list[0].ai_next = &list[1];
     EXPECT_TRUE(tp::detail::connect_any(list, "both", std::chrono::steady_clock::now() + 10s, {}));
     list[0].ai_next = nullptr;
-    EXPECT_EQ(tp::detail::connect_any(list, "one", std::chrono::steady_clock::now() + 100ms, {}).error(), tp::errc::timed_out);
+    EXPECT_EQ(tp::detail::connect_any(list, "one", std::chrono::steady_clock::now() + 100ms, {}).error(),
+              tp::errc::timed_out);
   }
   const auto mine = blank<mlp>();
   const auto start = std::chrono::steady_clock::now();
   EXPECT_EQ(net::session::connect(where, {.timeout = 200ms}).error(), tp::errc::timed_out);
-  EXPECT_EQ(net::download_tensors(where, {{1, 2}, 0, 0}, *mine, {.per_request_timeout = 200ms}).error(), tp::errc::timed_out);
+  EXPECT_EQ(net::download_tensors(where, {{1, 2}, 0, 0}, *mine, {.per_request_timeout = 200ms}).error(),
+            tp::errc::timed_out);
   std::stop_source stop;
   std::jthread later([&] {
     std::this_thread::sleep_for(100ms);

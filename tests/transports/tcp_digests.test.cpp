@@ -8,7 +8,8 @@
 namespace {
 
 using namespace test;
-using threaded = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<1_MiB>, tp::tcp_on_threads, tp::chunk_and_image_digest>;
+using threaded =
+    tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<1_MiB>, tp::tcp_on_threads, tp::chunk_and_image_digest>;
 using part = tp::pipeline<tp::tensor_list, tp::fixed_bytes<1_MiB>, tp::tcp, tp::chunk_and_image_digest>;
 
 TEST(TcpDigests, ThreadsComputeThemWhileVersionsComeAndGo) {
@@ -31,12 +32,17 @@ TEST(TcpDigests, ThreadsComputeThemWhileVersionsComeAndGo) {
       const std::string_view names[] = {"w"};
       for (int round = 0; !stop; ++round) {
         const bool whole = (round + i) % 3 != 0;
-        const auto got = whole ? threaded::download_tensors(local(owner->port()), {id}, *mine) : part::download_tensors(local(owner->port()), {id}, named, {.tensors = names});
+        const auto got = whole ? threaded::download_tensors(local(owner->port()), {id}, *mine)
+                               : part::download_tensors(local(owner->port()), {id}, named, {.tensors = names});
         if (got && got->outcome == tp::outcome::completed) {
           const void* const bytes = whole ? static_cast<const void*>(mine.get()) : w.data();
-          if (std::memcmp(bytes, first.get(), sizeof(large)) != 0 && std::memcmp(bytes, second.get(), sizeof(large)) != 0) ++strange;
+          if (std::memcmp(bytes, first.get(), sizeof(large)) != 0 &&
+              std::memcmp(bytes, second.get(), sizeof(large)) != 0)
+            ++strange;
           ++completed;
-        } else if (got || (got.error().code != tp::errc::stale_version && got.error().code != tp::errc::withdrawn && got.error().code != tp::errc::connection_lost && got.error().code != tp::errc::unknown_reference)) {
+        } else if (got ||
+                   (got.error().code != tp::errc::stale_version && got.error().code != tp::errc::withdrawn &&
+                    got.error().code != tp::errc::connection_lost && got.error().code != tp::errc::unknown_reference)) {
           ++strange;
           ADD_FAILURE() << (got ? "not completed" : to_string(got.error().code));
         }

@@ -72,13 +72,16 @@ TEST(TcpFaults, T4_ConnectionsCutAfterAnyByteAreLost) {
   raw_listener listener;
   generator random(4);
   for (int i = 0; i < 20; ++i) {
-    const std::size_t most = i < 5 ? std::array<std::size_t, 5>{0, 1, 100, 200, 66'000}[static_cast<std::size_t>(i)] : static_cast<std::size_t>(random.below(400'000));
+    const std::size_t most = i < 5 ? std::array<std::size_t, 5>{0, 1, 100, 200, 66'000}[static_cast<std::size_t>(i)]
+                                   : static_cast<std::size_t>(random.below(400'000));
     std::jthread middle([&] { relay(listener, g.owner->port(), most, i % 2 == 0); });
     const auto mine = blank<mlp>();
-    const auto done = net::download_tensors(local(listener.port()), g.ref, *mine, {.per_request_timeout = 60s, .retry = {.retries = 0}});
+    const auto done = net::download_tensors(local(listener.port()), g.ref, *mine,
+                                            {.per_request_timeout = 60s, .retry = {.retries = 0}});
     ASSERT_FALSE(done) << most;
     // a reset may come before connect() has returned
-    EXPECT_TRUE(done.error() == tp::errc::connection_lost || (most == 0 && done.error() == tp::errc::connection_failed)) << most;
+    EXPECT_TRUE(done.error() == tp::errc::connection_lost || (most == 0 && done.error() == tp::errc::connection_failed))
+        << most;
     EXPECT_LE(done.error().at, most);
     EXPECT_TRUE(done.error().at > 0 || same(*mine, *blank<mlp>()));
   }
@@ -88,7 +91,8 @@ TEST(TcpFaults, APeerThatNeverAnswersTimesOut) {
   raw_listener deaf;
   const auto mine = blank<mlp>();
   for (const auto budget : {0ms, 1ms, 200ms}) {
-    const auto done = net::download_tensors(local(deaf.port()), tp::ref_id{1, 2}, *mine, {.per_request_timeout = budget, .retry = {.retries = 0}});
+    const auto done = net::download_tensors(local(deaf.port()), tp::ref_id{1, 2}, *mine,
+                                            {.per_request_timeout = budget, .retry = {.retries = 0}});
     ASSERT_FALSE(done);
     EXPECT_EQ(done.error(), tp::errc::timed_out);
     EXPECT_EQ(done.error().at, 0u);
@@ -97,14 +101,16 @@ TEST(TcpFaults, APeerThatNeverAnswersTimesOut) {
 TEST(TcpFaults, T7_TheLongestBudgetDoesNotOverflow) {
   const good_owner g;
   const auto mine = blank<mlp>();
-  EXPECT_TRUE(net::download_tensors(g.where(), g.ref, *mine, {.per_request_timeout = std::chrono::milliseconds::max()}));
+  EXPECT_TRUE(
+      net::download_tensors(g.where(), g.ref, *mine, {.per_request_timeout = std::chrono::milliseconds::max()}));
 }
 
 /// Asks to stop once so many bytes have landed.
 struct stopping : tp::land {
   std::stop_source* source;
   std::uint64_t at;
-  stopping(mlp& m, std::stop_source& s, std::uint64_t a) : tp::land(tp::raw_tensors<mlp>::destination(m)), source(&s), at(a) {}
+  stopping(mlp& m, std::stop_source& s, std::uint64_t a)
+      : tp::land(tp::raw_tensors<mlp>::destination(m)), source(&s), at(a) {}
   tp::result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
     if (offset + bytes.size() >= at) source->request_stop();
     return tp::land::commit(offset, bytes);
@@ -125,7 +131,8 @@ TEST(TcpFaults, AbortBeforeWhileWaitingAndBetweenChunks) {
     std::this_thread::sleep_for(100ms);
     later.request_stop();
   });
-  EXPECT_EQ(net::download_tensors(local(deaf.port()), g.ref, *mine, {.stop = later.get_token()}).error(), tp::errc::cancelled);
+  EXPECT_EQ(net::download_tensors(local(deaf.port()), g.ref, *mine, {.stop = later.get_token()}).error(),
+            tp::errc::cancelled);
 
   std::stop_source half;
   stopping to(*mine, half, 200'000);
@@ -145,8 +152,9 @@ TEST(TcpFaults, F16_GarbageIsClosedAndCostsNobodyElse) {
   {
     const std::string tls("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11);
     before = descriptors();
-    for (const std::string_view text : {std::string_view("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), std::string_view(zeros), std::string_view(tls),
-                                        std::string_view("SSH-2.0-OpenSSH_9.2\r\n"), std::string_view("\xff\xff\xff\xff\xff\xff\xff\xff", 8)}) {
+    for (const std::string_view text :
+         {std::string_view("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), std::string_view(zeros), std::string_view(tls),
+          std::string_view("SSH-2.0-OpenSSH_9.2\r\n"), std::string_view("\xff\xff\xff\xff\xff\xff\xff\xff", 8)}) {
       raw_peer peer(g.owner->port());
       (void)peer.say(text);
       EXPECT_TRUE(peer.hear_end()) << text.substr(0, 10);
@@ -211,11 +219,14 @@ TEST(TcpFaults, MoreConnectionsThanAllowedWaitForOneToEnd) {
   std::optional<raw_peer> first(g.owner->port()), second(g.owner->port());
   const auto mine = blank<mlp>();
   std::this_thread::sleep_for(100ms);
-  EXPECT_EQ(net::download_tensors(g.where(), g.ref, *mine, {.per_request_timeout = 300ms, .retry = {.retries = 0}}).error(), tp::errc::timed_out);
+  EXPECT_EQ(
+      net::download_tensors(g.where(), g.ref, *mine, {.per_request_timeout = 300ms, .retry = {.retries = 0}}).error(),
+      tp::errc::timed_out);
   first.reset();
   g.expect_download();
 }
-/// The slow reader is in the middle of its transfer until the others are done, however long that takes: if they waited for it, nobody would ever be.
+/// The slow reader is in the middle of its transfer until the others are done, however long that takes: if they waited
+/// for it, nobody would ever be.
 TEST(TcpFaults, ASlowReaderDelaysNobody) {
   struct sleepy : tp::land {
     using tp::land::land;
@@ -244,7 +255,8 @@ TEST(TcpFaults, ASlowReaderDelaysNobody) {
   state.wait(0);
   const auto mine = blank<large>();
   for (int i = 0; i < 5; ++i) {
-    const auto done = large_net::download_tensors(local(owner->port()), ref, *mine, {.per_request_timeout = 20s, .retry = {.retries = 0}});
+    const auto done = large_net::download_tensors(local(owner->port()), ref, *mine,
+                                                  {.per_request_timeout = 20s, .retry = {.retries = 0}});
     EXPECT_TRUE(done) << to_string(done.error().code);
   }
   EXPECT_TRUE(same(*mine, *source));

@@ -18,7 +18,8 @@ struct wide {
 
 }  // namespace test
 
-BOOST_HANA_ADAPT_STRUCT(test::wide, a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, b0, b1, b2, b3, b4, b5, b6, b7, b8, b9, c0, c1, c2, c3, c4, c5, c6, c7, c8, c9);
+BOOST_HANA_ADAPT_STRUCT(test::wide, a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, b0, b1, b2, b3, b4, b5, b6, b7, b8, b9, c0,
+                        c1, c2, c3, c4, c5, c6, c7, c8, c9);
 
 namespace {
 
@@ -207,8 +208,7 @@ struct hurrying {
   }
   template <class C> void message(C&, const tp::message&) {}
   template <class C> void pulled(C& c, const tp::result<tp::receipt>& r) {
-    ++(r ? completed : r.error() == tp::errc::cancelled ? cancelled
-                                                        : other);
+    ++(r ? completed : r.error() == tp::errc::cancelled ? cancelled : other);
     c.close();
   }
   template <class C> void closed(C&, const tp::error&) { ++closes; }
@@ -259,7 +259,9 @@ struct accepting {
   std::optional<tp::result<tp::receipt>> outcome;
   std::optional<tp::errc> closed_why;
   template <class C> void connected(C&) {}
-  template <class C> void message(C& c, const tp::message& m) { EXPECT_TRUE(c.pull(m.references[0], options, tp::raw_tensors<wide>::destination(mine))); }
+  template <class C> void message(C& c, const tp::message& m) {
+    EXPECT_TRUE(c.pull(m.references[0], options, tp::raw_tensors<wide>::destination(mine)));
+  }
   template <class C> void pulled(C&, const tp::result<tp::receipt>& r) { outcome = r; }
   template <class C> void closed(C&, const tp::error& e) { closed_why = e.code; }
 };
@@ -267,7 +269,9 @@ struct accepting {
 TEST(TcpHostPulls, A_host_pulls_a_subset_of_many_tensors_from_one_that_it_accepted) {
   boost::asio::io_context io(1);
   accepting handler;
-  const std::array<std::string_view, 30> names{"a0", "a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8", "a9", "b0", "b1", "b2", "b3", "b4", "b5", "b6", "b7", "b8", "b9", "c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7", "c8", "c9"};
+  const std::array<std::string_view, 30> names{"a0", "a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8", "a9",
+                                               "b0", "b1", "b2", "b3", "b4", "b5", "b6", "b7", "b8", "b9",
+                                               "c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7", "c8", "c9"};
   handler.options = {.per_request_timeout = 5s, .tensors = names};
   accepting::host_type host(io, handler);
   const auto port = *host.listen("127.0.0.1:0");

@@ -1,4 +1,5 @@
-// A connection of a host moves a bounded amount each time that it has its turn. What its last read made it say must not wait for more to read.
+// A connection of a host moves a bounded amount each time that it has its turn. What its last read made it say must not
+// wait for more to read.
 #include "four_answers.hpp"
 
 namespace {

@@ -9,7 +9,8 @@ namespace {
 using namespace test;
 using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::tcp>;
 
-static_assert(sizeof(net::host<tp::detail::silent_handler, tp::no_consumer>::connection) <= 2048 + tp::tcp::connection_bytes);
+static_assert(sizeof(net::host<tp::detail::silent_handler, tp::no_consumer>::connection) <=
+              2048 + tp::tcp::connection_bytes);
 static_assert(net::memory.owner_per_recipient <= 2048 + tp::tcp::connection_bytes);
 static_assert(net::memory.recipient <= 4096);
 
@@ -117,10 +118,12 @@ TEST(TcpMany, ALargeFanOutThatAsksAgainAfterTheEndIsToldSo) {
   const auto ref = *owner->add_tensors(*source, {.recipients = n});
   serving server(*owner);
   const auto where = local(owner->port());
-  for (std::uint64_t i = 1; i <= n; ++i) ASSERT_TRUE(small_net::download_tensors(where, ref, *mine, {.recipient = {i}})) << i;
+  for (std::uint64_t i = 1; i <= n; ++i)
+    ASSERT_TRUE(small_net::download_tensors(where, ref, *mine, {.recipient = {i}})) << i;
   for (std::uint64_t i = 1; i <= n; ++i)
     ASSERT_EQ(small_net::download_tensors(where, ref, *mine, {.recipient = {i}}).error(), tp::errc::already_final) << i;
-  EXPECT_EQ(small_net::download_tensors(where, ref, *mine, {.recipient = {n + 1}}).error(), tp::errc::withdrawn) << "who never completed is told nothing else";
+  EXPECT_EQ(small_net::download_tensors(where, ref, *mine, {.recipient = {n + 1}}).error(), tp::errc::withdrawn)
+      << "who never completed is told nothing else";
   server.stop();
   const auto status = *owner->status_of(ref);
   EXPECT_EQ(status.completed, n);
@@ -176,7 +179,8 @@ TEST(TcpMany, NoChunkAllocatesOnEitherSide) {
   const auto source = random_model<mlp>(1);
   using small_chunks = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<400>, tp::chunk_and_image_digest, tp::tcp>;
   // reading /proc in between allocates, the same each time
-  const auto few = allocations_while_pulling<net>(*source, 1), many = allocations_while_pulling<small_chunks>(*source, 5);
+  const auto few = allocations_while_pulling<net>(*source, 1),
+             many = allocations_while_pulling<small_chunks>(*source, 5);
   EXPECT_EQ(few, many) << "7 chunks against 5,000";
 }
 

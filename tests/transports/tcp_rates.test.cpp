@@ -34,8 +34,13 @@ std::chrono::steady_clock::duration both(const tp::send_limits& limits, int thre
 }
 
 // 806 KB and a burst of 50 KB at 800 KB a second. A machine that is busy only takes longer.
-TEST(TcpRates, AnOwnerSendsNoFasterThanItMay) { EXPECT_GE(both<tp::tcp>({.owner_bytes_per_second = 800'000}, 1), 900ms); }
+TEST(TcpRates, AnOwnerSendsNoFasterThanItMay) {
+  EXPECT_GE(both<tp::tcp>({.owner_bytes_per_second = 800'000}, 1), 900ms);
+}
 TEST(TcpRates, NorToOneRecipient) { EXPECT_GE(both<tp::tcp>({.recipient_bytes_per_second = 400'000}, 1), 900ms); }
-TEST(TcpRates, NorOnManyThreads) { EXPECT_GE(both<tp::tcp_on_threads>({.owner_bytes_per_second = 1'600'000, .recipient_bytes_per_second = 600'000}, 3), 550ms); }
+TEST(TcpRates, NorOnManyThreads) {
+  EXPECT_GE(both<tp::tcp_on_threads>({.owner_bytes_per_second = 1'600'000, .recipient_bytes_per_second = 600'000}, 3),
+            550ms);
+}
 
 }  // namespace

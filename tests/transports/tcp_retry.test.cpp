@@ -14,16 +14,17 @@ class middle {
  public:
   /// `most(n)`: bytes of answers that the n-th connection carries before it is cut; 0: it stays silent.
   template <class Most>
-  middle(std::atomic<std::uint16_t>& owner, Most most, bool by_reset = false) : thread_([this, &owner, most, by_reset](std::stop_token stop) {
-                                                                                  while (!stop.stop_requested()) {
-                                                                                    pollfd p{listener_.native_handle(), POLLIN, 0};
-                                                                                    if (::poll(&p, 1, 20) <= 0) continue;
-                                                                                    raw_peer client = listener_.accept();
-                                                                                    const std::size_t n = connections_++;
-                                                                                    carry(stop, client, owner, most(n));
-                                                                                    if (by_reset) client.reset();
-                                                                                  }
-                                                                                }) {}
+  middle(std::atomic<std::uint16_t>& owner, Most most, bool by_reset = false)
+      : thread_([this, &owner, most, by_reset](std::stop_token stop) {
+          while (!stop.stop_requested()) {
+            pollfd p{listener_.native_handle(), POLLIN, 0};
+            if (::poll(&p, 1, 20) <= 0) continue;
+            raw_peer client = listener_.accept();
+            const std::size_t n = connections_++;
+            carry(stop, client, owner, most(n));
+            if (by_reset) client.reset();
+          }
+        }) {}
   std::uint16_t port() const { return listener_.port(); }
   std::size_t connections() const { return connections_; }
   /// The same, once so many have come or nobody comes any more.
@@ -69,15 +70,20 @@ struct running {
   tp::reference ref;
   std::atomic<std::uint16_t> port;
   std::optional<serving> server;
-  explicit running(const tp::publish_options& o = {}) : ref(*owner->add_tensors(*source, o)), port(owner->port()) { server.emplace(*owner); }
+  explicit running(const tp::publish_options& o = {}) : ref(*owner->add_tensors(*source, o)), port(owner->port()) {
+    server.emplace(*owner);
+  }
 };
 
 TEST(TcpRetry, T4_a_hundred_resets_at_random_moments_are_resumed_and_cost_at_most_a_chunk_each) {
   running r({.recipients = 1});
   generator random(4);
-  middle m(r.port, [&](std::size_t n) { return n < 100 ? 1 + static_cast<std::size_t>(random.below(7'000)) : uncut; }, true);
+  middle m(
+      r.port, [&](std::size_t n) { return n < 100 ? 1 + static_cast<std::size_t>(random.below(7'000)) : uncut; }, true);
   const auto mine = blank<mlp>();
-  const auto done = net::download_tensors(local(m.port()), r.ref, *mine, {.per_request_timeout = 60s, .window = 1, .retry = {.retries = 100, .first_delay = 1ms, .longest_delay = 1ms}});
+  const auto done = net::download_tensors(
+      local(m.port()), r.ref, *mine,
+      {.per_request_timeout = 60s, .window = 1, .retry = {.retries = 100, .first_delay = 1ms, .longest_delay = 1ms}});
   ASSERT_TRUE(done) << to_string(done.error().code);
   EXPECT_EQ(done->outcome, tp::outcome::completed);
   EXPECT_TRUE(same(*mine, *r.source));
@@ -103,7 +109,10 @@ TEST(TcpRetry, T10_sixty_four_recipients_whose_owner_restarts_all_come_back_and_
       recipients.emplace_back([&, i] {
         const auto mine = blank<mlp>();
         // eight tries of up to a second: for longer than that nobody finds a closed door
-        const auto done = net::download_tensors(local(port), ref, *mine, {.per_request_timeout = 60s, .retry = {.retries = 8, .first_delay = 50ms, .longest_delay = 1000ms}, .recipient = {i}});
+        const auto done = net::download_tensors(local(port), ref, *mine,
+                                                {.per_request_timeout = 60s,
+                                                 .retry = {.retries = 8, .first_delay = 50ms, .longest_delay = 1000ms},
+                                                 .recipient = {i}});
         EXPECT_TRUE(done) << i << ": " << to_string(done.error().code) << " at " << done.error().at;
         if (!done) return;
         bytes = done->bytes;
@@ -132,7 +141,8 @@ TEST(TcpRetry, T4_a_transfer_survives_many_cuts_and_sends_at_most_one_chunk_agai
   generator random(3);
   middle m(r.port, [&](std::size_t) { return 30'000 + static_cast<std::size_t>(random.below(40'000)); });
   const auto mine = blank<mlp>();
-  const auto done = net::download_tensors(local(m.port()), r.ref, *mine, {.per_request_timeout = 60s, .window = 1, .retry = quick});
+  const auto done = net::download_tensors(local(m.port()), r.ref, *mine,
+                                          {.per_request_timeout = 60s, .window = 1, .retry = quick});
   ASSERT_TRUE(done) << to_string(done.error().code);
   EXPECT_EQ(done->outcome, tp::outcome::completed);
   EXPECT_TRUE(same(*mine, *r.source));
@@ -159,9 +169,14 @@ TEST(TcpRetry, Retries_exhausted_and_no_retries) {
   running r;
   middle silent(r.port, [](std::size_t) { return std::size_t{0}; });
   const auto mine = blank<mlp>();
-  EXPECT_EQ(net::download_tensors(local(silent.port()), r.ref, *mine, {.per_request_timeout = 500ms, .retry = quick}).error(), tp::errc::timed_out);
+  EXPECT_EQ(
+      net::download_tensors(local(silent.port()), r.ref, *mine, {.per_request_timeout = 500ms, .retry = quick}).error(),
+      tp::errc::timed_out);
   EXPECT_EQ(silent.connections_up_to(4), 4u);
-  EXPECT_EQ(net::download_tensors(local(silent.port()), r.ref, *mine, {.per_request_timeout = 500ms, .retry = {.retries = 0}}).error(), tp::errc::timed_out);
+  EXPECT_EQ(
+      net::download_tensors(local(silent.port()), r.ref, *mine, {.per_request_timeout = 500ms, .retry = {.retries = 0}})
+          .error(),
+      tp::errc::timed_out);
   EXPECT_EQ(silent.connections_up_to(5), 5u);
 }
 
@@ -169,10 +184,14 @@ TEST(TcpRetry, An_error_that_no_try_gets_past_fails_at_once) {
   running r;
   middle m(r.port, [](std::size_t) { return uncut; });
   const auto mine = blank<mlp>();
-  EXPECT_EQ(net::download_tensors(local(m.port()), tp::ref_id{7, 7}, *mine, {.per_request_timeout = 60s, .retry = quick}).error(), tp::errc::unknown_reference);
+  EXPECT_EQ(
+      net::download_tensors(local(m.port()), tp::ref_id{7, 7}, *mine, {.per_request_timeout = 60s, .retry = quick})
+          .error(),
+      tp::errc::unknown_reference);
   EXPECT_EQ(m.connections(), 1u);
   const auto start = std::chrono::steady_clock::now();
-  EXPECT_EQ(net::download_tensors("no such host:1", r.ref, *mine, {.retry = {.first_delay = 60s}}).error(), tp::errc::bad_address);
+  EXPECT_EQ(net::download_tensors("no such host:1", r.ref, *mine, {.retry = {.first_delay = 60s}}).error(),
+            tp::errc::bad_address);
   EXPECT_EQ(net::session::connect("no such host:1", {.retry = {.first_delay = 60s}}).error(), tp::errc::bad_address);
   EXPECT_LT(std::chrono::steady_clock::now() - start, 30s);
 }
@@ -193,7 +212,8 @@ TEST(TcpRetry, Recipients_that_start_before_their_owner_wait_for_it) {
   };
   const auto one = blank<mlp>(), two = blank<mlp>();
   tp::result<tp::receipt> first = tp::failure(tp::errc{}), second = tp::failure(tp::errc{});
-  std::jthread pulls = waiting([&] { first = net::download_tensors(local(port), tp::ref_id{5, 6}, *one, {.retry = patient}); });
+  std::jthread pulls = waiting(
+      [&] { first = net::download_tensors(local(port), tp::ref_id{5, 6}, *one, {.retry = patient}); });
   std::jthread connects = waiting([&] {
     auto s = net::session::connect(local(port), {.retry = patient});
     ASSERT_TRUE(s) << to_string(s.error().code);
@@ -221,8 +241,13 @@ TEST(TcpRetry, T8_an_abort_ends_the_wait_for_an_owner_that_never_starts) {
     });
     const tp::retry_policy slow{.first_delay = 600s, .longest_delay = 600s};
     const auto start = std::chrono::steady_clock::now();
-    if (session) EXPECT_EQ(net::session::connect(local(port), {.retry = slow, .stop = stop.get_token()}).error(), tp::errc::cancelled);
-    else EXPECT_EQ(net::download_tensors(local(port), tp::ref_id{5, 6}, *mine, {.stop = stop.get_token(), .retry = slow}).error(), tp::errc::cancelled);
+    if (session)
+      EXPECT_EQ(net::session::connect(local(port), {.retry = slow, .stop = stop.get_token()}).error(),
+                tp::errc::cancelled);
+    else
+      EXPECT_EQ(net::download_tensors(local(port), tp::ref_id{5, 6}, *mine, {.stop = stop.get_token(), .retry = slow})
+                    .error(),
+                tp::errc::cancelled);
     EXPECT_LT(std::chrono::steady_clock::now() - start, 60s);
   }
 }
@@ -242,7 +267,8 @@ TEST(TcpRetry, An_owner_that_restarts_with_the_same_bytes_is_gone_on_with_and_on
       return uncut;
     });
     const auto mine = blank<mlp>();
-    const auto done = net::download_tensors(local(m.port()), first.ref, *mine, {.per_request_timeout = 60s, .retry = quick});
+    const auto done = net::download_tensors(local(m.port()), first.ref, *mine,
+                                            {.per_request_timeout = 60s, .retry = quick});
     server.stop();
     if (remembers) {
       ASSERT_TRUE(done) << to_string(done.error().code);
@@ -262,13 +288,16 @@ TEST(TcpRetry, An_owner_that_restarts_after_the_last_byte_hears_of_it) {
   serving server(*second);
   const std::size_t all = static_cast<std::size_t>(tp::raw_tensors<mlp>::source(*first.source).schema->image_bytes);
   middle m(first.port, [&](std::size_t n) {
-    if (n == 0) return all + 26 * 80 + 128;  // the chunks with their prefixes and the description, and nothing of the answer to the confirmation
+    if (n == 0)
+      return all + 26 * 80 + 128;  // the chunks with their prefixes and the description, and nothing of the answer to
+                                   // the confirmation
     first.server.reset();
     first.port = second->port();
     return uncut;
   });
   const auto mine = blank<mlp>();
-  const auto done = net::download_tensors(local(m.port()), first.ref, *mine, {.per_request_timeout = 60s, .retry = quick});
+  const auto done = net::download_tensors(local(m.port()), first.ref, *mine,
+                                          {.per_request_timeout = 60s, .retry = quick});
   server.stop();
   ASSERT_TRUE(done) << to_string(done.error().code);
   EXPECT_EQ(done->outcome, tp::outcome::completed);
@@ -283,7 +312,8 @@ TEST(TcpRetry, A_confirmation_that_nobody_answers_leaves_what_was_checked) {
   const std::size_t all = static_cast<std::size_t>(tp::raw_tensors<mlp>::source(*r.source).schema->image_bytes);
   middle m(r.port, [&](std::size_t n) { return n == 0 ? all + 26 * 80 + 128 : std::size_t{0}; });
   const auto mine = blank<mlp>();
-  const auto done = net::download_tensors(local(m.port()), r.ref, *mine, {.per_request_timeout = 300ms, .retry = quick});
+  const auto done = net::download_tensors(local(m.port()), r.ref, *mine,
+                                          {.per_request_timeout = 300ms, .retry = quick});
   ASSERT_TRUE(done) << to_string(done.error().code);
   EXPECT_EQ(done->outcome, tp::outcome::completed);
   EXPECT_FALSE(done->confirmed);
@@ -303,7 +333,9 @@ TEST(TcpRetry, T8_an_abort_in_back_off_is_heard_at_once) {
   });
   const auto mine = blank<mlp>();
   const auto start = std::chrono::steady_clock::now();
-  const auto done = net::download_tensors(local(m.port()), r.ref, *mine, {.per_request_timeout = 60s, .stop = stop.get_token(), .retry = {.first_delay = 60s}});
+  const auto done = net::download_tensors(
+      local(m.port()), r.ref, *mine,
+      {.per_request_timeout = 60s, .stop = stop.get_token(), .retry = {.first_delay = 60s}});
   EXPECT_EQ(done.error(), tp::errc::cancelled);
   EXPECT_LT(std::chrono::steady_clock::now() - start, 20s);
 }
@@ -328,7 +360,13 @@ TEST(TcpRetry, The_owner_hears_of_an_abort_and_its_reason_and_the_cursor_goes_on
   std::vector<tp::progress_event> seen;
   auto watch = [&](const tp::progress_event& e) { seen.push_back(e); };
   const tp::recipient_id me{99};
-  tp::pull_options options{.per_request_timeout = 60s, .stop = stop.get_token(), .stop_reason = &reason, .recipient = me, .cursor = &cursor, .progress = watch, .progress_interval = 0ms};
+  tp::pull_options options{.per_request_timeout = 60s,
+                           .stop = stop.get_token(),
+                           .stop_reason = &reason,
+                           .recipient = me,
+                           .cursor = &cursor,
+                           .progress = watch,
+                           .progress_interval = 0ms};
   EXPECT_EQ(net::pull(local(r.port), r.ref, to, options).error(), tp::errc::cancelled);
   ASSERT_TRUE(cursor);
   EXPECT_GE(cursor.offset, 100'000u);
@@ -356,7 +394,8 @@ TEST(TcpRetry, The_owner_hears_of_an_abort_and_its_reason_and_the_cursor_goes_on
   in_vain.retry.retries = 0;
   EXPECT_FALSE(net::download_tensors(local(1), r.ref, *mine, in_vain));
   EXPECT_EQ(cursor, kept) << "who reached nobody is as far as before";
-  const auto done = net::download_tensors(local(r.port), r.ref, *mine, {.per_request_timeout = 60s, .recipient = me, .cursor = &cursor, .progress = watch});
+  const auto done = net::download_tensors(
+      local(r.port), r.ref, *mine, {.per_request_timeout = 60s, .recipient = me, .cursor = &cursor, .progress = watch});
   ASSERT_TRUE(done) << to_string(done.error().code);
   EXPECT_TRUE(same(*mine, *r.source));
   EXPECT_EQ(cursor.offset, done->bytes);
@@ -385,7 +424,9 @@ TEST(TcpRetry, The_longest_delay_does_not_wrap) {
     abort.request_stop();
   });
   const auto longest = std::chrono::milliseconds::max();
-  const auto done = net::download_tensors(local(listener->port()), tp::ref_id{1, 2}, *mine, {.stop = abort.get_token(), .retry = {.retries = 3, .first_delay = longest, .longest_delay = longest}});
+  const auto done = net::download_tensors(
+      local(listener->port()), tp::ref_id{1, 2}, *mine,
+      {.stop = abort.get_token(), .retry = {.retries = 3, .first_delay = longest, .longest_delay = longest}});
   quit.request_stop();
   accepts.join();
   EXPECT_EQ(done.error(), tp::errc::cancelled);
@@ -396,14 +437,19 @@ TEST(TcpRetry, T3_an_owner_that_dribbles_is_timed_out_like_a_silent_one) {
   raw_listener listener;
   std::jthread dribbler([&](std::stop_token stop) {
     raw_peer client = listener.accept();
-    const std::array<std::byte, 8> head{{{}, {}, {}, {}, std::byte{40}}};  // of a frame of 40 words, most of which will come
+    const std::array<std::byte, 8> head{{{}, {}, {}, {}, std::byte{40}}};  // of a frame of 40 words, most of which will
+                                                                           // come
     for (int i = 0; i < 320 && !stop.stop_requested(); ++i) {
-      if (!client.say(std::span(i < 8 ? head[static_cast<std::size_t>(i)] == std::byte{} ? head.data() : head.data() + 4 : head.data(), 1))) return;
+      if (!client.say(std::span(
+              i < 8 ? head[static_cast<std::size_t>(i)] == std::byte{} ? head.data() : head.data() + 4 : head.data(),
+              1)))
+        return;
       std::this_thread::sleep_for(15ms);
     }
   });
   const auto mine = blank<mlp>();
-  const auto done = net::download_tensors(local(listener.port()), {{1, 2}, 0, 0}, *mine, {.per_request_timeout = 300ms, .retry = {.retries = 0}});
+  const auto done = net::download_tensors(local(listener.port()), {{1, 2}, 0, 0}, *mine,
+                                          {.per_request_timeout = 300ms, .retry = {.retries = 0}});
   EXPECT_EQ(done.error(), tp::errc::timed_out) << "the end of the dribbling, after 4.8 s, would be connection_lost";
 }
 
@@ -416,7 +462,9 @@ TEST(TcpRetry, A_session_asks_again_on_its_connection_after_a_timeout) {
     r.server.emplace(*r.owner);
   });
   const auto mine = blank<mlp>();
-  const auto done = session.download_tensors(r.ref, *mine, {.per_request_timeout = 100ms, .retry = {.retries = 200, .first_delay = 20ms, .longest_delay = 20ms}});
+  const auto done = session.download_tensors(
+      r.ref, *mine,
+      {.per_request_timeout = 100ms, .retry = {.retries = 200, .first_delay = 20ms, .longest_delay = 20ms}});
   ASSERT_TRUE(done) << to_string(done.error().code);
   EXPECT_TRUE(same(*mine, *r.source));
 }

@@ -25,7 +25,9 @@ struct aggregator {
     body.assign(m.body.begin(), m.body.end());
     if (m.references.size() == 1) (void)c.pull(m.references[0], {}, update);
   }
-  void pulled(connection&, const tp::result<tp::receipt>& r) { ++pulls, ok = r.has_value() && r->outcome == tp::outcome::completed; }
+  void pulled(connection&, const tp::result<tp::receipt>& r) {
+    ++pulls, ok = r.has_value() && r->outcome == tp::outcome::completed;
+  }
   void closed(connection&, const tp::error&) { ++closes; }
 
   const mlp& global;
@@ -99,15 +101,18 @@ TEST(TcpSession, AMessageThatComesWhileTheConnectionIsUsedIsNotLost) {
   EXPECT_EQ(right->receive(50ms).error().code, tp::errc::timed_out);
 }
 
-/// What the other end sends while a session pulls: `count` messages of `bytes` bytes each before the owner's first answer.
-tp::result<tp::receipt> pull_behind_messages(net::session& mine, net::session& theirs, const tp::reference& ref, mlp& to, std::uint32_t count, std::size_t bytes) {
+/// What the other end sends while a session pulls: `count` messages of `bytes` bytes each before the owner's first
+/// answer.
+tp::result<tp::receipt> pull_behind_messages(net::session& mine, net::session& theirs, const tp::reference& ref,
+                                             mlp& to, std::uint32_t count, std::size_t bytes) {
   const std::vector<std::byte> body(bytes, std::byte{5});
   std::jthread sender([&] {
     for (std::uint32_t kind = 1; kind <= count; ++kind)
       if (!theirs.send(kind, {}, body, 20s)) return;
     (void)theirs.serve([&](const auto& s) { return s.settled(ref); }, 20s);
   });
-  std::this_thread::sleep_for(100ms);  // the messages are under way before the pull begins; a later one only makes the test easier
+  std::this_thread::sleep_for(100ms);  // the messages are under way before the pull begins; a later one only makes the
+                                       // test easier
   return mine.download_tensors(ref, to, {.per_request_timeout = 20s});
 }
 
@@ -170,7 +175,8 @@ TEST(TcpSession, BothEndsPullAtOnceInChunksThatFillEveryBuffer) {
   const auto a = random_model<large>(1), b = random_model<large>(2);
   const auto ref_a = left->add_tensors(*a, {.recipients = 1}), ref_b = right->add_tensors(*b, {.recipients = 1});
   ASSERT_TRUE(ref_a && ref_b);
-  const auto round = [](big::session& s, const tp::reference& theirs, const tp::reference& ours, const large& expected) {
+  const auto round = [](big::session& s, const tp::reference& theirs, const tp::reference& ours,
+                        const large& expected) {
     const auto mine = blank<large>();
     const auto done = s.download_tensors(theirs, *mine, {.per_request_timeout = 60s});
     ASSERT_TRUE(done) << to_string(done.error().code);
@@ -221,7 +227,8 @@ TEST(TcpSession, WaitingEndsByTimeAbortAndLoss) {
   accepted.reset();
   EXPECT_EQ(left->receive(60s).error(), tp::errc::connection_lost);
   const auto mine = blank<mlp>();
-  EXPECT_EQ(left->download_tensors({{1, 2}, 0, 0}, *mine).error(), tp::errc::connection_lost) << "a broken session stays broken";
+  EXPECT_EQ(left->download_tensors({{1, 2}, 0, 0}, *mine).error(), tp::errc::connection_lost)
+      << "a broken session stays broken";
   EXPECT_EQ(left->send(1, {}, {}).error(), tp::errc::connection_lost);
 }
 
@@ -258,7 +265,8 @@ TEST(TcpSession, T1_budgets_pass_also_while_the_session_is_busy_with_something_e
   ASSERT_TRUE(peer);
   int settled = 0;
   auto tell = [&](const tp::settlement& s) { settled += s.verdict == tp::verdict::failed ? 1 : 100; };
-  const auto up = peer->add_tensors(*other, {.recipients = 1, .budgets = {.transaction_idle = std::chrono::milliseconds(100)}, .settled = tell});
+  const auto up = peer->add_tensors(
+      *other, {.recipients = 1, .budgets = {.transaction_idle = std::chrono::milliseconds(100)}, .settled = tell});
   ASSERT_TRUE(up);
   const auto end = std::chrono::steady_clock::now() + 20s;
   while (settled == 0 && std::chrono::steady_clock::now() < end) ASSERT_TRUE(peer->download_tensors(*ref, *mine));
@@ -269,13 +277,15 @@ TEST(TcpSession, C1_a_digest_that_differs_is_a_failure_at_the_owner_and_the_sess
   auto source = random_model<mlp>(1);
   const auto good = random_model<mlp>(2), mine = blank<mlp>();
   auto owner = net::downloader::open({});
-  const auto changed = *owner->add_tensors(*source, {.recipients = 1}), kept = *owner->add_tensors(*good, {.recipients = 1});
+  const auto changed = *owner->add_tensors(*source, {.recipients = 1}),
+             kept = *owner->add_tensors(*good, {.recipients = 1});
   source->step ^= 1;
   std::optional<serving> server(std::in_place, *owner);
   auto peer = net::session::connect(local(owner->port()));
   ASSERT_TRUE(peer);
   EXPECT_EQ(peer->download_tensors(changed, *mine).error(), tp::errc::digest_mismatch);
-  ASSERT_TRUE(peer->download_tensors(kept, *mine)) << "the answer to the last word of the one before is not taken for its own";
+  ASSERT_TRUE(peer->download_tensors(kept, *mine))
+      << "the answer to the last word of the one before is not taken for its own";
   EXPECT_TRUE(same(*mine, *good));
   server.reset();
   EXPECT_EQ(owner->status_of(changed)->failed, 1u);
@@ -292,7 +302,9 @@ TEST(TcpSession, of_several_answers_the_first_goes_alone) {
   if (!segments_received(peer)) GTEST_SKIP() << "this kernel does not count them";
   auto session = net::session::over(*listener->accept(10s));
   const auto ref = *session->add_tensors(*source);
-  EXPECT_EQ(segments_of_four_answers(peer, ref.id, [&] { (void)session->serve([](const auto&) { return false; }, 1ms); }), 2u);
+  EXPECT_EQ(
+      segments_of_four_answers(peer, ref.id, [&] { (void)session->serve([](const auto&) { return false; }, 1ms); }),
+      2u);
 }
 
 /// Both ends in memory, where a test chooses what one step finds.

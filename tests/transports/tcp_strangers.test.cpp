@@ -1,4 +1,5 @@
-// A peer that has shown nothing to a host gets nothing that others need: no buffer, no time, and no place among its connections.
+// A peer that has shown nothing to a host gets nothing that others need: no buffer, no time, and no place among its
+// connections.
 #include "network.hpp"
 #include "support/frames.hpp"
 
@@ -74,7 +75,8 @@ TEST(TcpStrangers, Eight_that_begin_a_long_message_take_no_buffer_of_an_owner) {
   for (raw_peer& s : strangers) EXPECT_TRUE(s.hear_end()) << "it is told to go";
   const std::array<std::string_view, 1> names{"mask"};
   const auto mine = blank<mask_only>();
-  const auto done = part::download_tensors(local(owner.port()), ref, *mine, {.per_request_timeout = 5s, .tensors = names, .retry = {.retries = 0}});
+  const auto done = part::download_tensors(local(owner.port()), ref, *mine,
+                                           {.per_request_timeout = 5s, .tensors = names, .retry = {.retries = 0}});
   ASSERT_TRUE(done) << to_string(done.error().code);
   EXPECT_EQ(std::memcmp(mine->mask, source->mask, sizeof mine->mask), 0);
 }
@@ -178,7 +180,8 @@ TEST(TcpStrangers, Silent_connections_make_room_for_a_recipient_where_a_host_is_
   std::vector<raw_peer> silent;
   for (int i = 0; i < 8; ++i) silent.emplace_back(owner.port());
   const auto mine = blank<mlp>();
-  const auto done = net::download_tensors(local(owner.port()), ref, *mine, {.per_request_timeout = 20s, .retry = {.retries = 0}});
+  const auto done = net::download_tensors(local(owner.port()), ref, *mine,
+                                          {.per_request_timeout = 20s, .retry = {.retries = 0}});
   ASSERT_TRUE(done) << to_string(done.error().code);
   EXPECT_TRUE(same(*mine, *source));
 }

@@ -36,11 +36,13 @@ ends connect_over(const char* listen_on, const std::string& host) {
   auto listener = tp::tcp_listener::open(listen_on);
   if (!listener) return {};
   for (int i = 0;; ++i) {
-    auto connected = tp::tcp_connect(host + ":" + std::to_string(listener->port()), std::chrono::steady_clock::now() + 10s);
+    auto connected = tp::tcp_connect(host + ":" + std::to_string(listener->port()),
+                                     std::chrono::steady_clock::now() + 10s);
     auto accepted = listener->accept(10s);
     EXPECT_TRUE(connected && accepted);
     if (!connected || !accepted) return {};
-    if (i == 20 || (tp::detail::to_same_machine(connected->native_handle()) && tp::detail::to_same_machine(accepted->native_handle())))
+    if (i == 20 || (tp::detail::to_same_machine(connected->native_handle()) &&
+                    tp::detail::to_same_machine(accepted->native_handle())))
       return {std::move(*connected), std::move(*accepted)};
   }
 }
@@ -66,7 +68,8 @@ bool one_machine(const char* a, const char* b) {
   const auto parsed = [](const char* text) {
     sockaddr_storage s{};
     s.ss_family = std::strchr(text, ':') == nullptr ? AF_INET : AF_INET6;
-    void* const to = s.ss_family == AF_INET ? static_cast<void*>(&reinterpret_cast<sockaddr_in&>(s).sin_addr) : &reinterpret_cast<sockaddr_in6&>(s).sin6_addr;
+    void* const to = s.ss_family == AF_INET ? static_cast<void*>(&reinterpret_cast<sockaddr_in&>(s).sin_addr)
+                                            : &reinterpret_cast<sockaddr_in6&>(s).sin6_addr;
     EXPECT_EQ(::inet_pton(s.ss_family, text, to), 1) << text;
     return tp::detail::address_of(s);
   };
@@ -95,7 +98,9 @@ int socket_with(std::uint16_t port, bool at_the_other) {
     socklen_t size = sizeof here;
     if (::getsockname(fd, reinterpret_cast<sockaddr*>(&here), &size) != 0 || here.sin_family != AF_INET) continue;
     size = sizeof there;
-    if (::getpeername(fd, reinterpret_cast<sockaddr*>(&there), &size) == 0 && ntohs((at_the_other ? there : here).sin_port) == port) return fd;
+    if (::getpeername(fd, reinterpret_cast<sockaddr*>(&there), &size) == 0 &&
+        ntohs((at_the_other ? there : here).sin_port) == port)
+      return fd;
   }
   return -1;
 }

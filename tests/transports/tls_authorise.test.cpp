@@ -14,8 +14,12 @@ TEST(TlsAuthorise, Who_a_transaction_names_pulls_under_the_name_in_its_own_certi
   const pki p;
   const identity second({.common_name = "site-2"}, &p.authority), stranger({.common_name = "site-3"}, &p.authority);
   const auto source = random_model<tiny>(1);
-  const auto may = [](const tp::access_request& r) { return r.peer.kind == tp::identity_kind::certificate && r.recipient == tp::recipient_named(r.peer.name); };
-  auto owner = net::downloader::open(tp::tls_address{"127.0.0.1:0", context_of(&p.server, p.authority, {.clients_have_certificates = true})}, {.authorise = may});
+  const auto may = [](const tp::access_request& r) {
+    return r.peer.kind == tp::identity_kind::certificate && r.recipient == tp::recipient_named(r.peer.name);
+  };
+  auto owner = net::downloader::open(
+      tp::tls_address{"127.0.0.1:0", context_of(&p.server, p.authority, {.clients_have_certificates = true})},
+      {.authorise = may});
   ASSERT_TRUE(owner);
   const std::array named{tp::recipient_named("site-1"), tp::recipient_named("site-2")};
   const auto ref = *owner->add_tensors(*source, {.named = named});
@@ -23,7 +27,8 @@ TEST(TlsAuthorise, Who_a_transaction_names_pulls_under_the_name_in_its_own_certi
   const std::string where = local(owner->port());
   const auto pull = [&](const identity& who, std::string_view as) {
     const auto mine = blank<tiny>();
-    const auto done = net::download_tensors(tp::tls_address{where, context_of(&who, p.authority)}, ref, *mine, {.recipient = tp::recipient_named(as)});
+    const auto done = net::download_tensors(tp::tls_address{where, context_of(&who, p.authority)}, ref, *mine,
+                                            {.recipient = tp::recipient_named(as)});
     EXPECT_EQ(same(*mine, *source), done.has_value());
     return done;
   };

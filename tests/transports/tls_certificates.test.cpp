@@ -1,4 +1,5 @@
-// Which certificates are accepted: whoever shows another is refused before a request is sent, and before a frame is looked at.
+// Which certificates are accepted: whoever shows another is refused before a request is sent, and before a frame is
+// looked at.
 #include "certificates.hpp"
 #include "network.hpp"
 
@@ -16,7 +17,8 @@ using net = tp::pipeline<tp::raw_tensors<tiny>, tp::fixed_bytes<256>, tp::tls>;
 /// An owner over TLS, and how a pull from it ends.
 class owning {
  public:
-  explicit owning(const tp::tls_context& c) : context(c), owner_(net::downloader::open(tp::tls_address{"127.0.0.1:0", c})) {
+  explicit owning(const tp::tls_context& c)
+      : context(c), owner_(net::downloader::open(tp::tls_address{"127.0.0.1:0", c})) {
     EXPECT_TRUE(owner_);
     ref_ = *owner_->add_tensors(*source_);
     thread_.emplace(*owner_);
@@ -48,14 +50,18 @@ void refused(const tp::result<tp::receipt>& done, long why) {
 
 TEST(TlsCertificates, One_that_has_expired_or_is_not_yet_valid_is_refused) {
   const pki p;
-  const identity expired({.begins = -7200, .ends = -3600}, &p.authority), early({.begins = 3600, .ends = 7200}, &p.authority);
-  refused(owning(context_of(&expired, p.authority)).pull(context_of(nullptr, p.authority)), X509_V_ERR_CERT_HAS_EXPIRED);
-  refused(owning(context_of(&early, p.authority)).pull(context_of(nullptr, p.authority)), X509_V_ERR_CERT_NOT_YET_VALID);
+  const identity expired({.begins = -7200, .ends = -3600}, &p.authority),
+      early({.begins = 3600, .ends = 7200}, &p.authority);
+  refused(owning(context_of(&expired, p.authority)).pull(context_of(nullptr, p.authority)),
+          X509_V_ERR_CERT_HAS_EXPIRED);
+  refused(owning(context_of(&early, p.authority)).pull(context_of(nullptr, p.authority)),
+          X509_V_ERR_CERT_NOT_YET_VALID);
 }
 
 TEST(TlsCertificates, One_for_another_name_is_refused_and_a_common_name_is_no_name) {
   const pki p;
-  const identity named({.common_name = "127.0.0.1", .alternatives = "DNS:server.example.org,DNS:*.wild.example.org"}, &p.authority);
+  const identity named({.common_name = "127.0.0.1", .alternatives = "DNS:server.example.org,DNS:*.wild.example.org"},
+                       &p.authority);
   owning owner(context_of(&named, p.authority));
   const auto client = context_of(nullptr, p.authority);
   refused(owner.pull(client), X509_V_ERR_IP_ADDRESS_MISMATCH);
@@ -63,15 +69,18 @@ TEST(TlsCertificates, One_for_another_name_is_refused_and_a_common_name_is_no_na
   refused(owner.pull(client, "a.b.wild.example.org"), X509_V_ERR_HOSTNAME_MISMATCH);
   EXPECT_TRUE(owner.pull(client, "server.example.org"));
   EXPECT_TRUE(owner.pull(client, "a.wild.example.org"));
-  EXPECT_EQ(owner.pull(client, ".example.org").error(), tp::errc::invalid_argument);  // OpenSSL takes it for every name below
+  EXPECT_EQ(owner.pull(client, ".example.org").error(), tp::errc::invalid_argument);  // OpenSSL takes it for every name
+                                                                                      // below
   const identity only_common({.common_name = "server.example.org", .alternatives = {}}, &p.authority);
-  refused(owning(context_of(&only_common, p.authority)).pull(client, "server.example.org"), X509_V_ERR_HOSTNAME_MISMATCH);
+  refused(owning(context_of(&only_common, p.authority)).pull(client, "server.example.org"),
+          X509_V_ERR_HOSTNAME_MISMATCH);
 }
 
 TEST(TlsCertificates, One_that_signed_itself_or_comes_from_another_authority_is_refused) {
   const pki p, other;
   const identity alone;
-  refused(owning(context_of(&alone, p.authority)).pull(context_of(nullptr, p.authority)), X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT);
+  refused(owning(context_of(&alone, p.authority)).pull(context_of(nullptr, p.authority)),
+          X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT);
   const auto done = owning(context_of(&other.server, p.authority)).pull(context_of(nullptr, p.authority));
   ASSERT_FALSE(done);
   EXPECT_EQ(done.error().code, tp::errc::not_authenticated);
@@ -101,13 +110,18 @@ TEST(TlsCertificates, X6_a_client_without_a_certificate_is_refused_before_one_fr
     const auto asked = [&](const tp::tls_context& c) { return old ? of_1_2(c) : c; };
     owning owner(context_of(&p.server, p.authority, {.clients_have_certificates = true}));
     EXPECT_TRUE(owner.pull(asked(context_of(&p.client, p.authority))));
-    for (const auto& as : {context_of(nullptr, p.authority), context_of(&expired, p.authority), context_of(&other.client, p.authority)}) {
+    for (const auto& as : {context_of(nullptr, p.authority), context_of(&expired, p.authority),
+                           context_of(&other.client, p.authority)}) {
       const auto done = owner.pull(asked(as));
       ASSERT_FALSE(done);
-      // with TLS 1.3 the refusal may come after the client's first request has left, which nobody reads; with 1.2 who shows none hears only that the handshake failed
-      EXPECT_TRUE(done.error() == tp::errc::not_authenticated || done.error() == (old ? tp::errc::connection_failed : tp::errc::connection_lost)) << describe(done.error());
+      // with TLS 1.3 the refusal may come after the client's first request has left, which nobody reads; with 1.2 who
+      // shows none hears only that the handshake failed
+      EXPECT_TRUE(done.error() == tp::errc::not_authenticated ||
+                  done.error() == (old ? tp::errc::connection_failed : tp::errc::connection_lost))
+          << describe(done.error());
     }
-    owning strict(context_of(&p.server, p.authority, {.revocations = {.text = list}, .clients_have_certificates = true}));
+    owning strict(
+        context_of(&p.server, p.authority, {.revocations = {.text = list}, .clients_have_certificates = true}));
     EXPECT_FALSE(strict.pull(asked(context_of(&p.client, p.authority))));
   }
 }
@@ -129,7 +143,8 @@ TEST(TlsCertificates, X6_a_client_that_is_refused_after_its_handshake_hears_why_
 
 TEST(TlsCertificates, X6_frames_of_a_client_without_a_certificate_reach_nobody) {
   const pki p;
-  auto listener = tp::tls_address{"127.0.0.1:0", context_of(&p.server, p.authority, {.clients_have_certificates = true})}.listen();
+  auto listener =
+      tp::tls_address{"127.0.0.1:0", context_of(&p.server, p.authority, {.clients_have_certificates = true})}.listen();
   ASSERT_TRUE(listener);
   std::string text = local(listener->port());
   std::jthread client([&] {
@@ -164,11 +179,13 @@ TEST(TlsCertificates, A_new_context_counts_for_new_connections_and_old_ones_go_o
   const std::string where = local(owner.port());
   auto old = net::session::connect(tp::tls_address{where, before});
   ASSERT_TRUE(old);
-  const std::string authorities = next.authority.certificate(), certificate = next.server.certificate(), key = next.server.key();
+  const std::string authorities = next.authority.certificate(), certificate = next.server.certificate(),
+                    key = next.server.key();
   tp::tls_context same = context;
   EXPECT_FALSE(same.reload({.certificate = {.text = certificate}, .key = {.text = "nothing"}}));
   EXPECT_TRUE(owner.pull(before));  // the old one has stayed
-  ASSERT_TRUE(same.reload({.authorities = {.text = authorities}, .certificate = {.text = certificate}, .key = {.text = key}}));
+  ASSERT_TRUE(
+      same.reload({.authorities = {.text = authorities}, .certificate = {.text = certificate}, .key = {.text = key}}));
   EXPECT_FALSE(owner.pull(before));
   EXPECT_TRUE(owner.pull(after));
   EXPECT_TRUE(old->send(1, {}, {}));
@@ -176,21 +193,27 @@ TEST(TlsCertificates, A_new_context_counts_for_new_connections_and_old_ones_go_o
 
 TEST(TlsCertificates, Files_and_text_say_the_same_and_what_is_wrong_is_named) {
   const pki p;
-  const std::string folder = testing::TempDir(), chain = folder + "tensorpull_tls.pem", secret = folder + "tensorpull_tls.key";
+  const std::string folder = testing::TempDir(), chain = folder + "tensorpull_tls.pem",
+                    secret = folder + "tensorpull_tls.key";
   std::ofstream(chain) << p.server.certificate() << p.authority.certificate();
   std::ofstream(secret) << p.server.key("open sesame");
-  const auto made = tp::tls_context::make({.certificate = {.file = chain}, .key = {.file = secret}, .key_password = "open sesame"});
+  const auto made = tp::tls_context::make(
+      {.certificate = {.file = chain}, .key = {.file = secret}, .key_password = "open sesame"});
   ASSERT_TRUE(made) << describe(made.error());
   EXPECT_TRUE(owning(*made).pull(context_of(nullptr, p.authority)));
 
   const auto wrong = [](const tp::tls_options& o) { return tp::tls_context::make(o).error(); };
-  EXPECT_EQ(wrong({.certificate = {.file = chain}, .key = {.file = secret}}), tp::errc::bad_file);  // and nobody is asked at the terminal
-  EXPECT_EQ(wrong({.certificate = {.file = chain}, .key = {.file = secret}, .key_password = "wrong"}).name.view(), tp::error_name(secret).view());
+  EXPECT_EQ(wrong({.certificate = {.file = chain}, .key = {.file = secret}}), tp::errc::bad_file);  // and nobody is
+                                                                                                    // asked at the
+                                                                                                    // terminal
+  EXPECT_EQ(wrong({.certificate = {.file = chain}, .key = {.file = secret}, .key_password = "wrong"}).name.view(),
+            tp::error_name(secret).view());
   EXPECT_EQ(wrong({.authorities = {.file = "/nowhere/ca.pem"}}).system, ENOENT);
   EXPECT_EQ(wrong({.authorities = {.file = "/nowhere/ca.pem"}}).name.view(), "/nowhere/ca.pem");
   EXPECT_EQ(wrong({.authorities = {.text = "nothing"}}).name.view(), "authorities");
   EXPECT_EQ(wrong({.clients_have_certificates = true}), tp::errc::invalid_argument);
-  const std::string mine = p.server.certificate(), other = p.client.key(), list = p.client.certificate(), cut = mine + mine.substr(0, mine.size() / 2);
+  const std::string mine = p.server.certificate(), other = p.client.key(), list = p.client.certificate(),
+                    cut = mine + mine.substr(0, mine.size() / 2);
   EXPECT_EQ(wrong({.certificate = {.text = mine}, .key = {.text = other}}).name.view(), "key");
   EXPECT_EQ(wrong({.certificate = {.text = mine}}).name.view(), "key");
   EXPECT_EQ(wrong({.revocations = {.text = list}}).name.view(), "revocations");
@@ -198,7 +221,9 @@ TEST(TlsCertificates, Files_and_text_say_the_same_and_what_is_wrong_is_named) {
   const std::string both = mine + p.server.key();
   EXPECT_TRUE(tp::tls_context::make({.certificate = {.text = both}}));
   EXPECT_EQ(tp::tls_address{"127.0.0.1:0"}.listen().error().name.view(), "context");
-  const auto none = tp::tls_address{"127.0.0.1:0", context_of(nullptr, p.authority)}.listen();  // every client would be refused, and nobody here would hear why
+  const auto none = tp::tls_address{"127.0.0.1:0", context_of(nullptr, p.authority)}.listen();  // every client would be
+                                                                                                // refused, and nobody
+                                                                                                // here would hear why
   ASSERT_FALSE(none);
   EXPECT_EQ(none.error(), tp::errc::invalid_argument);
   EXPECT_EQ(none.error().name.view(), "certificate");
@@ -223,7 +248,8 @@ TEST(TlsCertificates, Names_that_could_be_taken_for_others_are_left_out_and_none
   const auto long_list = names_of(identity({.common_name = "site", .alternatives = many}));
   EXPECT_LE(long_list->names().alternatives.size(), tp::detail::certificate_identity::most_alternatives);
   for (const auto name : long_list->names().alternatives) EXPECT_TRUE(many.find(name) != std::string::npos);
-  const auto umlaut = names_of(identity({.common_name = "s\xc3\xadte", .alternatives = "URI:https://example.org/a,IP:::1,RID:1.2.3"}));
+  const auto umlaut = names_of(
+      identity({.common_name = "s\xc3\xadte", .alternatives = "URI:https://example.org/a,IP:::1,RID:1.2.3"}));
   EXPECT_EQ(umlaut->names().name, "");
   ASSERT_EQ(umlaut->names().alternatives.size(), 2u);
   EXPECT_EQ(umlaut->names().alternatives[0], "URI:https://example.org/a");

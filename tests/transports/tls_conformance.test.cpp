@@ -23,8 +23,10 @@ struct pairs {
     if (!left || !right) return tp::failure(tp::errc::out_of_memory);
     for (int i = 0; i < 20; ++i) {
       const auto a = left->establish(), b = right->establish();
-      if (a.status == tp::io_status::failed || b.status == tp::io_status::failed) return tp::failure(tp::errc::not_authenticated);
-      if (a.status == tp::io_status::ok && b.status == tp::io_status::ok) return tp::testing::stream_pair<stream>{std::move(*left), std::move(*right)};
+      if (a.status == tp::io_status::failed || b.status == tp::io_status::failed)
+        return tp::failure(tp::errc::not_authenticated);
+      if (a.status == tp::io_status::ok && b.status == tp::io_status::ok)
+        return tp::testing::stream_pair<stream>{std::move(*left), std::move(*right)};
     }
     return tp::failure(tp::errc::timed_out);
   }

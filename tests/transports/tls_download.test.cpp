@@ -13,7 +13,9 @@ using net = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<256_KiB>, tp::t
 using threaded = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::tls_on_threads>;
 static_assert(tp::tls::encrypted && tp::tls::identifies == tp::identity_kind::certificate);
 
-tp::tls_address to(std::uint16_t port, const tp::tls_context& c, std::string& text) { return {.address = text = local(port), .context = c}; }
+tp::tls_address to(std::uint16_t port, const tp::tls_context& c, std::string& text) {
+  return {.address = text = local(port), .context = c};
+}
 
 TEST(TlsDownload, A_model_arrives_over_each_version_and_from_several_threads) {
   const pki p;
@@ -26,7 +28,8 @@ TEST(TlsDownload, A_model_arrives_over_each_version_and_from_several_threads) {
   const auto small_ref = *several->add_tensors(*small);
   serving thread(*owner), threads(*several, 3);
   std::string text;
-  for (const auto& as : {context_of(nullptr, p.authority), of_1_2(context_of(nullptr, p.authority)), context_of(nullptr, p.authority, {.minimum = tp::tls_version::v1_3})}) {
+  for (const auto& as : {context_of(nullptr, p.authority), of_1_2(context_of(nullptr, p.authority)),
+                         context_of(nullptr, p.authority, {.minimum = tp::tls_version::v1_3})}) {
     const auto mine = blank<large>();
     const auto done = net::download_tensors(to(owner->port(), as, text), ref, *mine);
     ASSERT_TRUE(done) << describe(done.error());
@@ -38,7 +41,8 @@ TEST(TlsDownload, A_model_arrives_over_each_version_and_from_several_threads) {
     recipients.emplace_back([&] {
       std::string where;
       const auto mine = blank<mlp>();
-      const auto done = threaded::download_tensors(to(several->port(), context_of(nullptr, p.authority), where), small_ref, *mine);
+      const auto done = threaded::download_tensors(to(several->port(), context_of(nullptr, p.authority), where),
+                                                   small_ref, *mine);
       EXPECT_TRUE(done) << describe(done.error());
       EXPECT_TRUE(same(*mine, *small));
     });
@@ -68,7 +72,8 @@ TEST(TlsDownload, Both_directions_go_over_one_connection_of_a_device_that_dials_
   both_ways handler;
   handler.to = landed.get();
   net::host<both_ways, tp::land> host(io, handler);
-  const auto port = host.listen(tp::tls_address{"127.0.0.1:0", context_of(&p.server, p.authority, {.clients_have_certificates = true})});
+  const auto port = host.listen(
+      tp::tls_address{"127.0.0.1:0", context_of(&p.server, p.authority, {.clients_have_certificates = true})});
   ASSERT_TRUE(port);
   const auto ref = *host.published().add_tensors(*global);
   std::jthread loop([&] { io.run(); });
@@ -90,7 +95,8 @@ TEST(TlsDownload, Both_directions_go_over_one_connection_of_a_device_that_dials_
 
 TEST(TlsDownload, Two_programs_that_wait_know_each_other_and_how_they_speak) {
   const pki p;
-  auto listener = tp::tls_address{"127.0.0.1:0", context_of(&p.server, p.authority, {.clients_have_certificates = true})}.listen();
+  auto listener =
+      tp::tls_address{"127.0.0.1:0", context_of(&p.server, p.authority, {.clients_have_certificates = true})}.listen();
   ASSERT_TRUE(listener);
   std::string text = local(listener->port());
   std::jthread client([&] {

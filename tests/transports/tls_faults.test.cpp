@@ -83,7 +83,8 @@ struct owning {
   }
   tp::result<tp::receipt> pull(std::uint16_t port, large& to, std::uint32_t retries = 0) const {
     const std::string where = local(port);
-    return net::download_tensors(tp::tls_address{where, client}, ref, to, {.per_request_timeout = 20s, .retry = {.retries = retries, .first_delay = 1ms}});
+    return net::download_tensors(tp::tls_address{where, client}, ref, to,
+                                 {.per_request_timeout = 20s, .retry = {.retries = retries, .first_delay = 1ms}});
   }
   pki p;
   std::unique_ptr<large> source = random_model<large>(7);
@@ -120,7 +121,8 @@ TEST(TlsFaults, X1_a_notice_is_an_orderly_end_and_a_silent_one_at_a_records_end_
       const std::array<std::byte, 100> some{};
       const std::array<std::span<const std::byte>, 1> out{some};
       EXPECT_EQ(s->write_some(out).bytes, some.size());
-      if (!notice) (void)::shutdown(s->native_handle(), SHUT_WR);  // the record has left whole, and nothing comes after it
+      if (!notice)
+        (void)::shutdown(s->native_handle(), SHUT_WR);  // the record has left whole, and nothing comes after it
     });
     auto s = tp::tls_address{text, context_of(nullptr, p.authority)}.connect(10s);
     ASSERT_TRUE(s);
@@ -208,7 +210,10 @@ TEST(TlsFaults, X3_old_versions_and_ciphers_without_keys_or_names_are_refused) {
     return s ? tp::errc{} : s.error().code;
   };
   for (const int version : {TLS1_VERSION, TLS1_1_VERSION})
-    EXPECT_EQ(end_of([&](SSL_CTX* c) { SSL_CTX_set_min_proto_version(c, version), SSL_CTX_set_max_proto_version(c, version); }), tp::errc::connection_failed);
+    EXPECT_EQ(end_of([&](SSL_CTX* c) {
+                SSL_CTX_set_min_proto_version(c, version), SSL_CTX_set_max_proto_version(c, version);
+              }),
+              tp::errc::connection_failed);
   for (const char* const ciphers : {"NULL", "aNULL", "AES128-SHA", "ECDHE-ECDSA-AES128-SHA"})
     EXPECT_EQ(end_of([&](SSL_CTX* c) {
                 SSL_CTX_set_max_proto_version(c, TLS1_2_VERSION);
@@ -291,7 +296,9 @@ TEST(TlsFaults, X5_a_recorded_session_that_is_played_again_is_refused) {
 TEST(TlsFaults, F16_strangers_at_a_tls_door_are_closed_at_once) {
   owning o;
   const std::string zeros(65536, '\0');
-  for (const std::string_view said : {std::string_view(zeros), std::string_view("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), std::string_view("SSH-2.0-OpenSSH_9.2\r\n"), std::string_view("CONNECT a:1 HTTP/1.1\r\n\r\n")}) {
+  for (const std::string_view said :
+       {std::string_view(zeros), std::string_view("GET / HTTP/1.1\r\nHost: x\r\n\r\n"),
+        std::string_view("SSH-2.0-OpenSSH_9.2\r\n"), std::string_view("CONNECT a:1 HTTP/1.1\r\n\r\n")}) {
     raw_peer stranger(o.owner->port());
     (void)stranger.say(said);
     EXPECT_TRUE(stranger.hear_end());
@@ -344,7 +351,8 @@ TEST(TlsFaults, A_peer_that_is_gone_raises_no_signal_and_reads_of_a_full_stream_
       random.fill(next);
       if (blocked > 0) next[0] = std::byte(blocked - 1);  // as the requirement says: this byte stays the same
       const std::size_t half = random.below(next.size());
-      const std::array<std::span<const std::byte>, 3> out{std::span(next).first(half), std::span(next).subspan(half, 0), std::span(next).subspan(half)};
+      const std::array<std::span<const std::byte>, 3> out{std::span(next).first(half), std::span(next).subspan(half, 0),
+                                                          std::span(next).subspan(half)};
       const auto io = server->write_some(out);
       ASSERT_FALSE(tp::is_end(io.status));
       sent.insert(sent.end(), next.begin(), next.begin() + static_cast<std::ptrdiff_t>(io.bytes));
@@ -370,7 +378,8 @@ TEST(TlsFaults, A_peer_that_is_gone_raises_no_signal_and_reads_of_a_full_stream_
 TEST(TlsFaults, Tickets_are_sent_only_if_they_were_asked_for) {
   const pki p;
   for (const bool asked : {false, true}) {
-    auto listener = tp::tls_address{"127.0.0.1:0", context_of(&p.server, p.authority, {.session_tickets = asked})}.listen();
+    auto listener = tp::tls_address{"127.0.0.1:0", context_of(&p.server, p.authority, {.session_tickets = asked})}
+                        .listen();
     ASSERT_TRUE(listener);
     static std::atomic<int> tickets;
     tickets = 0;

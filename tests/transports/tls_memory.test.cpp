@@ -43,7 +43,8 @@ TEST(TlsMemory, Openssl_allocates_as_often_as_stated_for_each_record_and_nobody_
     const auto ref = *owner->add_tensors(*source);
     serving server(*owner);
     const std::string where = local(owner->port());
-    auto peer = net::session::connect(tp::tls_address{where, old ? of_1_2(context_of(nullptr, p.authority)) : context_of(nullptr, p.authority)});
+    auto peer = net::session::connect(
+        tp::tls_address{where, old ? of_1_2(context_of(nullptr, p.authority)) : context_of(nullptr, p.authority)});
     const auto mine = blank<mlp>();
     ASSERT_TRUE(peer->download_tensors(ref, *mine));
     const allocation_watch all;
@@ -81,9 +82,11 @@ TEST(TlsMemory, A_long_span_is_one_record_for_each_16_KiB_and_short_ones_share_o
   };
   const std::span<const std::byte> all(bytes), one = all.first(1);
   (void)client->write_some({&one, 1});  // the first record and the first read make the buffers
-  for (const std::array<std::span<std::byte>, 1> in{std::span(bytes)}; server->read_some(in).bytes == 0;) server->wait(true, false, 10ms);
+  for (const std::array<std::span<std::byte>, 1> in{std::span(bytes)}; server->read_some(in).bytes == 0;)
+    server->wait(true, false, 10ms);
   EXPECT_EQ(records_of({&all, 1}), 8u);
-  const std::array<std::span<const std::byte>, 4> short_ones{all.first(56), all.first(4096), all.first(56), all.first(4096)};
+  const std::array<std::span<const std::byte>, 4> short_ones{all.first(56), all.first(4096), all.first(56),
+                                                             all.first(4096)};
   EXPECT_EQ(records_of(short_ones), 1u);
   const std::array<std::span<const std::byte>, 2> head_and_body{all.first(56), all.first(64 * 1024)};
   EXPECT_EQ(records_of(head_and_body), 5u);
@@ -92,7 +95,8 @@ TEST(TlsMemory, A_long_span_is_one_record_for_each_16_KiB_and_short_ones_share_o
 TEST(TlsMemory, A_connection_takes_no_more_than_the_policy_states) {
   ASSERT_TRUE(counted);
   const pki p;
-  const auto context = context_of(&p.server, p.authority, {.clients_have_certificates = true}), client = context_of(&p.client, p.authority);
+  const auto context = context_of(&p.server, p.authority, {.clients_have_certificates = true}),
+             client = context_of(&p.client, p.authority);
   std::vector<tp::tls_connection> servers, clients;
   const auto connect = [&] {
     auto listener = tp::tls_address{"127.0.0.1:0", context}.listen();
@@ -117,7 +121,8 @@ TEST(TlsMemory, A_connection_takes_no_more_than_the_policy_states) {
   const auto each = static_cast<std::size_t>(live - before) / 20;  // two ends of ten connections
   RecordProperty("openssl_bytes", static_cast<int>(each));
   EXPECT_LE(each + 1088 + 21 * 1024, tp::tls::connection_bytes);
-  EXPECT_GE(each + 1088 + 21 * 1024, tp::tls::connection_bytes * 3 / 4) << "the bound says more than it has to: " << each;
+  EXPECT_GE(each + 1088 + 21 * 1024, tp::tls::connection_bytes * 3 / 4)
+      << "the bound says more than it has to: " << each;
 }
 
 TEST(TlsMemory, Certificates_that_come_with_a_clients_own_are_not_kept_and_too_many_are_refused) {
@@ -128,7 +133,8 @@ TEST(TlsMemory, Certificates_that_come_with_a_clients_own_are_not_kept_and_too_m
     const std::string key = p.client.key(), authority = p.authority.certificate();
     std::string certificates = p.client.certificate();
     for (int i = 0; i < others; ++i) certificates += authority;
-    const auto with = tp::tls_context::make({.authorities = {.text = authority}, .certificate = {.text = certificates}, .key = {.text = key}});
+    const auto with = tp::tls_context::make(
+        {.authorities = {.text = authority}, .certificate = {.text = certificates}, .key = {.text = key}});
     auto listener = tp::tls_address{"127.0.0.1:0", context}.listen();
     const std::string where = local(listener->port());
     const std::int64_t before = live;

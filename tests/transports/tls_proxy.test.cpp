@@ -36,7 +36,8 @@ TEST(TlsProxy, A_pull_and_a_host_go_through_it_and_the_far_end_is_checked) {
   {
     fake_proxy proxy(yes, owner->port(), 3);
     const std::string via = local(proxy.port());
-    const auto done = net::download_tensors(tp::tls_address{where, context_of(nullptr, p.authority), {}, {via, "user", "x"}}, ref, *mine);
+    const auto done = net::download_tensors(
+        tp::tls_address{where, context_of(nullptr, p.authority), {}, {via, "user", "x"}}, ref, *mine);
     EXPECT_TRUE(done) << describe(done.error());
     EXPECT_TRUE(same(*mine, *source));
     EXPECT_TRUE(proxy.request().starts_with("CONNECT " + where + " "));
@@ -44,7 +45,8 @@ TEST(TlsProxy, A_pull_and_a_host_go_through_it_and_the_far_end_is_checked) {
   {
     fake_proxy proxy(yes, owner->port());
     const std::string via = local(proxy.port());
-    const auto done = net::download_tensors(tp::tls_address{where, context_of(nullptr, other.authority), {}, {via}}, ref, *mine);
+    const auto done = net::download_tensors(tp::tls_address{where, context_of(nullptr, other.authority), {}, {via}},
+                                            ref, *mine);
     ASSERT_FALSE(done);
     EXPECT_EQ(done.error(), tp::errc::not_authenticated);
   }

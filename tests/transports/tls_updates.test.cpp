@@ -1,4 +1,5 @@
-// New keys in the middle of a connection (RFC 8446, 4.6.3): whoever is at the other end may send as many as it likes, and ask for answers.
+// New keys in the middle of a connection (RFC 8446, 4.6.3): whoever is at the other end may send as many as it likes,
+// and ask for answers.
 #include "certificates.hpp"
 
 #include <tensorpull/transports/tls/tls_stream.hpp>
@@ -40,7 +41,9 @@ struct server_end {
       }
     return {tp::io_status::ok, 0, n};
   }
-  tp::io_ready wait(bool read, bool write, std::chrono::milliseconds) noexcept { return {read && !w->to_server.empty(), write && w->room > 0}; }
+  tp::io_ready wait(bool read, bool write, std::chrono::milliseconds) noexcept {
+    return {read && !w->to_server.empty(), write && w->room > 0};
+  }
 };
 using stream = tp::tls_stream<server_end>;
 
@@ -59,7 +62,8 @@ struct two_ends {
   }
   void move() {
     std::array<std::byte, 4096> some{};
-    for (int n = 0; (n = BIO_read(out, some.data(), some.size())) > 0;) w.to_server.insert(w.to_server.end(), some.begin(), some.begin() + n);
+    for (int n = 0; (n = BIO_read(out, some.data(), some.size())) > 0;)
+      w.to_server.insert(w.to_server.end(), some.begin(), some.begin() + n);
     const std::vector<std::byte> all(w.to_client.begin(), w.to_client.end());
     w.to_client.clear();
     if (!all.empty()) BIO_write(in, all.data(), static_cast<int>(all.size()));
@@ -106,7 +110,8 @@ TEST(TlsUpdates, An_answer_that_finds_no_room_leaves_the_bytes_as_they_are) {
         if (turn > 0) ends.w.room = turn < 3 ? 10 : 5000;
         ends.move();
         std::array<std::byte, 4096> some{};
-        for (int n = 0; (n = SSL_read(ends.client.get(), some.data(), some.size())) > 0;) heard.insert(heard.end(), some.begin(), some.begin() + n);
+        for (int n = 0; (n = SSL_read(ends.client.get(), some.data(), some.size())) > 0;)
+          heard.insert(heard.end(), some.begin(), some.begin() + n);
       }
       ASSERT_EQ(heard.size(), said.size()) << first << " " << room;
       EXPECT_TRUE(heard == said) << first << " " << room;

@@ -7,7 +7,8 @@ using namespace test;
 using tp::fit_datagram;
 
 static_assert(std::is_same_v<tp::pipeline<tp::raw_tensors<mlp>, fit_datagram, tp::udp>::chunking, fit>);
-using adaptive_net = tp::pipeline<tp::raw_tensors<mlp>, tp::adaptive_bytes<64, 1112>, troubled_udp, tp::chunk_and_image_digest>;
+using adaptive_net =
+    tp::pipeline<tp::raw_tensors<mlp>, tp::adaptive_bytes<64, 1112>, troubled_udp, tp::chunk_and_image_digest>;
 
 TEST(UdpChunks, AdaptiveChunksArriveThoughDatagramsAreLost) {
   troubled_udp::faults = {.lost = 50, .seed = 7};

@@ -1,4 +1,5 @@
-// Whole transfers over UDP: both families, lengths of datagrams, many recipients on one socket, what differs, what ends.
+// Whole transfers over UDP: both families, lengths of datagrams, many recipients on one socket, what differs, what
+// ends.
 #include "udp_network.hpp"
 
 #include <tensorpull/consumers/any_schema/digest.hpp>
@@ -17,7 +18,8 @@ void expect_transfer(const char* host) {
   const auto ref = owner->add_tensors(*source, {.recipients = 1});
   ASSERT_TRUE(ref);
   tp::result<tp::receipt> done = tp::failure(tp::errc::timed_out);
-  std::thread recipient([&] { done = Net::download_tensors(std::string(host) + ":" + std::to_string(owner->port()), *ref, *mine); });
+  std::thread recipient(
+      [&] { done = Net::download_tensors(std::string(host) + ":" + std::to_string(owner->port()), *ref, *mine); });
   EXPECT_TRUE(owner->run(tp::until_settled(*ref)));
   serving rest(*owner);  // the confirmation's answer may be asked for again
   recipient.join();
@@ -31,13 +33,28 @@ void expect_transfer(const char* host) {
 
 TEST(UdpDownload, over_ipv4) { expect_transfer<udp_net, mlp>("127.0.0.1"); }
 TEST(UdpDownload, over_ipv6) { expect_transfer<udp_net, mlp>("[::1]"); }
-TEST(UdpDownload, less_than_a_chunk) { expect_transfer<tp::pipeline<tp::raw_tensors<tiny>, fit, tp::udp>, tiny>("127.0.0.1"); }
-TEST(UdpDownload, twelve_mebibytes) { expect_transfer<tp::pipeline<tp::raw_tensors<large>, fit, tp::udp>, large>("127.0.0.1"); }
-TEST(UdpDownload, datagrams_of_512_bytes) { expect_transfer<tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<424>, tp::basic_udp<512>>, mlp>("127.0.0.1"); }
-TEST(UdpDownload, datagrams_of_8972_bytes) { expect_transfer<tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<8880>, tp::basic_udp<8972>>, mlp>("127.0.0.1"); }
-TEST(UdpDownload, the_longest_datagrams) { expect_transfer<tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<65'416>, tp::basic_udp<65'507>>, large>("127.0.0.1"); }
-TEST(UdpDownload, chunks_shorter_than_a_datagram_share_one) { expect_transfer<tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<200>, tp::udp>, mlp>("127.0.0.1"); }
-TEST(UdpDownload, chunks_with_digests_of_their_own) { expect_transfer<tp::pipeline<tp::raw_tensors<mlp>, fit, tp::udp, tp::chunk_and_image_digest>, mlp>("127.0.0.1"); }
+TEST(UdpDownload, less_than_a_chunk) {
+  expect_transfer<tp::pipeline<tp::raw_tensors<tiny>, fit, tp::udp>, tiny>("127.0.0.1");
+}
+TEST(UdpDownload, twelve_mebibytes) {
+  expect_transfer<tp::pipeline<tp::raw_tensors<large>, fit, tp::udp>, large>("127.0.0.1");
+}
+TEST(UdpDownload, datagrams_of_512_bytes) {
+  expect_transfer<tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<424>, tp::basic_udp<512>>, mlp>("127.0.0.1");
+}
+TEST(UdpDownload, datagrams_of_8972_bytes) {
+  expect_transfer<tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<8880>, tp::basic_udp<8972>>, mlp>("127.0.0.1");
+}
+TEST(UdpDownload, the_longest_datagrams) {
+  expect_transfer<tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<65'416>, tp::basic_udp<65'507>>, large>(
+      "127.0.0.1");
+}
+TEST(UdpDownload, chunks_shorter_than_a_datagram_share_one) {
+  expect_transfer<tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<200>, tp::udp>, mlp>("127.0.0.1");
+}
+TEST(UdpDownload, chunks_with_digests_of_their_own) {
+  expect_transfer<tp::pipeline<tp::raw_tensors<mlp>, fit, tp::udp, tp::chunk_and_image_digest>, mlp>("127.0.0.1");
+}
 
 TEST(UdpDownload, many_recipients_on_one_socket) {
   auto owner = udp_net::downloader::open();
@@ -64,7 +81,8 @@ TEST(UdpDownload, many_recipients_on_one_socket) {
 
 TEST(UdpDownload, an_owner_sends_no_faster_than_it_is_told) {
   const auto source = random_model<mlp>(3);
-  for (const auto& limits : {tp::send_limits{.owner_bytes_per_second = 400'000}, tp::send_limits{.recipient_bytes_per_second = 200'000}}) {
+  for (const auto& limits :
+       {tp::send_limits{.owner_bytes_per_second = 400'000}, tp::send_limits{.recipient_bytes_per_second = 200'000}}) {
     auto owner = udp_net::downloader::open({.limits = limits});
     const auto ref = *owner->add_tensors(*source);
     serving server(*owner);
@@ -102,12 +120,14 @@ TEST(UdpDownload, what_is_not_there_or_differs_is_refused_by_name) {
   const auto source = random_model<mlp>(4), mine = blank<mlp>();
   const auto ref = *owner->add_tensors(*source);
   serving server(*owner);
-  EXPECT_EQ(udp_net::download_tensors(local(owner->port()), tp::ref_id{1, 2}, *mine).error().code, tp::errc::unknown_reference);
+  EXPECT_EQ(udp_net::download_tensors(local(owner->port()), tp::ref_id{1, 2}, *mine).error().code,
+            tp::errc::unknown_reference);
   auto stale = ref;
   ++stale.version;
   EXPECT_EQ(udp_net::download_tensors(local(owner->port()), stale, *mine).error().code, tp::errc::stale_version);
   const auto other = blank<tiny>();
-  const auto mismatch = tp::pipeline<tp::raw_tensors<tiny>, fit, tp::udp>::download_tensors(local(owner->port()), ref.id, *other);
+  const auto mismatch = tp::pipeline<tp::raw_tensors<tiny>, fit, tp::udp>::download_tensors(local(owner->port()),
+                                                                                            ref.id, *other);
   ASSERT_FALSE(mismatch);
   EXPECT_EQ(mismatch.error().code, tp::errc::schema_mismatch);
   EXPECT_TRUE(same(*mine, *blank<mlp>()));
@@ -120,7 +140,8 @@ TEST(UdpDownload, some_tensors_of_what_is_published) {
   serving server(*owner);
   const auto mine = blank<mlp>();
   std::array<std::uint64_t, 1> shape{1000};
-  const std::array views{tp::mutable_tensor_view{.name = "mask", .type = tp::dtype::u8, .shape = shape, .data = reinterpret_cast<std::byte*>(mine->mask)}};
+  const std::array views{tp::mutable_tensor_view{
+      .name = "mask", .type = tp::dtype::u8, .shape = shape, .data = reinterpret_cast<std::byte*>(mine->mask)}};
   auto image = tp::dynamic_image::make(std::span<const tp::mutable_tensor_view>(views));
   tp::land to(image->destination());
   const std::string_view names[] = {"mask"};

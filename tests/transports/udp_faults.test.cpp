@@ -32,7 +32,8 @@ TEST(UdpFaults, a_quarter_is_lost) { expect_exact({.lost = 250}); }
 TEST(UdpFaults, a_third_is_doubled) { expect_exact({.doubled = 333}); }
 TEST(UdpFaults, a_third_is_overtaken) { expect_exact({.overtaken = 333}); }
 TEST(UdpFaults, lost_doubled_and_overtaken) {
-  for (std::uint64_t seed = 1; seed <= 5; ++seed) expect_exact({.lost = 100, .doubled = 50, .overtaken = 100, .seed = seed});
+  for (std::uint64_t seed = 1; seed <= 5; ++seed)
+    expect_exact({.lost = 100, .doubled = 50, .overtaken = 100, .seed = seed});
 }
 TEST(UdpFaults, with_delay) { expect_exact({.lost = 20, .overtaken = 20, .delay = 2ms}); }
 
@@ -58,7 +59,13 @@ TEST(UdpFaults, T4_an_owner_that_starts_again_is_found_again_and_what_has_landed
   std::atomic<std::uint64_t> landed{0};
   const auto note = [&](const tp::progress_event& e) { landed = e.bytes_done; };
   tp::result<tp::receipt> done = tp::failure(tp::errc::timed_out);
-  std::thread recipient([&] { done = net::download_tensors(local(port), ref, *mine, {.per_request_timeout = 500ms, .retry = {.retries = 20, .first_delay = 20ms}, .progress = note, .progress_interval = 0ms}); });
+  std::thread recipient([&] {
+    done = net::download_tensors(local(port), ref, *mine,
+                                 {.per_request_timeout = 500ms,
+                                  .retry = {.retries = 20, .first_delay = 20ms},
+                                  .progress = note,
+                                  .progress_interval = 0ms});
+  });
   owner->run([&](const auto&) { return landed > 1_MiB; });
   owner.reset();
   owner.emplace(std::move(*net::downloader::open({.listen = local(port)})));
@@ -70,7 +77,8 @@ TEST(UdpFaults, T4_an_owner_that_starts_again_is_found_again_and_what_has_landed
 }
 
 TEST(UdpFaults, T1_a_peer_that_was_forgotten_in_the_middle_goes_on) {
-  auto owner = udp_net::downloader::open({.peers = 1, .budgets = {.accept = 20ms, .idle = 20ms, .accept_if_full = 10ms, .idle_if_full = 10ms}});
+  auto owner = udp_net::downloader::open(
+      {.peers = 1, .budgets = {.accept = 20ms, .idle = 20ms, .accept_if_full = 10ms, .idle_if_full = 10ms}});
   const auto source = random_model<mlp>(6), mine = blank<mlp>();
   const auto ref = *owner->add_tensors(*source);
   serving server(*owner);
@@ -99,7 +107,8 @@ TEST(UdpFaults, T8_an_abort_is_heard_within_a_tenth_of_a_second) {
     at = std::chrono::steady_clock::now();
     stop.request_stop();
   });
-  const auto done = udp_net::download_tensors(local(silent->port()), tp::ref_id{1, 2}, *mine, {.stop = stop.get_token()});
+  const auto done = udp_net::download_tensors(local(silent->port()), tp::ref_id{1, 2}, *mine,
+                                              {.stop = stop.get_token()});
   const auto took = std::chrono::steady_clock::now() - at;
   other.join();
   ASSERT_FALSE(done);
@@ -125,7 +134,9 @@ TEST(UdpFaults, nobody_there_is_told_soon_and_not_after_the_time_out) {
 TEST(UdpFaults, T7_a_time_out_ends_a_pull_from_an_owner_that_says_nothing) {
   auto silent = tp::udp_link::open("127.0.0.1:0");
   const auto mine = blank<mlp>();
-  const auto done = udp_net::download_tensors(local(silent->port()), tp::ref_id{1, 2}, *mine, {.per_request_timeout = 100ms, .retry = {.retries = 1, .first_delay = 1ms}});
+  const auto done = udp_net::download_tensors(
+      local(silent->port()), tp::ref_id{1, 2}, *mine,
+      {.per_request_timeout = 100ms, .retry = {.retries = 1, .first_delay = 1ms}});
   EXPECT_EQ(done.error().code, tp::errc::timed_out);
 }
 
@@ -165,7 +176,8 @@ TEST(UdpFaults, T10_recipients_whose_owner_restarts_all_come_back_and_finish) {
   for (int i = 0; i < 32; ++i)
     all.emplace_back([&] {
       const auto mine = blank<mlp>();
-      const auto done = udp_net::download_tensors(local(port), ref, *mine, {.retry = {.retries = 30, .first_delay = 20ms, .longest_delay = 200ms}});
+      const auto done = udp_net::download_tensors(
+          local(port), ref, *mine, {.retry = {.retries = 30, .first_delay = 20ms, .longest_delay = 200ms}});
       right += done && same(*mine, *source);
     });
   std::this_thread::sleep_for(100ms);

@@ -42,7 +42,8 @@ TEST(UdpFlat, C7_participants_that_come_and_go_leave_memory_and_descriptors_as_t
     const auto ref = *owner->add_tensors(*source, {.recipients = 3});
     serving again(*owner);
     const allocation_watch watch;
-    for (int i = 0; i < 3; ++i) ASSERT_TRUE(udp_net::download_tensors(address, ref, *mine)) << round;  // each from a port of its own
+    for (int i = 0; i < 3; ++i)
+      ASSERT_TRUE(udp_net::download_tensors(address, ref, *mine)) << round;  // each from a port of its own
     after = watch.count();
     again.stop();
     ASSERT_TRUE(owner->settled(ref));

@@ -14,7 +14,9 @@ namespace {
 using namespace tensorpull;
 using namespace std::chrono_literals;
 
-std::string at(std::uint16_t port, const char* host = "127.0.0.1") { return std::string(host) + ":" + std::to_string(port); }
+std::string at(std::uint16_t port, const char* host = "127.0.0.1") {
+  return std::string(host) + ":" + std::to_string(port);
+}
 
 template <class Link>
 io_result say(Link& link, std::span<const std::byte> bytes, const udp_address& to = {}) {
@@ -178,7 +180,8 @@ TEST(udp_link, nobody_there_is_closed_after_some_refusals_and_not_at_once) {
   std::byte memory[64];
   unsigned sent = 0;
   io_result io{};
-  for (const auto end = std::chrono::steady_clock::now() + 20s; io.status != io_status::closed && std::chrono::steady_clock::now() < end;) {
+  for (const auto end = std::chrono::steady_clock::now() + 20s;
+       io.status != io_status::closed && std::chrono::steady_clock::now() < end;) {
     (void)say(*link, numbered(20, ++sent));
     (void)link->wait(true, false, 20ms);
     io = link->receive(memory, from);

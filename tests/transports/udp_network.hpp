@@ -21,7 +21,9 @@ struct troubled_udp : tp::datagram_transport<troubled_udp, tp::testing::faulty_d
   static constexpr std::string_view any_address = "127.0.0.1:0";
   static inline tp::testing::datagram_faults faults{};
 
-  static tp::result<link> connect(std::string_view address, std::chrono::milliseconds, const tp::stop_token&) noexcept { return around(tp::udp_link::connect(address), 1); }
+  static tp::result<link> connect(std::string_view address, std::chrono::milliseconds, const tp::stop_token&) noexcept {
+    return around(tp::udp_link::connect(address), 1);
+  }
   static tp::result<link> open(std::string_view address) noexcept { return around(tp::udp_link::open(address), 2); }
 
  private:

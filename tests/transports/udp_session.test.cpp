@@ -7,7 +7,9 @@ namespace {
 
 using namespace test;
 
-std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text.data(), text.size())); }
+std::span<const std::byte> bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
 
 TEST(UdpSession, both_ends_own_pull_and_talk) {
   auto far = udp_net::session::open("127.0.0.1:0");
@@ -86,7 +88,8 @@ TEST(UdpSession, the_longest_messages_arrive_whole_and_once_through_loss) {
 TEST(UdpSession, a_called_session_listens_to_nobody_else) {
   auto far = udp_net::session::open("127.0.0.1:0");
   const auto port = far->port();
-  std::thread serving_thread([&] { (void)far->serve([](const auto& s) { return static_cast<void>(s), false; }, 1500ms); });
+  std::thread serving_thread(
+      [&] { (void)far->serve([](const auto& s) { return static_cast<void>(s), false; }, 1500ms); });
   auto near = udp_net::session::connect(local(port));
   ASSERT_TRUE(near->send(1, {}, {}, 5s));
   stranger s(port);
@@ -112,7 +115,8 @@ TEST(UdpSession, a_peer_that_takes_all_buffers_does_not_hold_a_sender_for_ever) 
   s.say(word, describe_of(ref).bytes());
   once(2);
   std::array<std::byte, 1088> begun{};  // the first piece of a message, which takes one of the two buffers
-  tp::detail::piece_prefix::write({tp::frame_kind::piece, 5, 0, 0, 5000, 1008}, std::span(begun).first<tp::detail::piece_prefix::bytes>());
+  tp::detail::piece_prefix::write({tp::frame_kind::piece, 5, 0, 0, 5000, 1008},
+                                  std::span(begun).first<tp::detail::piece_prefix::bytes>());
   s.say(word, begun);
   const std::string_view name = "w";
   tp::frame locate;  // whose digest takes a while: the other one
@@ -133,7 +137,8 @@ TEST(UdpSession, an_abort_ends_every_wait) {
   EXPECT_EQ(far->send(1, {}, {}, 60s, stop.get_token()).error().code, tp::errc::cancelled);
   EXPECT_EQ(far->serve([](const auto&) { return false; }, 60s, stop.get_token()).error().code, tp::errc::cancelled);
   const auto mine = blank<mlp>();
-  EXPECT_EQ(far->download_tensors(tp::reference{{1, 2}, 0, 0}, *mine, {.stop = stop.get_token()}).error().code, tp::errc::cancelled);
+  EXPECT_EQ(far->download_tensors(tp::reference{{1, 2}, 0, 0}, *mine, {.stop = stop.get_token()}).error().code,
+            tp::errc::cancelled);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Who has not proved its address gets nothing that others need: no bytes beyond what it sent, no place in the table, no time.
+// Who has not proved its address gets nothing that others need: no bytes beyond what it sent, no place in the table, no
+// time.
 #include "udp_network.hpp"
 
 namespace {
@@ -6,7 +7,11 @@ namespace {
 using namespace test;
 
 struct owned {
-  explicit owned(const tp::datagram_owner_options& options = {}) : source(random_model<mlp>(1)), owner(std::move(*udp_net::downloader::open(options))), ref(*owner.add_tensors(*source)) { server = std::make_unique<serving>(owner); }
+  explicit owned(const tp::datagram_owner_options& options = {})
+      : source(random_model<mlp>(1)), owner(std::move(*udp_net::downloader::open(options))),
+        ref(*owner.add_tensors(*source)) {
+    server = std::make_unique<serving>(owner);
+  }
   /// Afterwards the owner may be asked for anything.
   void stop() { server.reset(); }
   void expect_a_pull() {
@@ -114,7 +119,8 @@ TEST(UdpStrangers, F16_other_protocols_and_noise_of_a_proved_peer_change_nothing
     }
     s.say(word, junk);
   }
-  for (const std::string_view text : {"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "SSH-2.0-OpenSSH_9.2p1\r\n", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"})
+  for (const std::string_view text : {"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "SSH-2.0-OpenSSH_9.2p1\r\n",
+                                      "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"})
     s.say(word, std::as_bytes(std::span(text.data(), text.size())));
   o.expect_a_pull();
   o.stop();

@@ -54,7 +54,8 @@ TEST_F(UnixAddress, U1_APathThatIsTooLongIsAnErrorWithItsName) {
 }
 
 TEST_F(UnixAddress, U1_AddressesThatAreNoneAreRefused) {
-  for (const std::string_view text : {std::string_view(""), std::string_view("@"), std::string_view("a\0b", 3), std::string_view("@a\0b", 4), std::string_view("/")})
+  for (const std::string_view text : {std::string_view(""), std::string_view("@"), std::string_view("a\0b", 3),
+                                      std::string_view("@a\0b", 4), std::string_view("/")})
     EXPECT_EQ(refusal(text), tp::errc::bad_address) << text;
   EXPECT_EQ(refusal(folder() + "/"), tp::errc::bad_address);
   EXPECT_EQ(refusal(folder() + "/none/s").system, ENOENT);
@@ -68,7 +69,8 @@ TEST_F(UnixAddress, U1_AFileHasItsPermissionsWhateverTheUmaskIs) {
   for (const mode_t mask : {mode_t{0}, mode_t{022}, mode_t{0777}}) {
     const mode_t before = ::umask(mask);
     {
-      const auto own = tp::unix_listener::open(path()), group = tp::unix_listener::open(folder() + "/group", tp::unix_access::same_group),
+      const auto own = tp::unix_listener::open(path()),
+                 group = tp::unix_listener::open(folder() + "/group", tp::unix_access::same_group),
                  all = tp::unix_listener::open(folder() + "/all", tp::unix_access::anyone);
       ::umask(before);
       EXPECT_TRUE(own && group && all);
@@ -150,7 +152,8 @@ TEST_F(UnixAddress, RelativePathsAndLinksToFoldersAreThoseOfTheMoment) {
   std::filesystem::create_directory_symlink(folder() + "/in", folder() + "/link");
   std::filesystem::current_path(folder());
   {
-    const auto made = tp::unix_listener::open("relative"), dot = tp::unix_listener::open("./@name"), link = tp::unix_listener::open("link/s");
+    const auto made = tp::unix_listener::open("relative"), dot = tp::unix_listener::open("./@name"),
+               link = tp::unix_listener::open("link/s");
     EXPECT_TRUE(made && dot && link);
     EXPECT_TRUE(tp::unix_connect("relative", 1s));
     EXPECT_TRUE(tp::unix_connect("./@name", 1s));
@@ -230,7 +233,8 @@ TEST_F(UnixAddress, U1_AnotherUserIsRefusedOnBothSides) {
   if (::geteuid() != 0) GTEST_SKIP() << "it takes root to be another user";
   std::filesystem::permissions(folder(), std::filesystem::perms::all);
   const std::string name = "@" + folder();
-  auto file = tp::unix_listener::open(path()), abstract = tp::unix_listener::open(name), open = tp::unix_listener::open(folder() + "/all", tp::unix_access::anyone);
+  auto file = tp::unix_listener::open(path()), abstract = tp::unix_listener::open(name),
+       open = tp::unix_listener::open(folder() + "/all", tp::unix_access::anyone);
   ASSERT_TRUE(file && abstract && open);
   const auto connect = [](const std::string& to, tp::unix_access access = tp::unix_access::same_user) {
     return [=] {

@@ -11,8 +11,10 @@ using namespace test;
 using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::unix_socket>;
 using over_threads = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::unix_socket_on_threads>;
 
-static_assert(tp::unix_socket::reliable && tp::unix_socket::ordered && !tp::unix_socket::encrypted && tp::unix_socket::identifies == tp::identity_kind::user);
-static_assert(net::memory.recipient <= 4096 && net::memory.owner_per_recipient <= 2048 + tp::unix_socket::connection_bytes);
+static_assert(tp::unix_socket::reliable && tp::unix_socket::ordered && !tp::unix_socket::encrypted &&
+              tp::unix_socket::identifies == tp::identity_kind::user);
+static_assert(net::memory.recipient <= 4096 &&
+              net::memory.owner_per_recipient <= 2048 + tp::unix_socket::connection_bytes);
 
 using UnixDownload = unix_folder;
 
@@ -107,7 +109,8 @@ TEST_F(UnixDownload, ARecipientWaitsForAnOwnerThatStartsLater) {
     (void)owner->add_tensors(*source, {.id = {1, 2}});
     owner->run(stop);
   });
-  const auto done = net::download_tensors(path(), tp::ref_id{1, 2}, *mine, {.retry = {.retries = 1000, .first_delay = 5ms, .longest_delay = 10ms}});
+  const auto done = net::download_tensors(path(), tp::ref_id{1, 2}, *mine,
+                                          {.retry = {.retries = 1000, .first_delay = 5ms, .longest_delay = 10ms}});
   EXPECT_TRUE(done) << describe(done.error());
   EXPECT_TRUE(same(*mine, *source));
 }
@@ -117,7 +120,9 @@ TEST_F(UnixDownload, F16_OtherProtocolsAreClosed) {
   auto owner = net::downloader::open({.listen = path()});
   const auto ref = *owner->add_tensors(*source, {.recipients = 1});
   serving server(*owner);
-  for (const std::string_view said : {std::string_view("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"), std::string_view("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11), std::string_view("SSH-2.0-OpenSSH_9.2p1\r\n")}) {
+  for (const std::string_view said : {std::string_view("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+                                      std::string_view("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11),
+                                      std::string_view("SSH-2.0-OpenSSH_9.2p1\r\n")}) {
     auto stranger = connected(path());
     EXPECT_TRUE(stranger.say(said));
     EXPECT_TRUE(stranger.hear_end());
@@ -143,7 +148,8 @@ TEST_F(UnixDownload, Q6_APeerThatClosesWhileItIsSentToEndsNothingElse) {
       bool stop_requested() const noexcept { return at->load(); }
     };
     const auto progress = [&](const tp::progress_event& e) { stop = e.bytes_done > 0; };
-    const auto done = net::download_tensors(path(), ref, *mine, {.stop = flag{&stop}, .progress = progress, .progress_interval = {}});
+    const auto done = net::download_tensors(path(), ref, *mine,
+                                            {.stop = flag{&stop}, .progress = progress, .progress_interval = {}});
     EXPECT_TRUE(done || done.error().code == tp::errc::cancelled);
   }
   EXPECT_TRUE(net::download_tensors(path(), ref, *mine));
@@ -156,8 +162,12 @@ class counted_stream : public tp::unix_stream {
  public:
   counted_stream() = default;
   counted_stream(int fd, int& writes, int& waits) : tp::unix_stream(fd), writes_(&writes), waits_(&waits) {}
-  tp::io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept { return ++*writes_, tp::unix_stream::write_some(spans); }
-  tp::io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept { return ++*waits_, tp::unix_stream::wait(read, write, timeout); }
+  tp::io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept {
+    return ++*writes_, tp::unix_stream::write_some(spans);
+  }
+  tp::io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
+    return ++*waits_, tp::unix_stream::wait(read, write, timeout);
+  }
 
  private:
   int *writes_ = nullptr, *waits_ = nullptr;
@@ -220,7 +230,9 @@ TEST_F(UnixDownload, T4_AnOwnerThatIsReplacedIsFoundAgainAndThePullGoesOn) {
   std::atomic<int> restarts{0};
   std::jthread life([&](std::stop_token stop) {
     while (!stop.stop_requested()) {
-      owner->run([&](const auto& o) { return stop.stop_requested() || (restarts < 3 && o.status_of({{3, 4}, 0, 0})->bytes_sent > 100'000); });
+      owner->run([&](const auto& o) {
+        return stop.stop_requested() || (restarts < 3 && o.status_of({{3, 4}, 0, 0})->bytes_sent > 100'000);
+      });
       if (stop.stop_requested()) break;
       ++restarts;
       owner.reset();
@@ -228,7 +240,9 @@ TEST_F(UnixDownload, T4_AnOwnerThatIsReplacedIsFoundAgainAndThePullGoesOn) {
       (void)owner->add_tensors(*source, {.id = {3, 4}});
     }
   });
-  const auto done = net::download_tensors(path(), tp::ref_id{3, 4}, *mine, {.window = 1, .retry = {.retries = 1000, .first_delay = 1ms, .longest_delay = 5ms}});
+  const auto done = net::download_tensors(
+      path(), tp::ref_id{3, 4}, *mine,
+      {.window = 1, .retry = {.retries = 1000, .first_delay = 1ms, .longest_delay = 5ms}});
   EXPECT_TRUE(done) << describe(done.error());
   EXPECT_TRUE(same(*mine, *source));
   EXPECT_GT(restarts, 0);

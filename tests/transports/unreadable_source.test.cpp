@@ -1,4 +1,5 @@
-// A published image whose bytes cannot be read any more: a named error for recipients, never other bytes, and the others go on.
+// A published image whose bytes cannot be read any more: a named error for recipients, never other bytes, and the
+// others go on.
 #include "network.hpp"
 
 #include <cstring>
@@ -14,7 +15,8 @@ struct far_tensor {
   explicit far_tensor(std::size_t n) : bytes(n) {
     for (std::size_t i = 0; i < n; ++i) bytes[i] = static_cast<std::byte>(i * 7 + i / 1000);
   }
-  static tp::result<void> read(const void* context, std::uintptr_t, std::uint64_t offset, std::span<std::byte> out) noexcept {
+  static tp::result<void> read(const void* context, std::uintptr_t, std::uint64_t offset,
+                               std::span<std::byte> out) noexcept {
     const auto& self = *static_cast<const far_tensor*>(context);
     const int left = self.calls.load();
     if (left == 0) return tp::failure(tp::errc::io);
@@ -62,7 +64,8 @@ void expect_withdrawal(Owner& owner, Where&& where, bool reconnects) {
       EXPECT_EQ(failed.error().code, tp::errc::unreadable) << calls << " reads";
     }
     source.calls = -1;
-    EXPECT_EQ(Net::download_tensors(where(), ref, mine).error(), tp::errc::unreadable) << "it does not come back by itself";
+    EXPECT_EQ(Net::download_tensors(where(), ref, mine).error(), tp::errc::unreadable)
+        << "it does not come back by itself";
   }
   source.calls = 0;
   EXPECT_EQ(owner.add_tensors(published).error(), tp::errc::io) << "nothing is published that cannot be read";
@@ -83,7 +86,9 @@ TEST(UnreadableSource, OverLoopback) {
 
 template <class Integrity>
 void over_tcp() {
-  using net = tp::pipeline<tp::tcp_on_threads, tp::tensor_list, tp::fixed_bytes<64_KiB>, Integrity>;  // published while another thread serves
+  using net = tp::pipeline<tp::tcp_on_threads, tp::tensor_list, tp::fixed_bytes<64_KiB>, Integrity>;  // published while
+                                                                                                      // another thread
+                                                                                                      // serves
   auto owner = *net::downloader::open();
   const serving run(owner);
   const auto where = local(owner.port());

@@ -1,7 +1,7 @@
 // The frames of today's wire beside those that were recorded: whatever changes a byte fails here, and is named.
 //
-// TENSORPULL_WRITE_RECORDING=<file> makes the first test write the recording instead. Only a deliberate change of the wire may do that:
-// peers of other versions read what recording.txt says.
+// TENSORPULL_WRITE_RECORDING=<file> makes the first test write the recording instead. Only a deliberate change of the
+// wire may do that: peers of other versions read what recording.txt says.
 #include "wire/scenarios.hpp"
 
 #include <algorithm>
@@ -33,16 +33,19 @@ std::string hex_of(std::span<const std::byte> content) {
 }
 bytes from_hex(std::string_view text) {
   bytes b;
-  for (std::size_t i = 0; i + 1 < text.size(); i += 2) b.push_back(static_cast<std::byte>(std::stoul(std::string(text.substr(i, 2)), nullptr, 16)));
+  for (std::size_t i = 0; i + 1 < text.size(); i += 2)
+    b.push_back(static_cast<std::byte>(std::stoul(std::string(text.substr(i, 2)), nullptr, 16)));
   return b;
 }
 
 /// <scenario> <direction> <kind> <bytes> <hex> and, where the hex is only the beginning: +<bytes>:<XXH3-64 of the rest>
 std::string line_of(const std::string& scenario, const said& s) {
   const std::span<const std::byte> all = s.content;
-  const bool shortened = s.direction != "value" && is_chunk(s) ? all.size() > chunk_prefix_bytes : all.size() > longest_in_full;
+  const bool shortened = s.direction != "value" && is_chunk(s) ? all.size() > chunk_prefix_bytes
+                                                               : all.size() > longest_in_full;
   const std::size_t shown = shortened ? chunk_prefix_bytes : all.size();
-  std::string line = scenario + ' ' + s.direction + ' ' + s.what + ' ' + std::to_string(all.size()) + ' ' + hex_of(all.first(shown));
+  std::string line = scenario + ' ' + s.direction + ' ' + s.what + ' ' + std::to_string(all.size()) + ' ' +
+                     hex_of(all.first(shown));
   if (shortened) {
     const auto rest = all.subspan(shown);
     const std::uint64_t digest = XXH3_64bits(rest.data(), rest.size());
@@ -94,9 +97,10 @@ std::string first_difference(const lines& recorded, const lines& now, const std:
     for (std::size_t i = 0; i < std::max(before.size(), after.size()); ++i) {
       const std::string a = i < before.size() ? before[i] : "(nothing)", b = i < after.size() ? after[i] : "(nothing)";
       if (a == b) continue;
-      const auto same = static_cast<std::size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
-      return scenario + ' ' + direction + ", frame " + std::to_string(i) + ", from character " + std::to_string(same) + " of the line on:\n  recorded " + a +
-             "\n  now      " + b;
+      const auto same = static_cast<std::size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first -
+                                                 a.begin());
+      return scenario + ' ' + direction + ", frame " + std::to_string(i) + ", from character " + std::to_string(same) +
+             " of the line on:\n  recorded " + a + "\n  now      " + b;
     }
   }
   return {};
@@ -104,8 +108,9 @@ std::string first_difference(const lines& recorded, const lines& now, const std:
 
 void write_recording(const char* path) {
   std::ofstream file(path);
-  file << "# What is said on the wire, frame by frame; written by the tests of tests/wire (see recording.test.cpp) and compared by them.\n"
-          "# <scenario> <direction> <kind> <bytes> <hex> and, where the hex is only the beginning: +<bytes>:<XXH3-64 of the rest>\n";
+  file
+      << "# What is said on the wire, frame by frame; written by the tests of tests/wire (see recording.test.cpp) and compared by them.\n"
+         "# <scenario> <direction> <kind> <bytes> <hex> and, where the hex is only the beginning: +<bytes>:<XXH3-64 of the rest>\n";
   for (const scenario& s : scenarios())
     for (const std::string& line : lines_of(s)) file << line << '\n';
   EXPECT_TRUE(file.flush());
@@ -122,7 +127,8 @@ TEST(Wire, Every_scenario_says_what_was_recorded) {
     const std::string difference = first_difference(recorded, now, s.name);
     EXPECT_TRUE(difference.empty()) << difference;
   }
-  for (const std::string& line : recorded) EXPECT_TRUE(names.contains(word_of(line, 0))) << "recorded, and no scenario: " << line.substr(0, 100);
+  for (const std::string& line : recorded)
+    EXPECT_TRUE(names.contains(word_of(line, 0))) << "recorded, and no scenario: " << line.substr(0, 100);
 }
 
 /// Both framings read the same message from a frame, and write it as it was.
@@ -148,7 +154,8 @@ TEST(Wire, Every_recorded_control_frame_is_read_and_written_again_as_it_was) {
   std::size_t more = 0;
   for (const scenario& s : scenarios())
     for (const said& each : s.play())
-      if (each.content.size() > longest_in_full && !is_chunk(each) && is_whole_frame(each)) expect_round_trip(each.content, s.name), ++more;
+      if (each.content.size() > longest_in_full && !is_chunk(each) && is_whole_frame(each))
+        expect_round_trip(each.content, s.name), ++more;
   EXPECT_GT(more, 0u);
 }
 
@@ -164,8 +171,7 @@ TEST(Wire, A_single_bit_a_frame_that_is_missing_and_one_too_many_are_found) {
     if (word_of(recorded[at], 0) != scenario) continue;
     lines changed = recorded;
     char& digit = changed[at].back();
-    digit = digit == '0' ? '1' : digit == '9' ? '8'
-                                              : static_cast<char>(digit ^ 1);
+    digit = digit == '0' ? '1' : digit == '9' ? '8' : static_cast<char>(digit ^ 1);
     const std::string found = first_difference(recorded, changed, scenario);
     EXPECT_NE(found.find(word_of(recorded[at], 1) + ", frame "), std::string::npos);
     EXPECT_NE(found.find("recorded " + recorded[at]), std::string::npos);

@@ -1,5 +1,5 @@
-// What is said on the wire, from fixed seeds: conversations of two ends in memory, encoded messages, and values that go to other programs.
-// The library's names stand in this file alone, so that a change of them is a change of one file.
+// What is said on the wire, from fixed seeds: conversations of two ends in memory, encoded messages, and values that go
+// to other programs. The library's names stand in this file alone, so that a change of them is a change of one file.
 #pragma once
 
 #include "messages/structs.hpp"
@@ -17,8 +17,9 @@ using bytes = std::vector<std::byte>;
 
 /// One frame as it was sent (its last bytes are missing where the connection was lost), or a value.
 struct said {
-  std::string direction;  ///< of a frame: to_left (the owner, where only one end owns), to_right; otherwise encoded or value
-  std::string what;       ///< the frame's kind; a value's name
+  std::string direction;  ///< of a frame: to_left (the owner, where only one end owns), to_right; otherwise encoded or
+                          ///< value
+  std::string what;  ///< the frame's kind; a value's name
   bytes content;
 };
 using saying = std::vector<said>;
@@ -36,14 +37,17 @@ inline std::size_t frame_size(std::span<const std::byte> from) {
   return static_cast<std::size_t>(8 + 8 * (word_at(from, 0) >> 32));
 }
 inline std::string kind_name(std::span<const std::byte> from) {
-  static constexpr std::string_view names[] = {"nothing", "describe", "pull", "chunk", "end", "confirm", "confirmed", "cancel",
-                                               "refused", "schema", "description", "schema_page", "locate", "located", "application"};
+  static constexpr std::string_view names[] = {"nothing",     "describe",    "pull",   "chunk",   "end",
+                                               "confirm",     "confirmed",   "cancel", "refused", "schema",
+                                               "description", "schema_page", "locate", "located", "application"};
   if (from.size() < 24) return "part";
   const auto tag = static_cast<std::size_t>(word_at(from, 2) >> 32 & 0xffff);
   return tag < std::size(names) ? std::string(names[tag]) : "unknown";
 }
 inline bool is_chunk(const said& s) { return s.what == "chunk"; }
-inline bool is_whole_frame(const said& s) { return s.direction != "value" && s.content.size() >= 24 && frame_size(s.content) == s.content.size(); }
+inline bool is_whole_frame(const said& s) {
+  return s.direction != "value" && s.content.size() >= 24 && frame_size(s.content) == s.content.size();
+}
 
 /// Cuts the bytes of one direction into frames.
 class recorder {
@@ -104,9 +108,10 @@ struct limited_party {
   using owner_type = tp::owner<tp::xxhash_digest, Limits>;
 
   explicit limited_party(std::uint64_t seed)
-      : random(seed), references(storage, [this] { return random(); }), memory(new std::uint64_t[2 * party::buffer_bytes / 8 + 8]),
-        pool({reinterpret_cast<std::byte*>(memory.get()), 2 * party::buffer_bytes}, party::buffer_bytes), scratch(new std::uint64_t[8192]),
-        end(references, pool, box) {}
+      : random(seed), references(storage, [this] { return random(); }),
+        memory(new std::uint64_t[2 * party::buffer_bytes / 8 + 8]),
+        pool({reinterpret_cast<std::byte*>(memory.get()), 2 * party::buffer_bytes}, party::buffer_bytes),
+        scratch(new std::uint64_t[8192]), end(references, pool, box) {}
 
   void publish(const model& m) { EXPECT_TRUE(references.publish(m.source(), version_of(m), true, {1, 2}, 0)); }
 
@@ -120,7 +125,8 @@ struct limited_party {
   tp::endpoint<tp::capnp_framing, Limits, owner_type, inbox> end;
 };
 
-/// Two ends, each sentence of which is kept. Streams take and give all that they are asked for, so that little depends on who is called when.
+/// Two ends, each sentence of which is kept. Streams take and give all that they are asked for, so that little depends
+/// on who is called when.
 template <class Left = party>
 class conversation {
  public:
@@ -131,7 +137,8 @@ class conversation {
   /// Until `done`, or until nothing moves any more.
   template <class L, class R, class Done>
   void run(L& l, R& r, Done done) {
-    for (int quiet = 0; quiet < 5 && !done();) quiet = turn(left, l, left_stream_) + turn(right, r, right_stream_) == 0 ? quiet + 1 : 0;
+    for (int quiet = 0; quiet < 5 && !done();)
+      quiet = turn(left, l, left_stream_) + turn(right, r, right_stream_) == 0 ? quiet + 1 : 0;
   }
   void settle() {
     tp::no_transfer nothing, neither;
@@ -205,7 +212,8 @@ inline tp::frame asking(kind k, std::uint32_t id, std::uint64_t offset = 0, std:
   m.length = length;
   return m;
 }
-inline tp::frame settling(kind k, std::uint32_t id, std::uint64_t nonce, std::uint64_t digest = 0, bool verified = false) {
+inline tp::frame settling(kind k, std::uint32_t id, std::uint64_t nonce, std::uint64_t digest = 0,
+                          bool verified = false) {
   tp::frame m = asking(k, id);
   m.nonce = nonce;
   m.digest = digest;
@@ -306,7 +314,8 @@ saying source_changed() {
 inline model numbered(std::size_t n, std::size_t another = ~std::size_t{0}) {
   model m;
   for (std::size_t i = 0; i < n; ++i)
-    m.add("t" + std::to_string(100 + i), i % 3 == 0 ? tp::dtype::f32 : tp::dtype::u8, {i % 5 == 4 ? 0u : 40u + (i == another)});
+    m.add("t" + std::to_string(100 + i), i % 3 == 0 ? tp::dtype::f32 : tp::dtype::u8,
+          {i % 5 == 4 ? 0u : 40u + (i == another)});
   return std::move(m.ready());
 }
 template <class Chunking, class Integrity = tp::image_digest>
@@ -315,7 +324,11 @@ saying subset_of(tp::errc expected = {}, std::uint64_t columns = 40) {
   conversation<> c;
   c.left.publish(source);
   model mine;
-  mine.add("t103", tp::dtype::f32, {columns}).add("t105", tp::dtype::u8, {40}).add("t104", tp::dtype::u8, {0}).add("t120", tp::dtype::u8, {40}).ready();
+  mine.add("t103", tp::dtype::f32, {columns})
+      .add("t105", tp::dtype::u8, {40})
+      .add("t104", tp::dtype::u8, {0})
+      .add("t120", tp::dtype::u8, {40})
+      .ready();
   const std::vector<std::string_view> wanted{"t120", "t103", "t105", "t104"};
   tp::land to(mine.destination());
   transfer<Chunking, Integrity> t(to, {.ref = {1, 2}, .subset = wanted}, {}, 1);
@@ -326,7 +339,8 @@ inline saying locates() {
   const model source = numbered(30).fill(1);
   conversation<> c;
   c.left.publish(source);
-  const std::vector<std::vector<std::string_view>> lists{{"t100", "absent"}, {"t100", "t101", "t100"}, {}, {"t104"}, {"t129", "t100"}};
+  const std::vector<std::vector<std::string_view>> lists{
+      {"t100", "absent"}, {"t100", "t101", "t100"}, {}, {"t104"}, {"t129", "t100"}};
   tp::frame m = asking(kind::locate, 1);
   for (const auto& names : lists) {
     m.names = names;
@@ -358,7 +372,9 @@ inline saying schema_mismatch() {
 inline saying refusals() {
   const model source = mixed_model().fill(1), newer = mixed_model().fill(2);
   conversation<> c;
-  const auto expect = [&](tp::errc why, tp::pull_request request = {}) { EXPECT_EQ((pulled<tp::fixed_bytes<4096>, tp::image_digest>(c, request)), why); };
+  const auto expect = [&](tp::errc why, tp::pull_request request = {}) {
+    EXPECT_EQ((pulled<tp::fixed_bytes<4096>, tp::image_digest>(c, request)), why);
+  };
   expect(tp::errc::unknown_reference);
   c.left.publish(source);
   expect(tp::errc::stale_version, {.version = 5});
@@ -482,7 +498,8 @@ inline saying resumed() {
 inline saying applications() {
   generator random(8);
   conversation<> c;
-  const std::vector<tp::reference> eight(8, tp::reference{{0x0102030405060708, 0x1112131415161718}, 0x2122232425262728, 0x3132333435363738});
+  const std::vector<tp::reference> eight(
+      8, tp::reference{{0x0102030405060708, 0x1112131415161718}, 0x2122232425262728, 0x3132333435363738});
   for (const std::size_t n : {0u, 1u, 8u, 13u, 500u, 4097u, 65535u, 65536u}) {
     const bytes there = random.bytes(n), back = random.bytes(n);
     const auto kind_there = static_cast<std::uint32_t>(n + 1);
@@ -541,8 +558,9 @@ inline std::vector<tp::frame> full_messages() {
   m.ranges = some_ranges;
   m.references = some_references;
   m.body = some_body;
-  for (const kind k : {kind::nothing, kind::describe, kind::pull, kind::end, kind::confirm, kind::confirmed, kind::cancel, kind::refused, kind::schema,
-                       kind::description, kind::schema_page, kind::locate, kind::located, kind::application}) {
+  for (const kind k : {kind::nothing, kind::describe, kind::pull, kind::end, kind::confirm, kind::confirmed,
+                       kind::cancel, kind::refused, kind::schema, kind::description, kind::schema_page, kind::locate,
+                       kind::located, kind::application}) {
     m.kind = k;
     all.push_back(m);
   }
@@ -557,7 +575,8 @@ inline std::vector<tp::frame> full_messages() {
     all.push_back(m);
   }
   // and with nothing in it
-  for (const kind k : {kind::description, kind::confirm, kind::schema_page, kind::locate, kind::located, kind::application}) {
+  for (const kind k :
+       {kind::description, kind::confirm, kind::schema_page, kind::locate, kind::located, kind::application}) {
     tp::frame empty;
     empty.kind = k;
     all.push_back(empty);
@@ -599,7 +618,8 @@ inline bytes of_text(std::string_view text) {
 inline void add_image(saying& all, const std::string& name, const model& m) {
   const bytes image = m.image_bytes();
   const auto& schema = m.schema();
-  all.push_back({"value", name + "_header", bytes(image.begin(), image.begin() + static_cast<std::ptrdiff_t>(schema.header_bytes))});
+  all.push_back({"value", name + "_header",
+                 bytes(image.begin(), image.begin() + static_cast<std::ptrdiff_t>(schema.header_bytes))});
   all.push_back({"value", name + "_fingerprint", little_endian({schema.fingerprint})});
   all.push_back({"value", name + "_version", little_endian({version_of(m)})});
 }
@@ -607,7 +627,9 @@ inline saying images() {
   saying all;
   add_image(all, "mixed", mixed_model().fill(1));
   model strange;
-  strange.add("tab\t\"quote\" \\ \x01", tp::dtype::bf16, {3}).add(std::string(300, 'n'), tp::dtype::f64, {1, 2, 3, 1}).add("", tp::dtype::c64, {2});
+  strange.add("tab\t\"quote\" \\ \x01", tp::dtype::bf16, {3})
+      .add(std::string(300, 'n'), tp::dtype::f64, {1, 2, 3, 1})
+      .add("", tp::dtype::c64, {2});
   add_image(all, "strange", strange.ready().fill(3));
   model none;
   add_image(all, "none", none.ready());
@@ -615,7 +637,11 @@ inline saying images() {
 }
 inline saying texts() {
   saying all;
-  const tp::resume_cursor cursor{{0x0102030405060708, 0x1112131415161718}, 0x2122232425262728, 0x3132333435363738, 0x4142434445464748, 0x5152535455565758};
+  const tp::resume_cursor cursor{{0x0102030405060708, 0x1112131415161718},
+                                 0x2122232425262728,
+                                 0x3132333435363738,
+                                 0x4142434445464748,
+                                 0x5152535455565758};
   const auto encoded = tp::encode(cursor);
   all.push_back({"value", "cursor", bytes(encoded.begin(), encoded.end())});
   tp::locator there(tp::reference{cursor.ref, cursor.version, cursor.fingerprint});
@@ -643,7 +669,8 @@ inline saying decomposed() {
   EXPECT_TRUE(apart);
   if (!apart) return all;
   all.push_back({"value", "body", bytes(apart->body().begin(), apart->body().end())});
-  for (const tp::reference& r : apart->references()) all.push_back({"value", "reference", little_endian({r.id.high, r.id.low, r.version, r.fingerprint})});
+  for (const tp::reference& r : apart->references())
+    all.push_back({"value", "reference", little_endian({r.id.high, r.id.low, r.version, r.fingerprint})});
   apart->withdraw(owner);
   return all;
 }
@@ -688,18 +715,21 @@ inline std::vector<scenario> scenarios() {
       {"ranges",
        [=] {
          const std::uint64_t all = mixed_model().schema().image_bytes;
-         return answers_to({asking(kind::pull, 1, all), asking(kind::pull, 2, all, 8), asking(kind::pull, 3, all - 5, 100),
-                            asking(kind::pull, 4, all + 1, 8), asking(kind::pull, 5, ~std::uint64_t{0}, 8), asking(kind::pull, 6, 8),
+         return answers_to({asking(kind::pull, 1, all), asking(kind::pull, 2, all, 8),
+                            asking(kind::pull, 3, all - 5, 100), asking(kind::pull, 4, all + 1, 8),
+                            asking(kind::pull, 5, ~std::uint64_t{0}, 8), asking(kind::pull, 6, 8),
                             asking(kind::pull, 7, 3, 1), asking(kind::pull, 8, 0, ~0u)});
        }},
       {"bad_requests",
        [=] {
-         tp::frame other_schema = asking(kind::pull, 1, 0, 8), other_digest = asking(kind::pull, 2, 0, 8), other_version = asking(kind::pull, 3, 0, 8);
+         tp::frame other_schema = asking(kind::pull, 1, 0, 8), other_digest = asking(kind::pull, 2, 0, 8),
+                   other_version = asking(kind::pull, 3, 0, 8);
          other_schema.fingerprint = 1, other_digest.chunk_digest = tp::digest_kind::crc32c, other_version.version = 1;
          tp::frame elsewhere = settling(kind::confirm, 7, 3);
          elsewhere.ref = {3, 4};
-         return answers_to({other_schema, other_digest, other_version, settling(kind::confirm, 4, 0), settling(kind::confirm, 5, 3),
-                            settling(kind::cancel, 6, 3), elsewhere, asking(kind::schema, 8, 7), asking(kind::schema, 9, 1000)});
+         return answers_to({other_schema, other_digest, other_version, settling(kind::confirm, 4, 0),
+                            settling(kind::confirm, 5, 3), settling(kind::cancel, 6, 3), elsewhere,
+                            asking(kind::schema, 8, 7), asking(kind::schema, 9, 1000)});
        }},
       {"applications", applications},
       {"both_ways", both_ways},
@@ -721,8 +751,9 @@ inline std::string text_of(const tp::frame& m) {
   std::string text;
   const auto put = [&text](auto... numbers) { ((text += std::to_string(numbers) + ' '), ...); };
   const auto put_text = [&](std::string_view s) { put(s.size()), text += s; };
-  put(static_cast<int>(m.kind), static_cast<int>(m.status), m.id, m.ref.high, m.ref.low, m.version, m.nonce, m.fingerprint, m.digest, m.offset, m.image_bytes,
-      m.data_start, m.tensors, m.length, m.delay_ms, m.application, m.window, m.reason, m.recipient.value, static_cast<int>(m.chunk_digest), m.flag);
+  put(static_cast<int>(m.kind), static_cast<int>(m.status), m.id, m.ref.high, m.ref.low, m.version, m.nonce,
+      m.fingerprint, m.digest, m.offset, m.image_bytes, m.data_start, m.tensors, m.length, m.delay_ms, m.application,
+      m.window, m.reason, m.recipient.value, static_cast<int>(m.chunk_digest), m.flag);
   for (const auto& row : m.rows) {
     put_text(row.name), put_text(row.dtype);
     for (const std::uint64_t extent : row.shape) put(extent);

@@ -1,5 +1,5 @@
-// What the alternatives make from a model while the program runs: its tensors in image order, with their places. A run-time table alone fills
-// it with one statement for each tensor.
+// What the alternatives make from a model while the program runs: its tensors in image order, with their places. A
+// run-time table alone fills it with one statement for each tensor.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,6 @@
-// What a pipeline has around it on the board: a line of bytes, a clock and a number, all handed in. The same object file of a pipeline is linked with
-// uart.cpp, which is a UART, and with rings.cpp, where the other end of the line is a part of the program.
+// What a pipeline has around it on the board: a line of bytes, a clock and a number, all handed in. The same object
+// file of a pipeline is linked with uart.cpp, which is a UART, and with rings.cpp, where the other end of the line is a
+// part of the program.
 #pragma once
 
 #include <tensorpull/links/byte_stream.hpp>
@@ -31,7 +32,9 @@ struct device {
   tensorpull::io_ready wait(bool read, bool write, std::chrono::milliseconds) noexcept { return {read, write}; }
 
  private:
-  static tensorpull::io_result moved(std::size_t bytes) noexcept { return {bytes > 0 ? tensorpull::io_status::ok : tensorpull::io_status::would_block, 0, bytes}; }
+  static tensorpull::io_result moved(std::size_t bytes) noexcept {
+    return {bytes > 0 ? tensorpull::io_status::ok : tensorpull::io_status::would_block, 0, bytes};
+  }
 };
 
 /// The same as the landing wants it.
@@ -44,5 +47,6 @@ struct flash {
 
 }  // namespace board
 
-/// The pipeline that is measured: all of the program but the board. Status 0: the bytes have landed, and were confirmed.
+/// The pipeline that is measured: all of the program but the board. Status 0: the bytes have landed, and were
+/// confirmed.
 extern "C" [[gnu::noinline]] int pipeline();

@@ -7,7 +7,9 @@
 template <auto Read, auto Write>
 struct byte_line {
   tensorpull::io_result read_some(std::span<const std::span<std::byte>> spans) noexcept { return move(spans, Read); }
-  tensorpull::io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept { return move(spans, Write); }
+  tensorpull::io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept {
+    return move(spans, Write);
+  }
   tensorpull::io_ready wait(bool read, bool write, std::chrono::milliseconds) noexcept { return {read, write}; }
 
  private:

@@ -24,8 +24,10 @@ int pipeline() {
   static ignore_messages inbox;
   static buffer_pool<> pool;
   static link_type link{board::device()};
-  static datagram_endpoint<engine::framing, engine::limits, no_owner, ignore_messages> end(none, pool, inbox, link.datagram_bytes(), board::random());
-  static datagram_transfer<land, fixed_bytes<chunk_bytes>, engine::image_digest, engine::limits> pull(to, {.ref = {1, 2}, .recipient = {3}}, {}, static_cast<std::uint32_t>(board::random()));
+  static datagram_endpoint<engine::framing, engine::limits, no_owner, ignore_messages> end(
+      none, pool, inbox, link.datagram_bytes(), board::random());
+  static datagram_transfer<land, fixed_bytes<chunk_bytes>, engine::image_digest, engine::limits> pull(
+      to, {.ref = {1, 2}, .recipient = {3}}, {}, static_cast<std::uint32_t>(board::random()));
   static detail::datagram_memory<link_type> come;
   alignas(8) static std::byte scratch[datagram_bytes / 8 * 8];
   pull.fits(link.datagram_bytes());
@@ -33,7 +35,8 @@ int pipeline() {
   const std::uint32_t began = board::now_ms();
   while (!pull.ended()) {
     const std::uint32_t now = board::now_ms();
-    if (const auto did = step_datagrams(end, pull, link, scratch, come, std::chrono::milliseconds(now)); !did) pull.fail(did.error());
+    if (const auto did = step_datagrams(end, pull, link, scratch, come, std::chrono::milliseconds(now)); !did)
+      pull.fail(did.error());
     else if (now - began > 60'000) pull.fail({errc::timed_out, 0, 0, {}});
   }
   end.end_pull(pull);

@@ -1,5 +1,6 @@
-// The small engine: a recipient and nothing else, with the digest of the image, on a line with COBS and CRC32C. It lands in the model's memory and begins at byte 0
-// after a restart. With -DFLASH it lands in flash, and goes on after a power cut. With -DOWNER it publishes the model besides, for a server that averages updates.
+// The small engine: a recipient and nothing else, with the digest of the image, on a line with COBS and CRC32C. It
+// lands in the model's memory and begins at byte 0 after a restart. With -DFLASH it lands in flash, and goes on after a
+// power cut. With -DOWNER it publishes the model besides, for a server that averages updates.
 #include "members.hpp"
 
 #include <tensorpull/embedded/line.hpp>
@@ -25,7 +26,8 @@ using landing = model_landing<perceptron>;
 #endif
 using recipient_type = embedded_recipient<landing, chunk_bytes>;
 #ifdef OWNER
-using owner_type = embedded_owner<perceptron, chunk_bytes, detail::embedded::default_hash<embedded_image<perceptron>>, embedded_crc32c<>>;
+using owner_type = embedded_owner<perceptron, chunk_bytes, detail::embedded::default_hash<embedded_image<perceptron>>,
+                                  embedded_crc32c<>>;
 constexpr std::size_t max_out = owner_type::answer_bytes;
 #else
 constexpr std::size_t max_out = recipient_type::max_out;

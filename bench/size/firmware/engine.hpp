@@ -22,8 +22,10 @@ using namespace tensorpull;
 
 /// What a small machine allows: no lists, no messages, four requests on their way.
 struct limits : default_limits {
-  static constexpr std::size_t control_frame_bytes = 512, page_bytes = 480, control_frame_segments = 2, traversal_words = 64;
-  static constexpr std::size_t application_body_bytes = 64, application_references = 1, window = 4, name_bytes = 64, tensors = 16;
+  static constexpr std::size_t control_frame_bytes = 512, page_bytes = 480, control_frame_segments = 2,
+                               traversal_words = 64;
+  static constexpr std::size_t application_body_bytes = 64, application_references = 1, window = 4, name_bytes = 64,
+                               tensors = 16;
 };
 #ifdef LAYOUT
 using framing = basic_layout_framing<recipient_frames, limits>;
@@ -43,12 +45,16 @@ inline constexpr std::uint64_t hidden_weight[]{12, 72}, hidden_bias[]{12}, outpu
 
 /// The table of the model's tensors.
 struct table {
-  std::array<tensor_entry, 4> entries{{{.name = "hidden_weight", .type = dtype::f32, .rank = 2, .shape = hidden_weight}, {.name = "hidden_bias", .type = dtype::f32, .rank = 1, .shape = hidden_bias}, {.name = "output_weight", .type = dtype::f32, .rank = 2, .shape = output_weight}, {.name = "output_bias", .type = dtype::f32, .rank = 1, .shape = output_bias}}};
+  std::array<tensor_entry, 4> entries{{{.name = "hidden_weight", .type = dtype::f32, .rank = 2, .shape = hidden_weight},
+                                       {.name = "hidden_bias", .type = dtype::f32, .rank = 1, .shape = hidden_bias},
+                                       {.name = "output_weight", .type = dtype::f32, .rank = 2, .shape = output_weight},
+                                       {.name = "output_bias", .type = dtype::f32, .rank = 1, .shape = output_bias}}};
   std::array<std::uintptr_t, 4> where;
   result<image_schema> schema;
 
   explicit table(perceptron& m) noexcept
-      : where{reinterpret_cast<std::uintptr_t>(&m.hidden_weight), reinterpret_cast<std::uintptr_t>(&m.hidden_bias), reinterpret_cast<std::uintptr_t>(&m.output_weight), reinterpret_cast<std::uintptr_t>(&m.output_bias)},
+      : where{reinterpret_cast<std::uintptr_t>(&m.hidden_weight), reinterpret_cast<std::uintptr_t>(&m.hidden_bias),
+              reinterpret_cast<std::uintptr_t>(&m.output_weight), reinterpret_cast<std::uintptr_t>(&m.output_bias)},
         schema(arrange(entries, where)) {}
   destination_view view() const noexcept { return {&*schema, nullptr, where.data()}; }
 };

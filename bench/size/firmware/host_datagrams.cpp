@@ -1,5 +1,5 @@
-// The other end of a line of datagrams: a host's engine, as the transport `serial` drives it. It asks for an update of the model when the model was pulled, with a
-// digest of each chunk; pipelines that have none do not answer.
+// The other end of a line of datagrams: a host's engine, as the transport `serial` drives it. It asks for an update of
+// the model when the model was pulled, with a digest of each chunk; pipelines that have none do not answer.
 #include "host.hpp"
 #include "rings.hpp"
 
@@ -20,7 +20,9 @@ struct device {
   io_ready wait(bool read, bool write, std::chrono::milliseconds) noexcept { return {read, write}; }
 
  private:
-  static io_result moved(std::size_t bytes) noexcept { return {bytes > 0 ? io_status::ok : io_status::would_block, 0, bytes}; }
+  static io_result moved(std::size_t bytes) noexcept {
+    return {bytes > 0 ? io_status::ok : io_status::would_block, 0, bytes};
+  }
 };
 
 using link_type = serial_link<device, chunk_bytes + 80>;
@@ -49,7 +51,8 @@ void other_end() {
   static end_type end(references, pool, inbox, link.datagram_bytes(), 0x1234567812345678);
   static const engine::table update_table(update);
   static land to(update_table.view());
-  static datagram_transfer<land, fixed_bytes<chunk_bytes>, digests, host::limits> pull(to, {.ref = {5, 6}, .recipient = {7}}, {}, 1);
+  static datagram_transfer<land, fixed_bytes<chunk_bytes>, digests, host::limits> pull(
+      to, {.ref = {5, 6}, .recipient = {7}}, {}, 1);
   static bool pulls = false;
   if (!pulls && references.status_of({1, 2})->completed == 1) {
     pulls = true;

@@ -1,5 +1,5 @@
-// The line is two rings, and the other end of it is a part of the program. It runs on a stack of its own whenever the pipeline finds nothing to read, so
-// the paint shows the pipeline alone.
+// The line is two rings, and the other end of it is a part of the program. It runs on a stack of its own whenever the
+// pipeline finds nothing to read, so the paint shows the pipeline alone.
 #include "rings.hpp"
 #include "board.hpp"
 
@@ -33,7 +33,10 @@ std::byte flash_memory[8 * board::flash::page_bytes];
 void on_stack(void* top, void (*function)()) noexcept {
   register void* r0 asm("r0") = top;
   register void (*r1)() asm("r1") = function;
-  asm volatile("mov r4, sp\n mov sp, r0\n blx r1\n mov sp, r4" : "+r"(r0), "+r"(r1) : : "r2", "r3", "r4", "r12", "lr", "memory", "cc");
+  asm volatile("mov r4, sp\n mov sp, r0\n blx r1\n mov sp, r4"
+               : "+r"(r0), "+r"(r1)
+               :
+               : "r2", "r3", "r4", "r12", "lr", "memory", "cc");
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Start-up of the board: memory, a painted stack, the pipeline, and what it left of the paint. It tells its figures by semihosting, so that no UART is needed.
+// Start-up of the board: memory, a painted stack, the pipeline, and what it left of the paint. It tells its figures by
+// semihosting, so that no UART is needed.
 #include <cstddef>
 #include <cstdint>
 
@@ -39,7 +40,8 @@ void fault() {
 [[gnu::noinline]] void measure() {
   std::uint32_t* top;
   asm volatile("mov %0, sp" : "=r"(top));
-  for (volatile std::uint32_t* p = &__bss_end; p < top; ++p) *p = paint;  // volatile: a call of memset would paint its own way back
+  for (volatile std::uint32_t* p = &__bss_end; p < top; ++p)
+    *p = paint;  // volatile: a call of memset would paint its own way back
   const int status = pipeline();
   const volatile std::uint32_t* used = &__bss_end;
   while (used < top && *used == paint) ++used;
@@ -54,7 +56,8 @@ void fault() {
 }  // namespace
 
 extern "C" void reset() {
-  volatile std::uint32_t *to = &__data_start, *from = &__data_load;  // volatile: no memcpy and no memset that rows would then have for nothing
+  volatile std::uint32_t *to = &__data_start, *from = &__data_load;  // volatile: no memcpy and no memset that rows
+                                                                     // would then have for nothing
   while (to != &__data_end) *to++ = *from++;
   for (volatile std::uint32_t* p = &__bss_start; p != &__bss_end;) *p++ = 0;
   for (auto f = __init_array_start; f != __init_array_end; ++f) (*f)();
@@ -67,4 +70,5 @@ extern "C" void* __dso_handle;
 void* __dso_handle = nullptr;
 
 using handler = void (*)();
-[[gnu::section(".vectors"), gnu::used]] const handler vectors[16] = {reinterpret_cast<handler>(&__stack_top), reset, fault, fault, fault, fault, fault};
+[[gnu::section(".vectors"), gnu::used]] const handler vectors[16] = {
+    reinterpret_cast<handler>(&__stack_top), reset, fault, fault, fault, fault, fault};

@@ -1,4 +1,5 @@
-// A recipient of the engine of hosts, over a stream of bytes: with word_framing, or compiled with -DLAYOUT with layout_framing.
+// A recipient of the engine of hosts, over a stream of bytes: with word_framing, or compiled with -DLAYOUT with
+// layout_framing.
 #include "byte_line.hpp"
 #include "engine.hpp"
 
@@ -23,7 +24,8 @@ int pipeline() {
   static ignore_messages inbox;
   static buffer_pool<> pool;
   static endpoint<engine::framing, engine::limits, no_owner, ignore_messages> end(none, pool, inbox);
-  static transfer<land, fixed_bytes<chunk_bytes>, engine::image_digest, engine::limits> pull(to, {.ref = {1, 2}, .recipient = {3}}, {}, 1);
+  static transfer<land, fixed_bytes<chunk_bytes>, engine::image_digest, engine::limits> pull(
+      to, {.ref = {1, 2}, .recipient = {3}}, {}, 1);
   line stream;
   end.begin_pull();
   const std::uint32_t began = board::now_ms();

@@ -1,8 +1,11 @@
-// The line is UART0, the clock counts periods of SysTick, and the flash is the upper quarter of what the program lies in.
+// The line is UART0, the clock counts periods of SysTick, and the flash is the upper quarter of what the program lies
+// in.
 #include "board.hpp"
 
 namespace {
-volatile std::uint32_t& at(std::uintptr_t address) noexcept { return *reinterpret_cast<volatile std::uint32_t*>(address); }
+volatile std::uint32_t& at(std::uintptr_t address) noexcept {
+  return *reinterpret_cast<volatile std::uint32_t*>(address);
+}
 constexpr std::uintptr_t uart0 = 0x4000c000, systick = 0xe000e010, flash_control = 0x400fd000, flash_memory = 0x30000;
 std::uint32_t ms;
 

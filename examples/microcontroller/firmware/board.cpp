@@ -16,11 +16,16 @@ namespace {
 
 constexpr std::uintptr_t uart0 = 0x4000'C000, uart1 = 0x4000'D000;
 // of a PL011
-constexpr std::uintptr_t data = 0x00, flags = 0x18, baud_whole = 0x24, baud_part = 0x28, line_control = 0x2C, control = 0x30, interrupt_mask = 0x38, interrupt_clear = 0x44;
-constexpr std::uint32_t receive_empty = 1u << 4, transmit_full = 1u << 5, on_receive = 1u << 4 | 1u << 6;  // also when bytes wait below the threshold
+constexpr std::uintptr_t data = 0x00, flags = 0x18, baud_whole = 0x24, baud_part = 0x28, line_control = 0x2C,
+                         control = 0x30, interrupt_mask = 0x38, interrupt_clear = 0x44;
+constexpr std::uint32_t receive_empty = 1u << 4, transmit_full = 1u << 5, on_receive = 1u << 4 | 1u << 6;  // also when
+                                                                                                           // bytes wait
+                                                                                                           // below the
+                                                                                                           // threshold
 
 constexpr std::uint32_t clock_hz = 25'000'000, ticks_per_ms = clock_hz / 1000;
-constexpr std::uintptr_t systick_control = 0xE000'E010, systick_reload = 0xE000'E014, systick_value = 0xE000'E018, interrupt_enable = 0xE000'E100;
+constexpr std::uintptr_t systick_control = 0xE000'E010, systick_reload = 0xE000'E014, systick_value = 0xE000'E018,
+                         interrupt_enable = 0xE000'E100;
 constexpr std::uint32_t uart0_interrupt = 5;
 
 constexpr std::uint32_t ram = 0x2000'0000, paint = 0xA5A5'A5A5;
@@ -28,12 +33,15 @@ constexpr std::uint32_t ram = 0x2000'0000, paint = 0xA5A5'A5A5;
 volatile std::uint32_t milliseconds;
 std::uint64_t stirred;
 
-/// One interrupt writes, the program reads. While it is full the interrupt is off: the UART keeps 16 bytes more, and loses what comes after those.
+/// One interrupt writes, the program reads. While it is full the interrupt is off: the UART keeps 16 bytes more, and
+/// loses what comes after those.
 struct byte_ring {
   static constexpr std::uint32_t size = 1024;
   std::array<std::byte, size> bytes;
   std::atomic<std::uint32_t> written, read;
-  bool empty() const noexcept { return written.load(std::memory_order_acquire) == read.load(std::memory_order_relaxed); }
+  bool empty() const noexcept {
+    return written.load(std::memory_order_acquire) == read.load(std::memory_order_relaxed);
+  }
 } ring;
 
 void stir() noexcept { stirred = (stirred ^ at(systick_value)) * 0x9e37'79b9'7f4a'7c15 + milliseconds; }
@@ -65,7 +73,7 @@ std::uint32_t debugger(std::uint32_t call, const void* argument) noexcept {
 
 void begin() noexcept {
   at(0x400F'E060) = (at(0x400F'E060) & ~(15u << 23)) | (7u << 23) | (1u << 22);  // the system clock: 200 MHz / 8
-  at(0x400F'E104) = at(0x400F'E104) | 3;                                        // clocks of both UARTs
+  at(0x400F'E104) = at(0x400F'E104) | 3;  // clocks of both UARTs
   at(systick_reload) = ticks_per_ms - 1;
   at(systick_value) = 0;
   at(systick_control) = 7;
@@ -85,7 +93,8 @@ void sleep() noexcept {
 
 std::uint64_t random() noexcept {
   stir();
-  stirred ^= std::uint64_t{debugger(0x11, nullptr)} << 32 | debugger(0x10, nullptr);  // the date in seconds, the emulator's time in centiseconds
+  stirred ^= std::uint64_t{debugger(0x11, nullptr)} << 32 | debugger(0x10, nullptr);  // the date in seconds, the
+                                                                                      // emulator's time in centiseconds
   std::uint64_t z = stirred += 0x9e37'79b9'7f4a'7c15;
   z = (z ^ (z >> 30)) * 0xbf58'476d'1ce4'e5b9;
   z = (z ^ (z >> 27)) * 0x94d0'49bb'1331'11eb;
@@ -95,7 +104,8 @@ std::uint64_t random() noexcept {
 tensorpull::io_result uart::read(std::span<std::byte> memory) noexcept {
   std::size_t n = 0;
   std::uint32_t from = ring.read.load(std::memory_order_relaxed);
-  while (n < memory.size() && from != ring.written.load(std::memory_order_acquire)) memory[n++] = ring.bytes[from++ % ring.size];
+  while (n < memory.size() && from != ring.written.load(std::memory_order_acquire))
+    memory[n++] = ring.bytes[from++ % ring.size];
   if (n == 0) return {tensorpull::io_status::would_block, 0, 0};
   ring.read.store(from, std::memory_order_release);
   at(uart0 + interrupt_mask) = on_receive;  // there is room
@@ -104,7 +114,8 @@ tensorpull::io_result uart::read(std::span<std::byte> memory) noexcept {
 
 tensorpull::io_result uart::write(std::span<const std::byte> bytes) noexcept {
   std::size_t n = 0;
-  while (n < bytes.size() && (at(uart0 + flags) & transmit_full) == 0) at(uart0 + data) = std::to_integer<std::uint32_t>(bytes[n++]);
+  while (n < bytes.size() && (at(uart0 + flags) & transmit_full) == 0)
+    at(uart0 + data) = std::to_integer<std::uint32_t>(bytes[n++]);
   return {n > 0 ? tensorpull::io_status::ok : tensorpull::io_status::would_block, 0, n};
 }
 
@@ -134,7 +145,9 @@ void say_hex(std::uint64_t number) noexcept {
 stack_use stack() noexcept {
   const std::uint32_t* p = bss_end;
   while (p < stack_top && *p == paint) ++p;
-  const auto place = [](const std::uint32_t* q) { return static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(q)); };
+  const auto place = [](const std::uint32_t* q) {
+    return static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(q));
+  };
   return {place(stack_top) - place(p), place(stack_top) - place(bss_end), place(bss_end) - ram};
 }
 
@@ -195,7 +208,8 @@ using handler = void (*)();
 /// The stack, the 15 exceptions of the core, then the interrupts of the chip.
 struct {
   std::uint32_t* stack = stack_top;
-  handler core[15] = {reset, fault, fault, fault, fault, fault, nullptr, nullptr, nullptr, nullptr, fault, fault, nullptr, fault, millisecond};
+  handler core[15] = {reset,   fault,   fault, fault, fault,   fault, nullptr,    nullptr,
+                      nullptr, nullptr, fault, fault, nullptr, fault, millisecond};
   handler chip[6] = {fault, fault, fault, fault, fault, bytes_came};
 } const vectors [[gnu::section(".vectors"), gnu::used]];
 

@@ -1,4 +1,5 @@
-// The board, a TI LM3S6965 as QEMU has it: registers, a clock, two UARTs, and what the debugger behind it does for a program (semihosting).
+// The board, a TI LM3S6965 as QEMU has it: registers, a clock, two UARTs, and what the debugger behind it does for a
+// program (semihosting).
 #pragma once
 
 #include <tensorpull/links/byte_device.hpp>
@@ -14,7 +15,9 @@ int run();
 namespace board {
 
 /// A register.
-inline volatile std::uint32_t& at(std::uintptr_t address) noexcept { return *reinterpret_cast<volatile std::uint32_t*>(address); }
+inline volatile std::uint32_t& at(std::uintptr_t address) noexcept {
+  return *reinterpret_cast<volatile std::uint32_t*>(address);
+}
 
 /// Switches clocks and UARTs on; reset() calls it.
 void begin() noexcept;
@@ -24,11 +27,12 @@ std::uint32_t now_ms() noexcept;
 /// Sleeps until the next interrupt: a byte has come, or a millisecond is over. Returns at once if a byte is waiting.
 void sleep() noexcept;
 
-/// A number that no reset has seen before. This board has no generator of random numbers: the date, and the moments at which this was called and bytes came, are stirred
-/// into it. That tells one boot from another, and is no secret.
+/// A number that no reset has seen before. This board has no generator of random numbers: the date, and the moments at
+/// which this was called and bytes came, are stirred into it. That tells one boot from another, and is no secret.
 std::uint64_t random() noexcept;
 
-/// UART0 as a byte device. An interrupt moves what comes into a ring of 1 KiB, so a frame survives while the program computes.
+/// UART0 as a byte device. An interrupt moves what comes into a ring of 1 KiB, so a frame survives while the program
+/// computes.
 class uart {
  public:
   tensorpull::io_result read(std::span<std::byte> memory) noexcept;
@@ -49,13 +53,15 @@ void say_line(const Parts&... parts) noexcept {
   say("\n");
 }
 
-/// Bytes of the stack that have been written since the reset, which paints it; how many it has; and how many bytes of RAM are not the stack's.
+/// Bytes of the stack that have been written since the reset, which paints it; how many it has; and how many bytes of
+/// RAM are not the stack's.
 struct stack_use {
   std::uint32_t used, all, without;
 };
 stack_use stack() noexcept;
 
-/// What the program was started with: the emulator's `-append '|FIRST|SECOND'` is argument 1 and 2. Empty, if it is not there.
+/// What the program was started with: the emulator's `-append '|FIRST|SECOND'` is argument 1 and 2. Empty, if it is not
+/// there.
 const char* argument(std::size_t number) noexcept;
 /// Ends the emulator with this status.
 [[noreturn]] void leave(int status) noexcept;

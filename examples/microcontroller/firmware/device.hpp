@@ -1,5 +1,5 @@
-// The device: pulls the model of a round, infers with it, trains it with its own digits, and has its update pulled. The line is served in both directions all the time:
-// while it computes, too.
+// The device: pulls the model of a round, infers with it, trains it with its own digits, and has its update pulled. The
+// line is served in both directions all the time: while it computes, too.
 #pragma once
 
 #include "../digits_partition.hpp"
@@ -17,14 +17,17 @@
 
 template <>
 inline constexpr auto tensorpull::members_of<microcontroller::mlp> = tensorpull::members(
-    tensorpull::member{"hidden_weight", &microcontroller::mlp::hidden_weight}, tensorpull::member{"hidden_bias", &microcontroller::mlp::hidden_bias},
-    tensorpull::member{"output_weight", &microcontroller::mlp::output_weight}, tensorpull::member{"output_bias", &microcontroller::mlp::output_bias});
+    tensorpull::member{"hidden_weight", &microcontroller::mlp::hidden_weight},
+    tensorpull::member{"hidden_bias", &microcontroller::mlp::hidden_bias},
+    tensorpull::member{"output_weight", &microcontroller::mlp::output_weight},
+    tensorpull::member{"output_bias", &microcontroller::mlp::output_bias});
 
 namespace microcontroller {
 
 using model_image = tensorpull::embedded_image<mlp>;
 
-/// A request that is not answered is made again after so long. At 115,200 bits a second a chunk and its request take 60 ms.
+/// A request that is not answered is made again after so long. At 115,200 bits a second a chunk and its request take 60
+/// ms.
 inline constexpr std::uint32_t retry_ms = 100;
 /// A pull is given up after so long without progress, and begun again.
 inline constexpr std::uint32_t timeout_ms = 30'000;
@@ -35,8 +38,9 @@ inline constexpr std::uint32_t pause_ms = 50;
 /// More stack than this is a mistake.
 inline constexpr std::uint32_t most_stack = 2048;
 
-/// `Place` says where a model lands: `place(mlp&, owner&)`; `open()`, called once; `landing()`, an embedded_landing; `finish()`, after which the model is in the memory of
-/// the mlp; and `round()`: that of the model, or the part of one, which was there before the reset; 0: none.
+/// `Place` says where a model lands: `place(mlp&, owner&)`; `open()`, called once; `landing()`, an embedded_landing;
+/// `finish()`, after which the model is in the memory of the mlp; and `round()`: that of the model, or the part of one,
+/// which was there before the reset; 0: none.
 template <template <class Owner> class Place>
 class device {
   static constexpr std::size_t longest_datagram = 640;  // of the server's transport, `serial`
@@ -78,15 +82,19 @@ class device {
   }
 
   bool read_options() noexcept {
-    for (const char* c = board::argument(2); *c >= '0' && *c <= '9' && rounds_ < 1000; ++c) rounds_ = rounds_ * 10 + static_cast<std::uint32_t>(*c - '0');
+    for (const char* c = board::argument(2); *c >= '0' && *c <= '9' && rounds_ < 1000; ++c)
+      rounds_ = rounds_ * 10 + static_cast<std::uint32_t>(*c - '0');
     return rounds_ > 0 || fail("it was not told how many rounds there are") == 0;
   }
   bool find_digits() noexcept {
     digits_ = reinterpret_cast<const digits_header*>(digits_address);
     const std::uint32_t most = (digits_bytes - sizeof(digits_header)) / sizeof(pooled_digit);
-    if (digits_->magic != digits_header::expected_magic || digits_->held_out > most || digits_->share > most - digits_->held_out) return fail("there are no digits in its flash"), false;
+    if (digits_->magic != digits_header::expected_magic || digits_->held_out > most ||
+        digits_->share > most - digits_->held_out)
+      return fail("there are no digits in its flash"), false;
     const auto* const bytes = reinterpret_cast<const std::uint8_t*>(digits_ + 1);
-    if (digits_checksum(bytes, (digits_->held_out + digits_->share) * sizeof(pooled_digit)) != digits_->checksum) return fail("the digits in its flash are damaged"), false;
+    if (digits_checksum(bytes, (digits_->held_out + digits_->share) * sizeof(pooled_digit)) != digits_->checksum)
+      return fail("the digits in its flash are damaged"), false;
     return true;
   }
   const pooled_digit* held_out() const noexcept { return reinterpret_cast<const pooled_digit*>(digits_ + 1); }
@@ -108,11 +116,15 @@ class device {
     }
   }
 
-  /// Pulls the model of the round; of any, if that one is not expected, or does not come for long. Meanwhile the last update can be pulled. The round; 0: it cannot be had.
+  /// Pulls the model of the round; of any, if that one is not expected, or does not come for long. Meanwhile the last
+  /// update can be pulled. The round; 0: it cannot be had.
   std::uint32_t pull_model(std::uint32_t round, bool expected) noexcept {
     std::uint32_t asked = round, since = board::now_ms();
     for (;;) {
-      recipient r(place_.landing(), {.ref = model_of(asked), .recipient = recipient_of(0), .timeout_ms = timeout_ms, .retry_ms = retry_ms}, board::random());
+      recipient r(
+          place_.landing(),
+          {.ref = model_of(asked), .recipient = recipient_of(0), .timeout_ms = timeout_ms, .retry_ms = retry_ms},
+          board::random());
       std::uint32_t begun = 0;
       while (!r.ended() || !line_.idle()) {
         const bool moved = tensorpull::step(line_, r, owner_, board::now_ms());
@@ -126,13 +138,17 @@ class device {
       const auto done = r.outcome();
       if (done && done->outcome == tensorpull::outcome::completed) {
         version_ = done->version;
-        say("round ", asked, ": the digest is right, ", static_cast<std::uint32_t>(done->bytes), " bytes in ", static_cast<std::uint32_t>(done->chunks), " chunks");
+        say("round ", asked, ": the digest is right, ", static_cast<std::uint32_t>(done->bytes), " bytes in ",
+            static_cast<std::uint32_t>(done->chunks), " chunks");
         return asked;
       }
       using tensorpull::errc;
       const errc why = done ? errc::not_verifiable : done.error().code;
-      const bool later = why == errc::unknown_reference || why == errc::withdrawn || why == errc::already_final || why == errc::timed_out || why == errc::busy || why == errc::stale_version;
-      if (!later) say("round ", asked, ": ", tensorpull::to_string(why), ", at ", static_cast<std::uint32_t>(done ? 0 : done.error().at));
+      const bool later = why == errc::unknown_reference || why == errc::withdrawn || why == errc::already_final ||
+                         why == errc::timed_out || why == errc::busy || why == errc::stale_version;
+      if (!later)
+        say("round ", asked, ": ", tensorpull::to_string(why), ", at ",
+            static_cast<std::uint32_t>(done ? 0 : done.error().at));
       if (why == errc::schema_mismatch || why == errc::not_verifiable || why == errc::unsupported_layout) return 0;
       if (begun != 0) since = board::now_ms();
       if (board::now_ms() - since > patience_ms) expected = false;
@@ -151,7 +167,8 @@ class device {
     const std::size_t right = measure();
     owner_.publish(model_, update_of(0, round), board::random());
     taken_ = false;
-    board::say("device: round "), board::say(round), board::say(": update "), board::say_hex(owner_.reference().version);
+    board::say("device: round "), board::say(round), board::say(": update "),
+        board::say_hex(owner_.reference().version);
     board::say_line(": ", right, " of ", digits_->held_out, " right");
   }
 

@@ -1,4 +1,5 @@
-// The firmware whose model lands in flash, which here is a file of the emulator's host. After a power cut it goes on where its cursor says.
+// The firmware whose model lands in flash, which here is a file of the emulator's host. After a power cut it goes on
+// where its cursor says.
 #include "device.hpp"
 
 #include "../file_flash.hpp"
@@ -21,7 +22,8 @@ class in_flash {
     owner_.withdraw();
     std::byte some[64];
     for (std::uint32_t at = 0; at < landing_type::data_bytes;) {
-      const std::uint32_t left = landing_type::data_bytes - at, n = left < sizeof some ? left : static_cast<std::uint32_t>(sizeof some);
+      const std::uint32_t left = landing_type::data_bytes - at,
+                          n = left < sizeof some ? left : static_cast<std::uint32_t>(sizeof some);
       if (!landing_.read(at, std::span(some, n)) || !model_image::write(model_, at, std::span(some, n))) return false;
       at += n;
     }

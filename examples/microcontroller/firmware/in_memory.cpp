@@ -3,7 +3,8 @@
 
 namespace microcontroller {
 
-/// The update of the round before is published from the same memory. The next model begins to come when it is not wanted any more.
+/// The update of the round before is published from the same memory. The next model begins to come when it is not
+/// wanted any more.
 template <class Owner>
 class in_memory {
  public:

@@ -1,4 +1,5 @@
-// A consumer of which links know only this: what pulls into a file, or into tensors that are made, is compiled once and not for each link.
+// A consumer of which links know only this: what pulls into a file, or into tensors that are made, is compiled once and
+// not for each link.
 #pragma once
 
 #include <tensorpull/consumers/concept.hpp>
@@ -13,7 +14,8 @@ class any_consumer {
   virtual std::uint64_t fingerprint() const noexcept = 0;
   virtual const image_schema* schema() const noexcept = 0;
   virtual result<void> begin(const description& d) noexcept = 0;
-  virtual prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept = 0;
+  virtual prepared prepare(std::uint64_t offset, std::uint64_t length,
+                           std::span<std::span<std::byte>> out) noexcept = 0;
   virtual result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept = 0;
   virtual result<void> chunk(std::uint64_t offset, std::uint64_t length) noexcept = 0;
   virtual result<void> finish(const receipt& r) noexcept = 0;
@@ -36,8 +38,12 @@ class consumer_for final : public any_consumer {
   std::uint64_t fingerprint() const noexcept override { return to_.fingerprint(); }
   const image_schema* schema() const noexcept override { return to_.schema(); }
   result<void> begin(const description& d) noexcept override { return to_.begin(d); }
-  prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept override { return to_.prepare(offset, length, out); }
-  result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept override { return to_.commit(offset, bytes); }
+  prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept override {
+    return to_.prepare(offset, length, out);
+  }
+  result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept override {
+    return to_.commit(offset, bytes);
+  }
   result<void> chunk(std::uint64_t offset, std::uint64_t length) noexcept override { return to_.chunk(offset, length); }
   result<void> finish(const receipt& r) noexcept override { return to_.finish(r); }
   void abandon(const error& why) noexcept override { to_.abandon(why); }

@@ -15,10 +15,12 @@
 namespace tensorpull::python {
 
 inline py::tuple to_python(const publication_status& s) {
-  return py::make_tuple(s.acquired, s.completed, s.completed_unverified, s.failed, s.cancelled, s.vanished, s.absent, s.unfinished, s.unlisted, s.lost, s.bytes_sent);
+  return py::make_tuple(s.acquired, s.completed, s.completed_unverified, s.failed, s.cancelled, s.vanished, s.absent,
+                        s.unfinished, s.unlisted, s.lost, s.bytes_sent);
 }
 inline py::tuple to_python(const settlement& s) {
-  return py::make_tuple(std::string(to_string(s.verdict)), s.references, s.expected, to_python(s.counts), s.lasted.count());
+  return py::make_tuple(std::string(to_string(s.verdict)), s.references, s.expected, to_python(s.counts),
+                        s.lasted.count());
 }
 
 /// How something is published; Python sets the attributes.
@@ -27,14 +29,16 @@ struct publish_settings {
   std::uint32_t recipients = 0, least = 0;
   std::uint64_t version = 0;                ///< 0: computed
   std::vector<std::uint64_t> named;
-  std::uint64_t acquire_ms = 0, recipient_idle_ms = 600'000, transaction_idle_ms = 600'000, progress_interval_ms = 30'000;
+  std::uint64_t acquire_ms = 0, recipient_idle_ms = 600'000, transaction_idle_ms = 600'000,
+                progress_interval_ms = 30'000;
   py::object settled = py::none(), progress = py::none();
 };
 
-/// What a publication keeps until it has settled: its table, the Python objects of its tensors, its callbacks. Destroyed on the thread that delivers the
-/// settlement, which need not hold the interpreter's lock.
+/// What a publication keeps until it has settled: its table, the Python objects of its tensors, its callbacks.
+/// Destroyed on the thread that delivers the settlement, which need not hold the interpreter's lock.
 struct published {
-  published(const tensor_table& table, const std::vector<std::pair<std::string, std::string>>& metadata, py::object tensors, const publish_settings& s)
+  published(const tensor_table& table, const std::vector<std::pair<std::string, std::string>>& metadata,
+            py::object tensors, const publish_settings& s)
       : image(devices.image_of(table, metadata)), keep(std::move(tensors)), settled(s.settled), progress(s.progress) {}
   published(const published&) = delete;
   published& operator=(const published&) = delete;
@@ -43,7 +47,8 @@ struct published {
     or_rest([this] { keep = settled = progress = py::object(); });
   }
 
-  /// Called by the library, which drops exceptions, so they are printed as Python prints exceptions that no code can catch.
+  /// Called by the library, which drops exceptions, so they are printed as Python prints exceptions that no code can
+  /// catch.
   struct teller {
     const py::object& to;
     template <class Event>
@@ -74,7 +79,9 @@ inline publish_options options_of(const publish_settings& s, std::vector<recipie
   options.named = named;
   options.least = s.least;
   options.version = s.version;
-  options.budgets = {.acquire = milliseconds(s.acquire_ms), .recipient_idle = milliseconds(s.recipient_idle_ms), .transaction_idle = milliseconds(s.transaction_idle_ms)};
+  options.budgets = {.acquire = milliseconds(s.acquire_ms),
+                     .recipient_idle = milliseconds(s.recipient_idle_ms),
+                     .transaction_idle = milliseconds(s.transaction_idle_ms)};
   options.progress_interval = milliseconds(s.progress_interval_ms);
   return options;
 }
@@ -83,10 +90,11 @@ inline py::tuple to_python(const reference& ref, std::uint64_t image_bytes) {
   return py::make_tuple(std::string(digits.data(), digits.size()), ref.version, ref.fingerprint, image_bytes);
 }
 
-/// Publishes the tensors that are described through `add(image, options, keeper)`. Returns the reference's digits, the version, the fingerprint and the
-/// image's length in bytes.
+/// Publishes the tensors that are described through `add(image, options, keeper)`. Returns the reference's digits, the
+/// version, the fingerprint and the image's length in bytes.
 template <class Add>
-py::tuple publish(const py::sequence& described, const std::vector<std::pair<std::string, std::string>>& metadata, py::object keep, const publish_settings& s, Add add) {
+py::tuple publish(const py::sequence& described, const std::vector<std::pair<std::string, std::string>>& metadata,
+                  py::object keep, const publish_settings& s, Add add) {
   std::vector<recipient_id> named;
   publish_options options = options_of(s, named);
   auto kept = std::make_unique<published>(tensor_table(described), metadata, std::move(keep), s);
@@ -116,8 +124,8 @@ struct published_together : published {
   std::vector<dynamic_image> others;
 };
 
-/// Publishes several dicts through `add(images, options, keeper)`, all or none. Each part is (described, metadata, digits of its ID or ""). Returns what
-/// publish() returns, for each.
+/// Publishes several dicts through `add(images, options, keeper)`, all or none. Each part is (described, metadata,
+/// digits of its ID or ""). Returns what publish() returns, for each.
 template <class Add>
 py::list publish_all(const py::sequence& parts, py::object keep, const publish_settings& s, Add add) {
   using pairs = std::vector<std::pair<std::string, std::string>>;
@@ -166,8 +174,10 @@ struct any_owner {
   virtual ~any_owner() = default;
   virtual std::uint16_t port() const noexcept = 0;
   virtual std::size_t connections() const noexcept = 0;
-  virtual result<reference> add_image(const source_view& image, const publish_options& options, unique_any keep) noexcept = 0;
-  virtual result<transaction_id> add_images(std::vector<transaction_image>& images, const transaction_options& options, unique_any keep) noexcept = 0;
+  virtual result<reference> add_image(const source_view& image, const publish_options& options,
+                                      unique_any keep) noexcept = 0;
+  virtual result<transaction_id> add_images(std::vector<transaction_image>& images, const transaction_options& options,
+                                            unique_any keep) noexcept = 0;
   virtual result<void> withdraw(const reference& ref) noexcept = 0;
   virtual result<publication_status> status_of(const reference& ref) const noexcept = 0;
   virtual result<settlement> settlement_of(const reference& ref) noexcept = 0;
@@ -183,14 +193,20 @@ struct owner_over final : any_owner {
   explicit owner_over(downloader d) noexcept : of(std::move(d)) {}
   std::uint16_t port() const noexcept override { return of.port(); }
   std::size_t connections() const noexcept override { return of.connections(); }
-  result<reference> add_image(const source_view& image, const publish_options& options, unique_any keep) noexcept override { return of.add_image(image, options, std::move(keep)); }
-  result<transaction_id> add_images(std::vector<transaction_image>& images, const transaction_options& options, unique_any keep) noexcept override {
+  result<reference> add_image(const source_view& image, const publish_options& options,
+                              unique_any keep) noexcept override {
+    return of.add_image(image, options, std::move(keep));
+  }
+  result<transaction_id> add_images(std::vector<transaction_image>& images, const transaction_options& options,
+                                    unique_any keep) noexcept override {
     return of.add_images(images, options, std::move(keep));
   }
   result<void> withdraw(const reference& ref) noexcept override { return of.withdraw(ref); }
   result<publication_status> status_of(const reference& ref) const noexcept override { return of.status_of(ref); }
   result<settlement> settlement_of(const reference& ref) noexcept override { return of.settlement_of(ref); }
-  result<recipient_record> recipient_of(const reference& ref, recipient_id who) noexcept override { return of.recipient_of(ref, who); }
+  result<recipient_record> recipient_of(const reference& ref, recipient_id who) noexcept override {
+    return of.recipient_of(ref, who);
+  }
   bool settled(const reference& ref) const noexcept override { return of.settled(ref); }
   void run(const std::function<bool()>& until) override {
     of.run([&](const downloader&) { return until(); });

@@ -16,14 +16,18 @@ class average {
 
  public:
   average(const py::sequence& described, py::object keep, std::uint64_t chunk_bytes, std::size_t max_peers)
-      : keep_(std::move(keep)), image_(tensor_table(described).to_write()), buffers_(value_or_raise(chunk_buffers::make(chunk_bytes, 1))),
+      : keep_(std::move(keep)), image_(tensor_table(described).to_write()),
+        buffers_(value_or_raise(chunk_buffers::make(chunk_bytes, 1))),
         average_(value_or_raise(average_type::make(image_.destination(), buffers_, {.max_peers = max_peers}))) {}
 
-  py::tuple pull(std::string_view address, std::string_view ref, double weight, std::string_view peer, std::uint64_t round, const pull_settings& s, const tls_settings* tls) {
+  py::tuple pull(std::string_view address, std::string_view ref, double weight, std::string_view peer,
+                 std::uint64_t round, const pull_settings& s, const tls_settings* tls) {
     in_one_chunk<typename average_type::update> to(s.native, average_, weight, update_key{peer, round});
     interruption stop(s.abort);
     return over(place_of(address, tls), [&]<class Transport>(std::type_identity<Transport>, const auto& where) {
-      return to_python(python::pull([&](const reference& from, const pull_options& o, chunks c) { return averaging_net<Transport>::pull(where, from, to, o, c); }, ref, s, stop));
+      return to_python(python::pull([&](const reference& from, const pull_options& o,
+                                        chunks c) { return averaging_net<Transport>::pull(where, from, to, o, c); },
+                                    ref, s, stop));
     });
   }
   void finish() {
@@ -38,7 +42,8 @@ class average {
   py::list updates() const {
     py::list all;
     for (const update_record& u : average_.updates())
-      all.append(py::make_tuple(to_text(u.peer.name().view()), std::string(to_string(u.state)), u.weight, u.added_bytes, u.version));
+      all.append(py::make_tuple(to_text(u.peer.name().view()), std::string(to_string(u.state)), u.weight, u.added_bytes,
+                                u.version));
     return all;
   }
   std::size_t whole_updates() const noexcept { return average_.whole_updates(); }

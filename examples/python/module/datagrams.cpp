@@ -18,12 +18,20 @@ std::shared_ptr<any_owner> open_owner(const datagram_owner_options& options) {
 
 }  // namespace
 
-result<receipt> pull_udp(std::string_view address, const reference& from, pull_target to, const pull_options& options, chunks) noexcept { return pull_in_datagrams<udp>(address, from, to, options); }
-result<receipt> pull_serial(std::string_view address, const reference& from, pull_target to, const pull_options& options, chunks) noexcept {
+result<receipt> pull_udp(std::string_view address, const reference& from, pull_target to, const pull_options& options,
+                         chunks) noexcept {
+  return pull_in_datagrams<udp>(address, from, to, options);
+}
+result<receipt> pull_serial(std::string_view address, const reference& from, pull_target to,
+                            const pull_options& options, chunks) noexcept {
   return pull_in_datagrams<serial>(address, from, to, options);
 }
 
-std::shared_ptr<any_owner> open_udp(std::string_view listen, const host_options& host) { return open_owner<udp>(peers_of(host, listen)); }
-std::shared_ptr<any_owner> open_serial(std::string_view device, const host_options& host) { return open_owner<serial>(peers_of(host, device, 1)); }
+std::shared_ptr<any_owner> open_udp(std::string_view listen, const host_options& host) {
+  return open_owner<udp>(peers_of(host, listen));
+}
+std::shared_ptr<any_owner> open_serial(std::string_view device, const host_options& host) {
+  return open_owner<serial>(peers_of(host, device, 1));
+}
 
 }  // namespace tensorpull::python

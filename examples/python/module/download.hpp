@@ -14,7 +14,8 @@ namespace tensorpull::python {
 /// `make(name, dtype, shape)` returns (address, bytes) of memory that stays valid until `clear()`.
 class python_allocator {
  public:
-  python_allocator(const py::object& make, const py::object& clear, interruption& stop) noexcept : make_(&make), clear_(&clear), stop_(&stop) {}
+  python_allocator(const py::object& make, const py::object& clear, interruption& stop) noexcept
+      : make_(&make), clear_(&clear), stop_(&stop) {}
 
   result<std::byte*> allocate(const tensor_entry& entry) noexcept {
     const interpreter_lock lock;
@@ -23,11 +24,13 @@ class python_allocator {
       py::tuple shape(entry.rank);
       for (std::size_t i = 0; i < entry.rank; ++i) shape[i] = entry.shape[i];
       const py::tuple where = (*make_)(to_text(entry.name), std::string(to_string(entry.type)), shape);
-      if (where[1].cast<std::uint64_t>() != entry.size_bytes()) throw py::value_error("the tensor that was made has another size");
+      if (where[1].cast<std::uint64_t>() != entry.size_bytes())
+        throw py::value_error("the tensor that was made has another size");
       memory = reinterpret_cast<std::byte*>(where[0].cast<std::uintptr_t>());
     });
     if (!made) return failure(errc::out_of_memory, 0, entry.name);
-    detail::advise_huge_pages(memory, entry.size_bytes());  // torch has not done so, and first touches of small pages take longer than the transfer
+    detail::advise_huge_pages(memory, entry.size_bytes());  // torch has not done so, and first touches of small pages
+                                                            // take longer than the transfer
     return memory;
   }
   void clear() noexcept {
@@ -51,16 +54,20 @@ inline py::dict to_python(std::span<const metadata_entry> pairs) {
   return made;
 }
 
-/// Lands in the tensors that are described. `subset`: they are only some of those that are published. `ties`: further names of tensors, which the owner has to have tied as
-/// they are here. `run(reference, consumer, options, chunks)` pulls. Returns the receipt, and the metadata as far as `max_header_bytes` lets it be kept; of a subset there is none.
+/// Lands in the tensors that are described. `subset`: they are only some of those that are published. `ties`: further
+/// names of tensors, which the owner has to have tied as they are here. `run(reference, consumer, options, chunks)`
+/// pulls. Returns the receipt, and the metadata as far as `max_header_bytes` lets it be kept; of a subset there is
+/// none.
 template <class Run>
-py::tuple download_into(Run run, std::string_view ref, const py::sequence& described, bool subset, name_ties ties, std::uint64_t max_header_bytes, const pull_settings& s) {
+py::tuple download_into(Run run, std::string_view ref, const py::sequence& described, bool subset, name_ties ties,
+                        std::uint64_t max_header_bytes, const pull_settings& s) {
   const tensor_table table(described);
   interruption stop(s.abort);
   landing_table image(table, stop);
   const std::vector<std::string_view> names = subset ? table.names() : std::vector<std::string_view>();
   landing to(s.native, image.destination(), std::move(ties), max_header_bytes);
-  const receipt got = pull([&](const reference& from, const pull_options& o, chunks c) { return run(from, to, o, c); }, ref, s, stop, names);
+  const receipt got = pull([&](const reference& from, const pull_options& o, chunks c) { return run(from, to, o, c); },
+                           ref, s, stop, names);
   return py::make_tuple(to_python(got), to_python(to.metadata()));
 }
 /// What tensors that are made may come to.
@@ -69,11 +76,13 @@ struct most {
 };
 /// Returns the receipt and the metadata.
 template <class Run>
-py::tuple download_new(Run run, std::string_view ref, const py::object& make, const py::object& clear, const most& limits, const pull_settings& s) {
+py::tuple download_new(Run run, std::string_view ref, const py::object& make, const py::object& clear,
+                       const most& limits, const pull_settings& s) {
   interruption stop(s.abort);
-  making to(s.native, python_allocator(make, clear, stop), new_model_limits{limits.bytes, limits.header_bytes, limits.tensors});
-  const receipt got = pull([&](const reference& from, const pull_options& o, chunks c) { return run(from, to, o, c); }, ref, s, stop, {},
-                           [&] { return to.made().tensor_count != 0 ? &to.made() : nullptr; });
+  making to(s.native, python_allocator(make, clear, stop),
+            new_model_limits{limits.bytes, limits.header_bytes, limits.tensors});
+  const receipt got = pull([&](const reference& from, const pull_options& o, chunks c) { return run(from, to, o, c); },
+                           ref, s, stop, {}, [&] { return to.made().tensor_count != 0 ? &to.made() : nullptr; });
   return py::make_tuple(to_python(got), to_python(to.made().pairs()));
 }
 

@@ -16,18 +16,22 @@ namespace py = pybind11;
 
 /// A name may be cut in the middle of a character, so invalid UTF-8 is replaced.
 inline py::str to_text(std::string_view utf8) {
-  return py::reinterpret_steal<py::str>(PyUnicode_DecodeUTF8(utf8.data(), static_cast<py::ssize_t>(utf8.size()), "replace"));
+  return py::reinterpret_steal<py::str>(
+      PyUnicode_DecodeUTF8(utf8.data(), static_cast<py::ssize_t>(utf8.size()), "replace"));
 }
 
 /// Throws tensorpull.Error. `landed`: whether `at` counts bytes that have landed. `says`: its text; none: the code's.
 [[noreturn]] inline void raise(const error& e, bool landed = false, std::string_view says = {}) {
   const py::object type = py::module_::import("tensorpull._errors").attr("Error");
-  const py::object made = type(to_text(code_name(e.code)), to_text(says.empty() ? to_string(e.code) : says), to_text(e.name.view()), landed ? e.at : 0, e.system, landed ? 0 : e.at);
+  const py::object made = type(to_text(code_name(e.code)), to_text(says.empty() ? to_string(e.code) : says),
+                               to_text(e.name.view()), landed ? e.at : 0, e.system, landed ? 0 : e.at);
   PyErr_SetObject(type.ptr(), made.ptr());
   throw py::error_already_set();
 }
 
-[[noreturn]] inline void raise(errc code, std::string_view name = {}, std::string_view says = {}) { raise(error{code, 0, 0, name}, false, says); }
+[[noreturn]] inline void raise(errc code, std::string_view name = {}, std::string_view says = {}) {
+  raise(error{code, 0, 0, name}, false, says);
+}
 
 template <class T>
 T value_or_raise(result<T>&& r) {

@@ -24,8 +24,10 @@ auto pulling(const route& from, Consumer& to) {
   return [pull = from.puller(), &to](const reference& r, const pull_options& o, chunks c) { return pull(r, to, o, c); };
 }
 
-/// Whether a file is there under its final name, and is what is published. Throws tensorpull.Error if that cannot be said.
-inline std::optional<receipt> already_there(const route& from, std::string_view ref, const std::string& path, const pull_settings& s, interruption& stop) {
+/// Whether a file is there under its final name, and is what is published. Throws tensorpull.Error if that cannot be
+/// said.
+inline std::optional<receipt> already_there(const route& from, std::string_view ref, const std::string& path,
+                                            const pull_settings& s, interruption& stop) {
   struct stat about{};
   if (::lstat(path.c_str(), &about) != 0 || !S_ISREG(about.st_mode) || about.st_size == 0) return {};
   auto opened = positioned_file::open(path);
@@ -43,25 +45,30 @@ inline std::optional<receipt> already_there(const route& from, std::string_view 
   raise(how.error(), true);
 }
 
-/// `path`: as the file system has it. `resume`: goes on with what lies in .NAME.part, and keeps it there. Returns the receipt.
-inline py::tuple download_file(const route& from, std::string_view ref, const std::string& path, bool resume, bool overwrite, std::uint64_t max_bytes, const pull_settings& s) {
+/// `path`: as the file system has it. `resume`: goes on with what lies in .NAME.part, and keeps it there. Returns the
+/// receipt.
+inline py::tuple download_file(const route& from, std::string_view ref, const std::string& path, bool resume,
+                               bool overwrite, std::uint64_t max_bytes, const pull_settings& s) {
   const ref_id id = id_or_raise(ref);
   interruption stop(s.abort);
   if (resume && !from.is_web())  // most web servers do not say by which digest they know a file
     if (const auto there = already_there(from, ref, path, s, stop)) return to_python(*there);
   resume_cursor where;
   for (bool anew = false;;) {
-    auto made = safetensors_file::create(path, {.overwrite = overwrite, .max_bytes = max_bytes, .resume = resume ? &where : nullptr});
+    auto made = safetensors_file::create(
+        path, {.overwrite = overwrite, .max_bytes = max_bytes, .resume = resume ? &where : nullptr});
     if (!made) raise(made.error());
     filing file(s.native, std::move(*made));
     if (anew || (s.version != 0 && where.version != s.version)) where = {};
     if (from.is_web() && where.ref != id) where = {};  // another URL may name another file
-    where.ref = where ? id : ref_id{};  // an owner that was started again may have another reference, but the version must be the same
+    where.ref = where ? id : ref_id{};  // an owner that was started again may have another reference, but the version
+                                        // must be the same
     const resume_cursor found = where;
     const auto how = try_pull(pulling(from, file), ref, s, stop, {}, {}, resume ? &where : nullptr);
     if (how) return to_python(*how);
     const bool other = how.error().code == errc::stale_version && found;
-    if (other && !anew && s.version == 0) {  // whatever is there now is wanted, and what was begun is of another version
+    if (other && !anew && s.version == 0) {  // whatever is there now is wanted, and what was begun is of another
+                                             // version
       anew = true;
       continue;
     }

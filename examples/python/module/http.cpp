@@ -1,4 +1,5 @@
-// Pulls from any web server (http://, https://). With OpenSSL one policy takes both, since a redirect may lead from http to https.
+// Pulls from any web server (http://, https://). With OpenSSL one policy takes both, since a redirect may lead from
+// http to https.
 #include "http.hpp"
 
 #if TENSORPULL_PYTHON_TLS
@@ -11,19 +12,28 @@ namespace tensorpull::python {
 
 void check_web_url(std::string_view url, const tls_settings* tls) {
   const http_url parsed = value_or_raise(parse_http_url(url));
-  if (parsed.secure && !TENSORPULL_PYTHON_TLS) raise(errc::bad_address, {}, "this build of tensorpull has no TLS: OpenSSL was not there when it was built");
+  if (parsed.secure && !TENSORPULL_PYTHON_TLS)
+    raise(errc::bad_address, {}, "this build of tensorpull has no TLS: OpenSSL was not there when it was built");
 #if TENSORPULL_PYTHON_TLS
   // a redirect may lead to another host, which cannot have the same name
-  if (tls != nullptr && !tls->at({}).name.empty()) raise(errc::invalid_argument, "check_hostname", "the certificate of a URL is checked for the URL's host");
+  if (tls != nullptr && !tls->at({}).name.empty())
+    raise(errc::invalid_argument, "check_hostname", "the certificate of a URL is checked for the URL's host");
 #else
   (void)tls;
 #endif
 }
 
-ref_id web_reference(std::string_view url, ref_id given, std::uint64_t version) { return given && version != 0 ? given : value_or_raise(http_reference(url)); }
+ref_id web_reference(std::string_view url, ref_id given, std::uint64_t version) {
+  return given && version != 0 ? given : value_or_raise(http_reference(url));
+}
 
-result<receipt> pull_web(std::string_view url, const http_settings& how, const tls_settings* tls, const reference& from, pull_target to, const pull_options& options, chunks cut) noexcept {
-  http_address at{.url = url, .digest = how.digest, .bearer = how.bearer, .recipient = how.recipient, .most_header_bytes = how.max_header_bytes};
+result<receipt> pull_web(std::string_view url, const http_settings& how, const tls_settings* tls, const reference& from,
+                         pull_target to, const pull_options& options, chunks cut) noexcept {
+  http_address at{.url = url,
+                  .digest = how.digest,
+                  .bearer = how.bearer,
+                  .recipient = how.recipient,
+                  .most_header_bytes = how.max_header_bytes};
 #if TENSORPULL_PYTHON_TLS
   https_address where{at, {}};
   if (tls != nullptr) {

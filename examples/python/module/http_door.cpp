@@ -23,12 +23,16 @@ std::unique_ptr<any_door> open_beside(any_owner& of, const Address& listen, cons
 
 }  // namespace
 
-std::unique_ptr<any_door> open_door_beside(any_owner& of, link_scheme kind, std::string_view listen, bool metrics, std::string_view origin, const host_options& host, const tls_settings* tls) {
+std::unique_ptr<any_door> open_door_beside(any_owner& of, link_scheme kind, std::string_view listen, bool metrics,
+                                           std::string_view origin, const host_options& host, const tls_settings* tls) {
   const auto pages = http_origin::parse(origin);
-  if (!origin.empty() && !pages) throw py::value_error("allow_origin is \"*\", or \"https://host[:port]\" in lower case and without a path");
+  if (!origin.empty() && !pages)
+    throw py::value_error("allow_origin is \"*\", or \"https://host[:port]\" in lower case and without a path");
   const http_door_options options{.http = {.metrics = metrics, .allow_origin = *pages}, .host = host};
 #if TENSORPULL_PYTHON_TLS
-  if (kind == link_scheme::tls_url) return open_beside<tls_on_threads, tls_on_threads>(of, tls != nullptr ? tls->at(listen) : tls_address{listen}, options);
+  if (kind == link_scheme::tls_url)
+    return open_beside<tls_on_threads, tls_on_threads>(of, tls != nullptr ? tls->at(listen) : tls_address{listen},
+                                                       options);
 #endif
   (void)tls;
   if (kind == link_scheme::unix_url) return open_beside<unix_socket_on_threads, tcp_on_threads>(of, listen, options);

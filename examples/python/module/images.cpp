@@ -55,10 +55,13 @@ std::uint64_t image_bytes(std::string_view header) {
   if (!reader.complete()) raise(errc::bad_frame);
   reader.entries(entries, extents, pairs);
   for (std::size_t i = 1; i < entries.size(); ++i)
-    if (!image_order(entries[i - 1].type, entries[i - 1].name, entries[i].type, entries[i].name)) raise(errc::bad_frame, entries[i].name);
+    if (!image_order(entries[i - 1].type, entries[i - 1].name, entries[i].type, entries[i].name))
+      raise(errc::bad_frame, entries[i].name);
   const image_schema schema = value_or_raise(arrange(entries, {}, pairs));
   std::vector<std::byte> own(header.size());
-  if (schema.header_bytes != header.size() || write_header(schema, 0, own) != own.size() || std::memcmp(own.data(), text.data(), own.size()) != 0) raise(errc::bad_frame);
+  if (schema.header_bytes != header.size() || write_header(schema, 0, own) != own.size() ||
+      std::memcmp(own.data(), text.data(), own.size()) != 0)
+    raise(errc::bad_frame);
   return schema.image_bytes;
 }
 /// Of a tensor in an image.
@@ -71,7 +74,8 @@ std::uint64_t tensor_bytes(const std::string& type, const std::vector<std::uint6
 /// An image that is read.
 class image_reader {
  public:
-  image_reader(const py::sequence& tensors, const std::vector<std::pair<std::string, std::string>>& metadata, py::object keep)
+  image_reader(const py::sequence& tensors, const std::vector<std::pair<std::string, std::string>>& metadata,
+               py::object keep)
       : image_(devices_.image_of(tensor_table(tensors), metadata)), keep_(std::move(keep)) {
     const auto computed = [&] {
       const interpreter_unlock unlocked;
@@ -134,11 +138,15 @@ class image_reader {
   std::uint64_t version_ = 0;
 };
 
-/// `make(name, dtype, shape)` returns (address, bytes) of memory that stays valid until `clear()`. What either raises is kept.
+/// `make(name, dtype, shape)` returns (address, bytes) of memory that stays valid until `clear()`. What either raises
+/// is kept.
 class range_allocator {
  public:
-  range_allocator(py::object make, py::object clear) noexcept : make_(std::move(make)), clear_(std::move(clear)), stop_(std::make_unique<interruption>(py::none())) {}
-  result<std::byte*> allocate(const tensor_entry& entry) noexcept { return python_allocator(make_, clear_, *stop_).allocate(entry); }
+  range_allocator(py::object make, py::object clear) noexcept
+      : make_(std::move(make)), clear_(std::move(clear)), stop_(std::make_unique<interruption>(py::none())) {}
+  result<std::byte*> allocate(const tensor_entry& entry) noexcept {
+    return python_allocator(make_, clear_, *stop_).allocate(entry);
+  }
   void clear() noexcept { python_allocator(make_, clear_, *stop_).clear(); }
   void rethrow() { stop_->rethrow(); }
 
@@ -158,12 +166,15 @@ class range_landing {
   }
 
  public:
-  range_landing(std::uint64_t image_bytes, py::object make, py::object clear, std::uint64_t max_bytes, std::uint64_t max_header_bytes, std::uint64_t max_tensors)
-      : to_(range_allocator(std::move(make), std::move(clear)), image_bytes, new_model_limits{max_bytes, max_header_bytes, max_tensors}) {}
+  range_landing(std::uint64_t image_bytes, py::object make, py::object clear, std::uint64_t max_bytes,
+                std::uint64_t max_header_bytes, std::uint64_t max_tensors)
+      : to_(range_allocator(std::move(make), std::move(clear)), image_bytes,
+            new_model_limits{max_bytes, max_header_bytes, max_tensors}) {}
 
   void write(std::uint64_t offset, const py::buffer& from) {
     const py::buffer_info about = image_reader::contiguous(from, false);
-    const std::span bytes(static_cast<const std::byte*>(about.ptr), static_cast<std::size_t>(about.size * about.itemsize));
+    const std::span bytes(static_cast<const std::byte*>(about.ptr),
+                          static_cast<std::size_t>(about.size * about.itemsize));
     told(alone([&] { return to_.write(offset, bytes); }));
   }
   std::uint64_t finish(std::uint64_t version) {

@@ -13,7 +13,8 @@ using datagram_net = pipeline<tensor_list, fit_datagram, Transport, module_limit
 
 /// Many requests are on their way, since chunks are short; the link says how many it carries.
 template <class Transport>
-result<receipt> pull_in_datagrams(std::string_view address, const reference& from, pull_target to, pull_options options) noexcept {
+result<receipt> pull_in_datagrams(std::string_view address, const reference& from, pull_target to,
+                                  pull_options options) noexcept {
   options.window = std::max<std::uint32_t>(options.window, Transport::max_payload_bytes < 64 * 1024 ? 256 : 8);
   return std::visit(
       [&](auto* target) {

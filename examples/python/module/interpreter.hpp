@@ -1,6 +1,7 @@
-// The interpreter's lock, taken and released by threads that may outlive the interpreter: daemons of the caller's own, and threads of other libraries.
-// Up to Python 3.13 the interpreter, while it ends, ends a thread that takes its lock, by unwinding: in the middle of code that throws nothing this would abort the
-// process. So such a thread waits for the process's end instead, as Python 3.14 has it, and touches nothing that the interpreter is about to free.
+// The interpreter's lock, taken and released by threads that may outlive the interpreter: daemons of the caller's own,
+// and threads of other libraries. Up to Python 3.13 the interpreter, while it ends, ends a thread that takes its lock,
+// by unwinding: in the middle of code that throws nothing this would abort the process. So such a thread waits for the
+// process's end instead, as Python 3.14 has it, and touches nothing that the interpreter is about to free.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -21,7 +22,8 @@ namespace py = pybind11;
   for (;;) ::pause();
 }
 
-/// Calls f, in which Python's code may run; rests if the interpreter ends this thread in it. The caller holds the lock, or f takes it.
+/// Calls f, in which Python's code may run; rests if the interpreter ends this thread in it. The caller holds the lock,
+/// or f takes it.
 template <class F>
 decltype(auto) or_rest(F&& f) {
   try {
@@ -38,8 +40,8 @@ class interpreters_end {
   static void watch() {
     py::module_::import("atexit").attr("register")(py::cpp_function([] { come(); }));
   }
-  /// What other threads than the one that ends the interpreter begin no more once it ends, and what the end waits for, up to a second: calls of code that would
-  /// abort the process if it were ended in them, as torch's are.
+  /// What other threads than the one that ends the interpreter begin no more once it ends, and what the end waits for,
+  /// up to a second: calls of code that would abort the process if it were ended in them, as torch's are.
   class not_within {
    public:
     not_within() noexcept {

@@ -1,4 +1,5 @@
-// Ends a call that has released the interpreter's lock: on Ctrl-C, on the caller's abort signal, or on an exception in a callback.
+// Ends a call that has released the interpreter's lock: on Ctrl-C, on the caller's abort signal, or on an exception in
+// a callback.
 #pragma once
 
 #include "errors.hpp"

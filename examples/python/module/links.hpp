@@ -1,4 +1,5 @@
-// Which transport an address names, and how TLS is configured. "host:port" is TCP; otherwise it is a URL (tensorpull/system/link_url.hpp).
+// Which transport an address names, and how TLS is configured. "host:port" is TCP; otherwise it is a URL
+// (tensorpull/system/link_url.hpp).
 #pragma once
 
 #include "errors.hpp"
@@ -22,12 +23,15 @@ namespace tensorpull::python {
 #if TENSORPULL_PYTHON_TLS
 /// The arguments of tensorpull.TLS; Python sets the attributes. Texts are empty if they were not given.
 struct tls_arguments {
-  std::string ca_file, ca_text, cert_file, cert_text, key_file, key_text, key_password, crl_file, check_hostname, proxy, proxy_user, proxy_password;
+  std::string ca_file, ca_text, cert_file, cert_text, key_file, key_text, key_password, crl_file, check_hostname, proxy,
+      proxy_user, proxy_password;
   bool require_client_certificates = false, only_tls_1_3 = false, session_tickets = false;
 
   tls_options options() const noexcept {
     tls_options o;
-    const auto given = [](const std::string& text) noexcept { return text.empty() ? std::string_view{} : std::string_view(text); };
+    const auto given = [](const std::string& text) noexcept {
+      return text.empty() ? std::string_view{} : std::string_view(text);
+    };
     o.authorities = {given(ca_text), given(ca_file)};
     o.certificate = {given(cert_text), given(cert_file)};
     o.key = {given(key_text), given(key_file)};
@@ -42,7 +46,8 @@ struct tls_arguments {
 /// A configuration of TLS. Connections and owners share it; reload() is for those that come later.
 class tls_settings {
  public:
-  explicit tls_settings(const tls_arguments& a) : given_(a), context_(value_or_raise(tls_context::make(given_.options()))) {}
+  explicit tls_settings(const tls_arguments& a)
+      : given_(a), context_(value_or_raise(tls_context::make(given_.options()))) {}
   /// Reads the files again.
   void reload() { value_or_raise(context_.reload(given_.options())); }
   tls_address at(std::string_view address) const noexcept {
@@ -64,18 +69,25 @@ struct place {
   const tls_settings* tls = nullptr;
 };
 
-/// Raises bad_address, also for a link that is not among `links`, and invalid_argument for settings of TLS where there is none.
+/// Raises bad_address, also for a link that is not among `links`, and invalid_argument for settings of TLS where there
+/// is none.
 inline place place_among(std::initializer_list<link_scheme> links, std::string_view address, const tls_settings* tls) {
   const link_url url = value_or_raise(parse_link_url(address));
   const bool secure = url.scheme == link_scheme::tls_url;
-  if (url.scheme == link_scheme::nats_url && !TENSORPULL_PYTHON_NATS) raise(errc::bad_address, address, "this build of tensorpull has no NATS: libnats was not there when it was built, or it was not asked for, as in wheels (TENSORPULL_PYTHON_NATS)");
-  if (secure && !TENSORPULL_PYTHON_TLS) raise(errc::bad_address, address, "this build of tensorpull has no TLS: OpenSSL was not there when it was built");
+  if (url.scheme == link_scheme::nats_url && !TENSORPULL_PYTHON_NATS)
+    raise(
+        errc::bad_address, address,
+        "this build of tensorpull has no NATS: libnats was not there when it was built, or it was not asked for, as in wheels (TENSORPULL_PYTHON_NATS)");
+  if (secure && !TENSORPULL_PYTHON_TLS)
+    raise(errc::bad_address, address, "this build of tensorpull has no TLS: OpenSSL was not there when it was built");
   if (std::find(links.begin(), links.end(), url.scheme) == links.end()) raise(errc::bad_address, address);
   if (tls != nullptr && !secure) raise(errc::invalid_argument, address);
   return {url, tls};
 }
 /// Of a link that over() knows, for sessions and averages.
-inline place place_of(std::string_view address, const tls_settings* tls) { return place_among({link_scheme::tcp_url, link_scheme::tls_url, link_scheme::unix_url}, address, tls); }
+inline place place_of(std::string_view address, const tls_settings* tls) {
+  return place_among({link_scheme::tcp_url, link_scheme::tls_url, link_scheme::unix_url}, address, tls);
+}
 /// Of any that a download takes.
 inline place download_place_of(std::string_view address, const tls_settings* settings) {
   using enum link_scheme;
@@ -87,13 +99,17 @@ inline place owner_place_of(std::string_view address, const tls_settings* settin
   return place_among({tcp_url, tls_url, unix_url, shm_url, udp_url, serial_url, nats_url}, address, settings);
 }
 
-/// Of an address from place_of(). Calls `f(transport, where)` with the transport's policy, as a std::type_identity, and what is to be given to it as the address.
+/// Of an address from place_of(). Calls `f(transport, where)` with the transport's policy, as a std::type_identity, and
+/// what is to be given to it as the address.
 template <class F>
 auto over(const place& p, F f) {
 #if TENSORPULL_PYTHON_TLS
-  if (p.url.scheme == link_scheme::tls_url) return f(std::type_identity<tls_on_threads>{}, p.tls != nullptr ? p.tls->at(p.url.address) : tls_address{p.url.address});
+  if (p.url.scheme == link_scheme::tls_url)
+    return f(std::type_identity<tls_on_threads>{},
+             p.tls != nullptr ? p.tls->at(p.url.address) : tls_address{p.url.address});
 #endif
-  return p.url.scheme == link_scheme::unix_url ? f(std::type_identity<unix_socket_on_threads>{}, p.url.address) : f(std::type_identity<tcp_on_threads>{}, p.url.address);
+  return p.url.scheme == link_scheme::unix_url ? f(std::type_identity<unix_socket_on_threads>{}, p.url.address)
+                                               : f(std::type_identity<tcp_on_threads>{}, p.url.address);
 }
 
 }  // namespace tensorpull::python

@@ -1,4 +1,5 @@
-// The compiled half of the Python package, which moves bytes without the interpreter's lock. What users call is in src/tensorpull.
+// The compiled half of the Python package, which moves bytes without the interpreter's lock. What users call is in
+// src/tensorpull.
 #include "average.hpp"
 #include "download.hpp"
 #include "file.hpp"
@@ -24,7 +25,8 @@ PYBIND11_MODULE(_native, m) {
   }();
   m.def("recipient_named", [](const std::string& name) { return tensorpull::recipient_named(name).value; });
 
-  // Gives for a dtype's str or name the library's dtype, and how many bytes of each number to swap; None if it cannot be sent.
+  // Gives for a dtype's str or name the library's dtype, and how many bytes of each number to swap; None if it cannot
+  // be sent.
   m.def("numpy_format", [](const std::string& descr) -> std::optional<std::pair<std::string, int>> {
     const auto format = tensorpull::parse_numpy_descr(descr);
     if (!format) return std::nullopt;
@@ -81,14 +83,18 @@ PYBIND11_MODULE(_native, m) {
       .def_readwrite("require_client_certificates", &tp::tls_arguments::require_client_certificates)
       .def_readwrite("only_tls_1_3", &tp::tls_arguments::only_tls_1_3)
       .def_readwrite("session_tickets", &tp::tls_arguments::session_tickets);
-  py::class_<tp::tls_settings>(m, "Tls").def(py::init<const tp::tls_arguments&>()).def("reload", &tp::tls_settings::reload);
+  py::class_<tp::tls_settings>(m, "Tls")
+      .def(py::init<const tp::tls_arguments&>())
+      .def("reload", &tp::tls_settings::reload);
 #else
   py::class_<tp::tls_settings>(m, "Tls");
 #endif
   m.attr("has_tls") = bool(TENSORPULL_PYTHON_TLS);
   m.attr("has_nats") = bool(TENSORPULL_PYTHON_NATS);
 
-  py::class_<tensorpull::resume_cursor>(m, "Cursor").def(py::init<>()).def_readonly("offset", &tensorpull::resume_cursor::offset);
+  py::class_<tensorpull::resume_cursor>(m, "Cursor")
+      .def(py::init<>())
+      .def_readonly("offset", &tensorpull::resume_cursor::offset);
   py::class_<tp::http_settings>(m, "HttpSettings")
       .def(py::init<>())
       .def_readwrite("digest", &tp::http_settings::digest)
@@ -96,16 +102,18 @@ PYBIND11_MODULE(_native, m) {
       .def_readwrite("recipient", &tp::http_settings::recipient)
       .def_readwrite("max_header_bytes", &tp::http_settings::max_header_bytes);
   py::class_<tp::route>(m, "Route")
-      .def(py::init<std::vector<std::string>, const tp::tls_settings*, py::object, tp::http_settings>(), py::keep_alive<1, 3>())
+      .def(py::init<std::vector<std::string>, const tp::tls_settings*, py::object, tp::http_settings>(),
+           py::keep_alive<1, 3>())
       .def("reference_of", &tp::route::reference_of)
       .def_property_readonly("current", &tp::route::current);
   m.def("one_route", &tp::route::is_one, "Whether one pull can go on from one of these addresses to the other.");
-  m.def("download_into", [](const tp::route& from, std::string_view ref, const py::sequence& described, bool subset, tp::name_ties ties,
-                            std::uint64_t max_header_bytes, const tp::pull_settings& s) {
+  m.def("download_into", [](const tp::route& from, std::string_view ref, const py::sequence& described, bool subset,
+                            tp::name_ties ties, std::uint64_t max_header_bytes, const tp::pull_settings& s) {
     return tp::download_into(from.puller(), ref, described, subset, std::move(ties), max_header_bytes, s);
   });
-  m.def("download_new", [](const tp::route& from, std::string_view ref, const py::object& make, const py::object& clear, std::uint64_t max_bytes, std::uint64_t max_header_bytes,
-                           std::uint64_t max_tensors, const tp::pull_settings& s) {
+  m.def("download_new", [](const tp::route& from, std::string_view ref, const py::object& make, const py::object& clear,
+                           std::uint64_t max_bytes, std::uint64_t max_header_bytes, std::uint64_t max_tensors,
+                           const tp::pull_settings& s) {
     return tp::download_new(from.puller(), ref, make, clear, {max_bytes, max_header_bytes, max_tensors}, s);
   });
   m.def("download_file", &tp::download_file);
@@ -116,7 +124,8 @@ PYBIND11_MODULE(_native, m) {
   tp::bind_images(m);
 
   py::class_<tp::owner>(m, "Owner")
-      .def(py::init<std::string_view, std::size_t, std::int64_t, std::int64_t, std::int64_t, std::uint64_t, std::uint64_t, const tp::tls_settings*, std::size_t, std::size_t>())
+      .def(py::init<std::string_view, std::size_t, std::int64_t, std::int64_t, std::int64_t, std::uint64_t,
+                    std::uint64_t, const tp::tls_settings*, std::size_t, std::size_t>())
       .def_property_readonly("port", &tp::owner::port)
       .def_property_readonly("closed", &tp::owner::closed)
       .def_property_readonly("connections", &tp::owner::connections)

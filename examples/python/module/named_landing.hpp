@@ -1,4 +1,5 @@
-// Lands in tensors that exist, and reads the header on its way: what the owner's metadata says of ties is compared before a byte of a tensor lands.
+// Lands in tensors that exist, and reads the header on its way: what the owner's metadata says of ties is compared
+// before a byte of a tensor lands.
 #pragma once
 
 #include <tensorpull/consumers/land.hpp>
@@ -18,16 +19,18 @@ namespace tensorpull::python {
 /// Further names of tensors, each with the name under which its tensor travels.
 using name_ties = std::map<std::string, std::string, std::less<>>;
 
-/// As `land`, for one transfer of a whole image; of a subset no header travels, and nothing is compared. Memory: that of the header, up to a limit, and `land`'s.
-/// Errors besides those of `land`: schema_mismatch with the name that the owner has not tied as it is tied here; too_large, if the header is longer than what is kept of it
-/// and there are ties; out_of_memory. Over datagrams bytes of tensors may have landed when they come.
+/// As `land`, for one transfer of a whole image; of a subset no header travels, and nothing is compared. Memory: that
+/// of the header, up to a limit, and `land`'s. Errors besides those of `land`: schema_mismatch with the name that the
+/// owner has not tied as it is tied here; too_large, if the header is longer than what is kept of it and there are
+/// ties; out_of_memory. Over datagrams bytes of tensors may have landed when they come.
 class named_landing : public land {
  public:
   /// Borrows what the view points to.
   named_landing(const destination_view& to, name_ties ties, std::uint64_t most_header_bytes) noexcept
       : land(to), ties_(std::move(ties)), most_header_bytes_(most_header_bytes), header_(to.schema->tensor_count) {}
 
-  /// After finish(): the metadata that came with the image, if its header is spelled as this library spells it and was not longer than what is kept. Valid while this object lives.
+  /// After finish(): the metadata that came with the image, if its header is spelled as this library spells it and was
+  /// not longer than what is kept. Valid while this object lives.
   const std::vector<metadata_entry>& metadata() const noexcept { return metadata_; }
 
   result<void> begin(const description& d) noexcept {
@@ -45,7 +48,8 @@ class named_landing : public land {
   }
   result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
     if (offset < data_start_) {
-      const auto text = bytes.first(static_cast<std::size_t>(std::min<std::uint64_t>(bytes.size(), data_start_ - offset)));
+      const auto text = bytes.first(
+          static_cast<std::size_t>(std::min<std::uint64_t>(bytes.size(), data_start_ - offset)));
       if (const auto taken = take(offset, text); !taken) return taken;
     }
     return land::commit(offset, bytes);
@@ -98,7 +102,9 @@ class named_landing : public land {
     }
     if (met == ties_.size()) return {};
     for (const auto& [name, kept] : ties_)
-      if (std::none_of(metadata_.begin(), metadata_.end(), [&name = name](const metadata_entry& pair) { return pair.key == name; })) return failure(errc::schema_mismatch, 0, std::string_view(name));
+      if (std::none_of(metadata_.begin(), metadata_.end(),
+                       [&name = name](const metadata_entry& pair) { return pair.key == name; }))
+        return failure(errc::schema_mismatch, 0, std::string_view(name));
     return failure(errc::schema_mismatch);
   }
 

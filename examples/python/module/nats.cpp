@@ -8,7 +8,10 @@
 
 namespace tensorpull::python {
 
-result<receipt> pull_nats(std::string_view url, const reference& from, pull_target to, const pull_options& options, chunks) noexcept { return pull_in_datagrams<nats>(url, from, to, options); }
+result<receipt> pull_nats(std::string_view url, const reference& from, pull_target to, const pull_options& options,
+                          chunks) noexcept {
+  return pull_in_datagrams<nats>(url, from, to, options);
+}
 
 std::shared_ptr<any_owner> open_nats(std::string_view url, const host_options& host) {
   using downloader = datagram_net<nats>::downloader;

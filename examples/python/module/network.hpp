@@ -42,12 +42,14 @@ struct pull_settings {
 
 inline py::tuple to_python(const progress_event& e) {
   const auto digits = to_digits(e.ref);
-  return py::make_tuple(std::string(to_string(e.phase)), std::string(digits.data(), digits.size()), e.recipient.value, e.bytes_done, e.bytes_total, e.tensors_done,
-                        e.tensors_total, e.sequence, to_text(code_name(e.code)));
+  return py::make_tuple(std::string(to_string(e.phase)), std::string(digits.data(), digits.size()), e.recipient.value,
+                        e.bytes_done, e.bytes_total, e.tensors_done, e.tensors_total, e.sequence,
+                        to_text(code_name(e.code)));
 }
 inline py::tuple to_python(const receipt& r) {
-  return py::make_tuple(std::string(to_string(r.outcome)), r.bytes, r.chunks, r.damaged, r.version, r.fingerprint, r.digest, r.confirmed,
-                        to_text(r.unconfirmed_because == errc{} ? std::string_view() : code_name(r.unconfirmed_because)));
+  return py::make_tuple(
+      std::string(to_string(r.outcome)), r.bytes, r.chunks, r.damaged, r.version, r.fingerprint, r.digest, r.confirmed,
+      to_text(r.unconfirmed_because == errc{} ? std::string_view() : code_name(r.unconfirmed_because)));
 }
 
 inline ref_id id_or_raise(std::string_view digits) {
@@ -61,7 +63,8 @@ template <class Consumer>
 class in_one_chunk : public Consumer {
  public:
   template <class... Arguments>
-  explicit in_one_chunk(bool wanted, Arguments&&... arguments) : Consumer(std::forward<Arguments>(arguments)...), wanted_(wanted) {}
+  explicit in_one_chunk(bool wanted, Arguments&&... arguments)
+      : Consumer(std::forward<Arguments>(arguments)...), wanted_(wanted) {}
 
   /// The longest chunk of the link.
   void most_in_a_frame(std::uint64_t bytes) noexcept { most_ = bytes; }
@@ -79,10 +82,12 @@ struct not_described {
   constexpr const image_schema* operator()() const noexcept { return nullptr; }
 };
 
-/// One pull with the interpreter's lock released: `run(reference, options, chunks)` does it. `described()`: the schema that has come with it. `cursor`: where it
-/// stands, in place of that of the settings. Throws what a callback or Ctrl-C has thrown.
+/// One pull with the interpreter's lock released: `run(reference, options, chunks)` does it. `described()`: the schema
+/// that has come with it. `cursor`: where it stands, in place of that of the settings. Throws what a callback or Ctrl-C
+/// has thrown.
 template <class Run, class Described = not_described>
-result<receipt> try_pull(Run run, std::string_view ref, const pull_settings& s, interruption& stop, std::span<const std::string_view> subset = {}, Described described = {},
+result<receipt> try_pull(Run run, std::string_view ref, const pull_settings& s, interruption& stop,
+                         std::span<const std::string_view> subset = {}, Described described = {},
                          resume_cursor* cursor = nullptr) {
   const reference from{id_or_raise(ref), s.version, 0};
   auto tell = [&](progress_event e) {
@@ -111,7 +116,8 @@ result<receipt> try_pull(Run run, std::string_view ref, const pull_settings& s, 
 }
 /// The same, and throws tensorpull.Error.
 template <class Run, class Described = not_described>
-receipt pull(Run run, std::string_view ref, const pull_settings& s, interruption& stop, std::span<const std::string_view> subset = {}, Described described = {}) {
+receipt pull(Run run, std::string_view ref, const pull_settings& s, interruption& stop,
+             std::span<const std::string_view> subset = {}, Described described = {}) {
   const auto done = try_pull(std::move(run), ref, s, stop, subset, std::move(described));
   if (!done) raise(done.error(), true);
   return *done;

@@ -13,11 +13,16 @@ namespace tensorpull::python {
 /// What a pull lands in.
 using pull_target = std::variant<landing*, any_consumer*>;
 
-result<receipt> pull_shared_memory(std::string_view address, const reference& from, pull_target to, const pull_options& options, chunks cut) noexcept;
-result<receipt> pull_pipe(std::string_view command, const reference& from, pull_target to, const pull_options& options, chunks cut) noexcept;
-result<receipt> pull_udp(std::string_view address, const reference& from, pull_target to, const pull_options& options, chunks) noexcept;
-result<receipt> pull_serial(std::string_view address, const reference& from, pull_target to, const pull_options& options, chunks) noexcept;
-result<receipt> pull_nats(std::string_view url, const reference& from, pull_target to, const pull_options& options, chunks) noexcept;
+result<receipt> pull_shared_memory(std::string_view address, const reference& from, pull_target to,
+                                   const pull_options& options, chunks cut) noexcept;
+result<receipt> pull_pipe(std::string_view command, const reference& from, pull_target to, const pull_options& options,
+                          chunks cut) noexcept;
+result<receipt> pull_udp(std::string_view address, const reference& from, pull_target to, const pull_options& options,
+                         chunks) noexcept;
+result<receipt> pull_serial(std::string_view address, const reference& from, pull_target to,
+                            const pull_options& options, chunks) noexcept;
+result<receipt> pull_nats(std::string_view url, const reference& from, pull_target to, const pull_options& options,
+                          chunks) noexcept;
 
 // These raise what opening fails with.
 std::shared_ptr<any_owner> open_shared_memory(std::string_view listen, const host_options& host);

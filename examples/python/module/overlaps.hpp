@@ -1,7 +1,8 @@
 // Whether tensors that are to be landed in share memory, with themselves or with each other, whatever their strides.
 //
-// Tensors whose intervals of addresses are apart cost O(n log n) of their number. Only tensors that lie between each other's elements (the columns of one
-// matrix) are looked at element by element: one bit for each, in a window of 4 MiB that moves over the memory, so the cost is linear in what is landed.
+// Tensors whose intervals of addresses are apart cost O(n log n) of their number. Only tensors that lie between each
+// other's elements (the columns of one matrix) are looked at element by element: one bit for each, in a window of 4 MiB
+// that moves over the memory, so the cost is linear in what is landed.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +14,8 @@
 
 namespace tensorpull::python {
 
-/// The elements of one tensor as runs of bytes: of `run` bytes each, at `begin` plus any sum of multiples of the strides. Strides are positive and sorted, the
-/// longest first.
+/// The elements of one tensor as runs of bytes: of `run` bytes each, at `begin` plus any sum of multiples of the
+/// strides. Strides are positive and sorted, the longest first.
 struct footprint {
   struct dimension {
     std::uint64_t extent, stride;
@@ -27,20 +28,24 @@ struct footprint {
   bool nested = true;    ///< each stride is at least as long as all that is within it, so no two elements meet
 
   /// Of a tensor that has elements. `strides` in bytes; none: C order.
-  footprint(std::size_t i, std::uint64_t where, std::uintptr_t address, std::uint64_t item, std::span<const std::uint64_t> shape, std::span<const std::int64_t> strides)
+  footprint(std::size_t i, std::uint64_t where, std::uintptr_t address, std::uint64_t item,
+            std::span<const std::uint64_t> shape, std::span<const std::int64_t> strides)
       : index(i), space(where), begin(address), run(item) {
     if (strides.empty()) {
       for (const std::uint64_t extent : shape) run *= extent;
     } else {
       for (std::size_t d = 0; d < shape.size(); ++d) {
         if (shape[d] == 1) continue;
-        const std::uint64_t length = strides[d] < 0 ? 0 - static_cast<std::uint64_t>(strides[d]) : static_cast<std::uint64_t>(strides[d]);
+        const std::uint64_t length = strides[d] < 0 ? 0 - static_cast<std::uint64_t>(strides[d])
+                                                    : static_cast<std::uint64_t>(strides[d]);
         if (strides[d] < 0) begin -= (shape[d] - 1) * length;
         repeats = repeats || length == 0;
         dimensions.push_back({shape[d], length});
       }
-      std::sort(dimensions.begin(), dimensions.end(), [](const dimension& a, const dimension& b) { return a.stride > b.stride; });
-      for (; !dimensions.empty() && dimensions.back().stride == run; dimensions.pop_back()) run *= dimensions.back().extent;
+      std::sort(dimensions.begin(), dimensions.end(),
+                [](const dimension& a, const dimension& b) { return a.stride > b.stride; });
+      for (; !dimensions.empty() && dimensions.back().stride == run; dimensions.pop_back())
+        run *= dimensions.back().extent;
     }
     std::uint64_t within = run;
     for (std::size_t d = dimensions.size(); d-- > 0;) {
@@ -64,14 +69,14 @@ class overlap_search {
     for (const footprint& one : all)
       if (one.repeats) return one.index;
     const auto before = [](const footprint& a, const footprint& b) {
-      return a.space != b.space ? a.space < b.space : a.begin != b.begin ? a.begin < b.begin
-                                                                         : a.index < b.index;
+      return a.space != b.space ? a.space < b.space : a.begin != b.begin ? a.begin < b.begin : a.index < b.index;
     };
     std::sort(all.begin(), all.end(), before);
     for (std::size_t first = 0; first < all.size();) {
       std::size_t last = first + 1;
       std::uint64_t end = all[first].end;
-      for (; last < all.size() && all[last].space == all[first].space && all[last].begin < end; ++last) end = std::max(end, all[last].end);
+      for (; last < all.size() && all[last].space == all[first].space && all[last].begin < end; ++last)
+        end = std::max(end, all[last].end);
       if (last - first > 1 || !all[first].nested)
         if (const std::size_t found = between(all.subspan(first, last - first), end); found != none) return found;
       if (stopped_()) return none;
@@ -105,7 +110,8 @@ class overlap_search {
     return none;
   }
 
-  /// Marks the part from dimension d on that begins at `at` and spans `span` bytes, as far as it is in the window. False: something was there.
+  /// Marks the part from dimension d on that begins at `at` and spans `span` bytes, as far as it is in the window.
+  /// False: something was there.
   bool mark(const footprint& one, std::size_t d, std::uint64_t at, std::uint64_t span) {
     if (d == one.dimensions.size()) return mark_run(std::max(at, low_), std::min(at + one.run, high_));
     const auto [extent, stride] = one.dimensions[d];

@@ -16,10 +16,12 @@ namespace tensorpull::python {
 
 /// Says so to whoever uses what another process has made.
 inline void only_of(pid_t process, const char* what) {
-  if (::getpid() != process) throw py::value_error(std::string("the ") + what + " belongs to the process that made it; this one is a child of fork()");
+  if (::getpid() != process)
+    throw py::value_error(std::string("the ") + what +
+                          " belongs to the process that made it; this one is a child of fork()");
 }
-/// Lets go of an object without the interpreter's lock, but not in a child of fork(): what it shares with its parent must not be closed for both, and its
-/// copy of a lock may be held by a thread that it has not.
+/// Lets go of an object without the interpreter's lock, but not in a child of fork(): what it shares with its parent
+/// must not be closed for both, and its copy of a lock may be held by a thread that it has not.
 template <class T>
 void let_go(std::shared_ptr<T> last, pid_t made_by) {
   if (last && ::getpid() != made_by) return static_cast<void>(new std::shared_ptr<T>(std::move(last)));
@@ -38,7 +40,8 @@ inline std::shared_ptr<any_owner> open_at(const place& at, const host_options& h
   return over(at, [&]<class Transport>(std::type_identity<Transport>, const auto& where) -> std::shared_ptr<any_owner> {
     using downloader = typename net<Transport>::downloader;
     const auto open = [&] {
-      if constexpr (std::is_same_v<decltype(where), const std::string_view&>) return downloader::open({.listen = where, .host = host});
+      if constexpr (std::is_same_v<decltype(where), const std::string_view&>)
+        return downloader::open({.listen = where, .host = host});
       else return downloader::open(where, host);
     };
     return std::make_shared<owner_over<Transport>>(value_or_raise(open()));
@@ -60,8 +63,9 @@ class owner {
   }
 
  public:
-  owner(std::string_view listen, std::size_t max_connections, std::int64_t accept_ms, std::int64_t stall_ms, std::int64_t idle_ms, std::uint64_t bytes_per_second,
-        std::uint64_t recipient_bytes_per_second, const tls_settings* tls, std::size_t references, std::size_t recipients) {
+  owner(std::string_view listen, std::size_t max_connections, std::int64_t accept_ms, std::int64_t stall_ms,
+        std::int64_t idle_ms, std::uint64_t bytes_per_second, std::uint64_t recipient_bytes_per_second,
+        const tls_settings* tls, std::size_t references, std::size_t recipients) {
     host_options host;
     host.room = {references, recipients};
     host.max_connections = max_connections;
@@ -87,20 +91,28 @@ class owner {
   /// Answers HTTP on a port of its own, from now on. Nobody serves yet, and it has none.
   std::uint16_t open_door(std::string_view listen, bool metrics, std::string_view origin, const tls_settings* tls) {
     const auto d = open();
-    if (kind_ != link_scheme::tcp_url && kind_ != link_scheme::tls_url && kind_ != link_scheme::unix_url) throw py::value_error("http is beside TCP, tls:// or unix:, and this link has no such port");
+    if (kind_ != link_scheme::tcp_url && kind_ != link_scheme::tls_url && kind_ != link_scheme::unix_url)
+      throw py::value_error("http is beside TCP, tls:// or unix:, and this link has no such port");
     if (!parse_address(listen)) raise(errc::bad_address, listen);
     door_ = open_door_beside(*d, kind_, listen, metrics, origin, host_, tls);
     d->keep(door_);
     return door_->port();
   }
 
-  py::tuple add(const py::sequence& described, const std::vector<std::pair<std::string, std::string>>& metadata, py::object keep, const publish_settings& s) {
+  py::tuple add(const py::sequence& described, const std::vector<std::pair<std::string, std::string>>& metadata,
+                py::object keep, const publish_settings& s) {
     const auto d = open();
-    return publish(described, metadata, std::move(keep), s, [&](const source_view& image, const publish_options& o, unique_any k) { return d->add_image(image, o, std::move(k)); });
+    return publish(described, metadata, std::move(keep), s,
+                   [&](const source_view& image, const publish_options& o, unique_any k) {
+                     return d->add_image(image, o, std::move(k));
+                   });
   }
   py::list add_all(const py::sequence& parts, py::object keep, const publish_settings& s) {
     const auto d = open();
-    return publish_all(parts, std::move(keep), s, [&](std::vector<transaction_image>& images, const transaction_options& o, unique_any k) { return d->add_images(images, o, std::move(k)); });
+    return publish_all(parts, std::move(keep), s,
+                       [&](std::vector<transaction_image>& images, const transaction_options& o, unique_any k) {
+                         return d->add_images(images, o, std::move(k));
+                       });
   }
   void withdraw(std::string_view ref) {
     const auto done = unlocked(ref, [](any_owner& d, const reference& r) { return d.withdraw(r); });
@@ -113,15 +125,17 @@ class owner {
     return unlocked(ref, [](any_owner& d, const reference& r) { return d.settled(r); });
   }
   py::tuple outcome(std::string_view ref) {
-    return to_python(value_or_raise(unlocked(ref, [](any_owner& d, const reference& r) { return d.settlement_of(r); })));
+    return to_python(
+        value_or_raise(unlocked(ref, [](any_owner& d, const reference& r) { return d.settlement_of(r); })));
   }
   std::string recipient_state(std::string_view ref, std::uint64_t who) {
-    const auto record = value_or_raise(unlocked(ref, [who](any_owner& d, const reference& r) { return d.recipient_of(r, {who}); }));
+    const auto record = value_or_raise(
+        unlocked(ref, [who](any_owner& d, const reference& r) { return d.recipient_of(r, {who}); }));
     return std::string(to_string(record.state));
   }
 
-  /// Serves until all of `refs` have settled (if there are any), or `until()` is true; false if the time is over first. Checks `until` and Ctrl-C every
-  /// 0.05 s. `milliseconds` < 0: no time limit.
+  /// Serves until all of `refs` have settled (if there are any), or `until()` is true; false if the time is over first.
+  /// Checks `until` and Ctrl-C every 0.05 s. `milliseconds` < 0: no time limit.
   bool serve(const std::vector<std::string>& refs, const py::object& until, std::int64_t milliseconds) {
     const auto d = open();
     std::vector<reference> all;
@@ -140,7 +154,8 @@ class owner {
       if (PyErr_CheckSignals() != 0) throw py::error_already_set();
       if (met || (!until.is_none() && or_rest([&] { return until().cast<bool>(); }))) return true;
       if (!owner_) return false;  // closed by another thread
-      const auto spent = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start).count();
+      const auto spent = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start)
+                             .count();
       if (milliseconds >= 0 && spent >= milliseconds) return false;
     }
   }

@@ -1,4 +1,5 @@
-// An owner that one thread at a time may use, for Python's threads: one serves, and the others publish and ask between its turns.
+// An owner that one thread at a time may use, for Python's threads: one serves, and the others publish and ask between
+// its turns.
 #pragma once
 
 #include "any_owner.hpp"
@@ -61,13 +62,16 @@ struct owner_by_turns final : any_owner {
     const turns::turn mine(each);
     return of->peers();
   }
-  result<reference> add_image(const source_view& image, const publish_options& options, unique_any keep) noexcept override {
+  result<reference> add_image(const source_view& image, const publish_options& options,
+                              unique_any keep) noexcept override {
     const turns::turn mine(each);
     return of->add_image(image, options, std::move(keep));
   }
-  result<transaction_id> add_images(std::vector<transaction_image>& images, const transaction_options& options, unique_any keep) noexcept override {
+  result<transaction_id> add_images(std::vector<transaction_image>& images, const transaction_options& options,
+                                    unique_any keep) noexcept override {
     const turns::turn mine(each);
-    if constexpr (requires { of->add_images(images, options, std::move(keep)); }) return of->add_images(images, options, std::move(keep));
+    if constexpr (requires { of->add_images(images, options, std::move(keep)); })
+      return of->add_images(images, options, std::move(keep));
     else return failure(errc::unsupported_request, 0, std::string_view("a transaction over NATS"));
   }
   result<void> withdraw(const reference& ref) noexcept override {
@@ -103,8 +107,10 @@ struct owner_by_turns final : any_owner {
   std::optional<Downloader> of;  ///< set before anybody else has this object
 };
 
-/// What an owner of peers that say no goodbye takes of a host's options. Their places are allocated at once, so there are not more of them than `most`.
-inline datagram_owner_options peers_of(const host_options& host, std::string_view listen, std::size_t most = datagram_owner_options{}.peers) {
+/// What an owner of peers that say no goodbye takes of a host's options. Their places are allocated at once, so there
+/// are not more of them than `most`.
+inline datagram_owner_options peers_of(const host_options& host, std::string_view listen,
+                                       std::size_t most = datagram_owner_options{}.peers) {
   datagram_owner_options o;
   o.listen = listen;
   o.peers = std::min(host.max_connections, most);

@@ -5,7 +5,8 @@
 
 namespace tensorpull::python {
 
-result<receipt> pull_pipe(std::string_view command, const reference& from, pull_target to, const pull_options& options, chunks cut) noexcept {
+result<receipt> pull_pipe(std::string_view command, const reference& from, pull_target to, const pull_options& options,
+                          chunks cut) noexcept {
   return std::visit([&](auto* target) { return net<child_process>::pull(command, from, *target, options, cut); }, to);
 }
 

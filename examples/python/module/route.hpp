@@ -18,8 +18,10 @@ namespace tensorpull::python {
 /// One address; or several of one stream transport, between which a pull may change when it needs another connection.
 class route {
  public:
-  /// `tell(index, connections before, code or "", errno)`: called with each attempt to connect; None: nobody wants to know.
-  route(std::vector<std::string> addresses, const tls_settings* tls, py::object tell, http_settings web = {}) : texts_(std::move(addresses)), tell_(std::move(tell)), web_(std::move(web)), tls_(tls) {
+  /// `tell(index, connections before, code or "", errno)`: called with each attempt to connect; None: nobody wants to
+  /// know.
+  route(std::vector<std::string> addresses, const tls_settings* tls, py::object tell, http_settings web = {})
+      : texts_(std::move(addresses)), tell_(std::move(tell)), web_(std::move(web)), tls_(tls) {
     if (texts_.size() == 1 && is_web_url(texts_.front())) {
       check_web_url(texts_.front(), tls);
       return;
@@ -38,14 +40,16 @@ class route {
     const link_scheme first = addresses.empty() ? link_scheme::pipe_url : scheme(addresses.front());
     for (const std::string& text : addresses)
       if (scheme(text) != first) return false;
-    return addresses.size() == 1 || first == link_scheme::tcp_url || first == link_scheme::tls_url || first == link_scheme::unix_url;
+    return addresses.size() == 1 || first == link_scheme::tcp_url || first == link_scheme::tls_url ||
+           first == link_scheme::unix_url;
   }
   /// Whether it is a URL of a web server.
   bool is_web() const noexcept { return places_.empty(); }
   /// The reference that is pulled there, in digits: that which was given, or the URL's own.
   std::string reference_of(std::string_view given, std::uint64_t version) const {
     if (!is_web()) return std::string(given);
-    const auto digits = to_digits(web_reference(texts_.front(), given.empty() ? ref_id{} : id_or_raise(given), version));
+    const auto digits = to_digits(
+        web_reference(texts_.front(), given.empty() ? ref_id{} : id_or_raise(given), version));
     return std::string(digits.data(), digits.size());
   }
   /// Which address was tried last.
@@ -95,7 +99,9 @@ class route {
     if (tell_.is_none()) return;
     const interpreter_lock lock;
     try {
-      or_rest([&] { tell_(a.index, a.before, to_text(a.failed == errc{} ? std::string_view() : code_name(a.failed)), a.system); });
+      or_rest([&] {
+        tell_(a.index, a.before, to_text(a.failed == errc{} ? std::string_view() : code_name(a.failed)), a.system);
+      });
     } catch (py::error_already_set& thrown) {
       if (thrown.matches(PyExc_KeyboardInterrupt)) PyErr_SetInterrupt();
       else thrown.discard_as_unraisable("a log handler of tensorpull");

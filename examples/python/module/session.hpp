@@ -1,4 +1,5 @@
-// One connection in both roles for Python: it publishes, pulls, and exchanges messages, on the thread that calls. And what accepts such connections.
+// One connection in both roles for Python: it publishes, pulls, and exchanges messages, on the thread that calls. And
+// what accepts such connections.
 #pragma once
 
 #include "download.hpp"
@@ -16,31 +17,46 @@ namespace tensorpull::python {
 /// A session over any transport. The messages' views are valid until the next receive().
 struct any_session {
   virtual ~any_session() = default;
-  virtual result<receipt> pull(const reference& from, landing& to, const pull_options& options, chunks cut) noexcept = 0;
+  virtual result<receipt> pull(const reference& from, landing& to, const pull_options& options,
+                               chunks cut) noexcept = 0;
   virtual result<receipt> pull(const reference& from, making& to, const pull_options& options, chunks cut) noexcept = 0;
-  virtual result<reference> add_image(const source_view& image, const publish_options& options, unique_any keep) noexcept = 0;
+  virtual result<reference> add_image(const source_view& image, const publish_options& options,
+                                      unique_any keep) noexcept = 0;
   virtual result<void> withdraw(const reference& ref) noexcept = 0;
   virtual result<publication_status> status_of(const reference& ref) const noexcept = 0;
   virtual bool settled(const reference& ref) const noexcept = 0;
-  virtual result<void> send(std::uint32_t kind, std::span<const reference> references, std::span<const std::byte> body, std::chrono::milliseconds time, const stop_token& stop) noexcept = 0;
+  virtual result<void> send(std::uint32_t kind, std::span<const reference> references, std::span<const std::byte> body,
+                            std::chrono::milliseconds time, const stop_token& stop) noexcept = 0;
   virtual result<message> receive(std::chrono::milliseconds time, const stop_token& stop) noexcept = 0;
-  virtual result<void> serve(const std::function<bool()>& until, std::chrono::milliseconds time, const stop_token& stop) = 0;
+  virtual result<void> serve(const std::function<bool()>& until, std::chrono::milliseconds time,
+                             const stop_token& stop) = 0;
 };
 template <class Transport>
 struct session_over final : any_session {
   using session = typename net<Transport>::session;
   explicit session_over(session s) noexcept : of(std::move(s)) {}
-  result<receipt> pull(const reference& from, landing& to, const pull_options& options, chunks cut) noexcept override { return of.pull(from, to, options, cut); }
-  result<receipt> pull(const reference& from, making& to, const pull_options& options, chunks cut) noexcept override { return of.pull(from, to, options, cut); }
-  result<reference> add_image(const source_view& image, const publish_options& options, unique_any keep) noexcept override { return of.add_image(image, options, std::move(keep)); }
+  result<receipt> pull(const reference& from, landing& to, const pull_options& options, chunks cut) noexcept override {
+    return of.pull(from, to, options, cut);
+  }
+  result<receipt> pull(const reference& from, making& to, const pull_options& options, chunks cut) noexcept override {
+    return of.pull(from, to, options, cut);
+  }
+  result<reference> add_image(const source_view& image, const publish_options& options,
+                              unique_any keep) noexcept override {
+    return of.add_image(image, options, std::move(keep));
+  }
   result<void> withdraw(const reference& ref) noexcept override { return of.withdraw(ref); }
   result<publication_status> status_of(const reference& ref) const noexcept override { return of.status_of(ref); }
   bool settled(const reference& ref) const noexcept override { return of.settled(ref); }
-  result<void> send(std::uint32_t kind, std::span<const reference> references, std::span<const std::byte> body, std::chrono::milliseconds time, const stop_token& stop) noexcept override {
+  result<void> send(std::uint32_t kind, std::span<const reference> references, std::span<const std::byte> body,
+                    std::chrono::milliseconds time, const stop_token& stop) noexcept override {
     return of.send(kind, references, body, time, stop);
   }
-  result<message> receive(std::chrono::milliseconds time, const stop_token& stop) noexcept override { return of.receive(time, stop); }
-  result<void> serve(const std::function<bool()>& until, std::chrono::milliseconds time, const stop_token& stop) override {
+  result<message> receive(std::chrono::milliseconds time, const stop_token& stop) noexcept override {
+    return of.receive(time, stop);
+  }
+  result<void> serve(const std::function<bool()>& until, std::chrono::milliseconds time,
+                     const stop_token& stop) override {
     return of.serve([&](const session&) { return until(); }, time, stop);
   }
   session of;
@@ -64,42 +80,53 @@ auto interruptible(const py::object& abort, F f) {
   return done;
 }
 
-/// One thread at a time moves its bytes; another one that calls meanwhile gets an error. Within a callback the same thread may publish and ask.
+/// One thread at a time moves its bytes; another one that calls meanwhile gets an error. Within a callback the same
+/// thread may publish and ask.
 class session {
  public:
   explicit session(std::shared_ptr<any_session> s) noexcept : session_(std::move(s)) {}
   ~session() { let_go(std::exchange(session_, nullptr), made_by_); }
 
-  static std::unique_ptr<session> connect(std::string_view address, std::int64_t timeout_ms, std::uint32_t retries, const py::object& abort, const tls_settings* tls) {
+  static std::unique_ptr<session> connect(std::string_view address, std::int64_t timeout_ms, std::uint32_t retries,
+                                          const py::object& abort, const tls_settings* tls) {
     const place at = place_of(address, tls);
     connect_options options;
     options.timeout = waiting(timeout_ms);
     options.retry.retries = retries;
     auto made = interruptible(abort, [&](const stop_token& stop) {
       options.stop = stop;
-      return over(at, [&]<class Transport>(std::type_identity<Transport>, const auto& where) -> result<std::shared_ptr<any_session>> {
-        auto s = net<Transport>::session::connect(where, options);
-        if (!s) return failure(s.error());
-        return std::shared_ptr<any_session>(std::make_shared<session_over<Transport>>(std::move(*s)));
-      });
+      return over(at,
+                  [&]<class Transport>(std::type_identity<Transport>,
+                                       const auto& where) -> result<std::shared_ptr<any_session>> {
+                    auto s = net<Transport>::session::connect(where, options);
+                    if (!s) return failure(s.error());
+                    return std::shared_ptr<any_session>(std::make_shared<session_over<Transport>>(std::move(*s)));
+                  });
     });
     return std::make_unique<session>(value_or_raise(std::move(made)));
   }
 
-  py::tuple download_into(std::string_view ref, const py::sequence& described, bool subset, name_ties ties, std::uint64_t max_header_bytes, const pull_settings& s) {
+  py::tuple download_into(std::string_view ref, const py::sequence& described, bool subset, name_ties ties,
+                          std::uint64_t max_header_bytes, const pull_settings& s) {
     const use mine(*this, true);
-    return python::download_into([&](const reference& from, landing& to, const pull_options& o, chunks c) { return mine->pull(from, to, o, c); }, ref, described, subset,
-                                 std::move(ties), max_header_bytes, s);
+    return python::download_into(
+        [&](const reference& from, landing& to, const pull_options& o, chunks c) { return mine->pull(from, to, o, c); },
+        ref, described, subset, std::move(ties), max_header_bytes, s);
   }
-  py::tuple download_new(std::string_view ref, const py::object& make, const py::object& clear, std::uint64_t max_bytes, std::uint64_t max_header_bytes, std::uint64_t max_tensors,
-                         const pull_settings& s) {
+  py::tuple download_new(std::string_view ref, const py::object& make, const py::object& clear, std::uint64_t max_bytes,
+                         std::uint64_t max_header_bytes, std::uint64_t max_tensors, const pull_settings& s) {
     const use mine(*this, true);
-    return python::download_new([&](const reference& from, making& to, const pull_options& o, chunks c) { return mine->pull(from, to, o, c); }, ref, make, clear,
-                                {max_bytes, max_header_bytes, max_tensors}, s);
+    return python::download_new(
+        [&](const reference& from, making& to, const pull_options& o, chunks c) { return mine->pull(from, to, o, c); },
+        ref, make, clear, {max_bytes, max_header_bytes, max_tensors}, s);
   }
-  py::tuple add(const py::sequence& described, const std::vector<std::pair<std::string, std::string>>& metadata, py::object keep, const publish_settings& s) {
+  py::tuple add(const py::sequence& described, const std::vector<std::pair<std::string, std::string>>& metadata,
+                py::object keep, const publish_settings& s) {
     const use mine(*this, false);
-    return publish(described, metadata, std::move(keep), s, [&](const source_view& image, const publish_options& o, unique_any k) { return mine->add_image(image, o, std::move(k)); });
+    return publish(described, metadata, std::move(keep), s,
+                   [&](const source_view& image, const publish_options& o, unique_any k) {
+                     return mine->add_image(image, o, std::move(k));
+                   });
   }
   void withdraw(std::string_view ref) {
     const use mine(*this, false);
@@ -120,18 +147,24 @@ class session {
   }
 
   /// `references`: (digits, version, fingerprint) each.
-  void send(std::uint32_t kind, const py::bytes& body, const std::vector<std::tuple<std::string, std::uint64_t, std::uint64_t>>& references, std::int64_t timeout_ms, const py::object& abort) {
+  void send(std::uint32_t kind, const py::bytes& body,
+            const std::vector<std::tuple<std::string, std::uint64_t, std::uint64_t>>& references,
+            std::int64_t timeout_ms, const py::object& abort) {
     const use mine(*this, true);
     std::vector<reference> all;
-    for (const auto& [digits, version, fingerprint] : references) all.push_back({id_or_raise(digits), version, fingerprint});
+    for (const auto& [digits, version, fingerprint] : references)
+      all.push_back({id_or_raise(digits), version, fingerprint});
     const auto text = static_cast<std::string_view>(body);
-    const auto done = interruptible(abort, [&](const stop_token& stop) { return mine->send(kind, all, std::as_bytes(std::span(text)), waiting(timeout_ms), stop); });
+    const auto done = interruptible(abort, [&](const stop_token& stop) {
+      return mine->send(kind, all, std::as_bytes(std::span(text)), waiting(timeout_ms), stop);
+    });
     if (!done) raise(done.error());
   }
   /// (kind, body, references), or None if none has come within the time.
   py::object receive(std::int64_t timeout_ms, const py::object& abort) {
     const use mine(*this, true);
-    const auto got = interruptible(abort, [&](const stop_token& stop) { return mine->receive(waiting(timeout_ms), stop); });
+    const auto got = interruptible(abort,
+                                   [&](const stop_token& stop) { return mine->receive(waiting(timeout_ms), stop); });
     if (!got && got.error() == errc::timed_out) return py::none();
     if (!got) raise(got.error());
     py::list references;
@@ -139,9 +172,11 @@ class session {
       const auto digits = to_digits(r.id);
       references.append(py::make_tuple(std::string(digits.data(), digits.size()), r.version, r.fingerprint));
     }
-    return py::make_tuple(got->kind, py::bytes(reinterpret_cast<const char*>(got->body.data()), got->body.size()), references);
+    return py::make_tuple(got->kind, py::bytes(reinterpret_cast<const char*>(got->body.data()), got->body.size()),
+                          references);
   }
-  /// Serves the other end until all of `refs` have settled (if there are any), or `until()` is true; false if the time is over first.
+  /// Serves the other end until all of `refs` have settled (if there are any), or `until()` is true; false if the time
+  /// is over first.
   bool serve(const std::vector<std::string>& refs, const py::object& until, std::int64_t timeout_ms) {
     const use mine(*this, true);
     std::vector<reference> all;
@@ -149,7 +184,13 @@ class session {
     interruption stop(until);  // which ends the wait, and is no error here
     const auto done = [&] {
       const interpreter_unlock unlocked;
-      return mine->serve([&] { return (!all.empty() && std::all_of(all.begin(), all.end(), [&](const reference& r) { return mine->settled(r); })) || stop.look(); }, waiting(timeout_ms), {});
+      return mine->serve(
+          [&] {
+            return (!all.empty() &&
+                    std::all_of(all.begin(), all.end(), [&](const reference& r) { return mine->settled(r); })) ||
+                   stop.look();
+          },
+          waiting(timeout_ms), {});
     }();
     stop.rethrow();
     if (!done && done.error() == errc::timed_out) return false;
@@ -177,7 +218,8 @@ class session {
       auto nobody = std::thread::id();
       first_ = s.user_.compare_exchange_strong(nobody, std::this_thread::get_id());
       if (!first_ && (moves || nobody != std::this_thread::get_id()))
-        throw std::runtime_error("the session is in use: one thread at a time, and in its callbacks it only publishes, withdraws and says what it knows");
+        throw std::runtime_error(
+            "the session is in use: one thread at a time, and in its callbacks it only publishes, withdraws and says what it knows");
     }
     use(const use&) = delete;
     use& operator=(const use&) = delete;
@@ -203,7 +245,8 @@ class listener {
   struct any_listener {
     virtual ~any_listener() = default;
     virtual std::uint16_t port() const noexcept = 0;
-    virtual result<std::shared_ptr<any_session>> accept(std::chrono::milliseconds time, const stop_token& stop) noexcept = 0;
+    virtual result<std::shared_ptr<any_session>> accept(std::chrono::milliseconds time,
+                                                        const stop_token& stop) noexcept = 0;
   };
   template <class Transport, class Listener>
   struct listener_over final : any_listener {
@@ -212,7 +255,8 @@ class listener {
       if constexpr (requires { of.port(); }) return of.port();
       else return 0;
     }
-    result<std::shared_ptr<any_session>> accept(std::chrono::milliseconds time, const stop_token& stop) noexcept override {
+    result<std::shared_ptr<any_session>> accept(std::chrono::milliseconds time,
+                                                const stop_token& stop) noexcept override {
       auto stream = of.accept();
       if (!stream && stream.error() == errc::timed_out) {  // none is waiting
         detail::wait_for_descriptor(of.native_handle(), {true, false}, time);
@@ -220,7 +264,8 @@ class listener {
       }
       if (!stream) return failure(stream.error());
       // A handshake has a time of its own. Who does not finish it is nobody's connection: others wait.
-      if (!detail::establish_by(*stream, std::chrono::steady_clock::now() + handshake, stop)) return failure(stop.stop_requested() ? errc::cancelled : errc::timed_out);
+      if (!detail::establish_by(*stream, std::chrono::steady_clock::now() + handshake, stop))
+        return failure(stop.stop_requested() ? errc::cancelled : errc::timed_out);
       auto s = net<Transport>::session::over(std::move(*stream));
       if (!s) return failure(s.error());
       return std::shared_ptr<any_session>(std::make_shared<session_over<Transport>>(std::move(*s)));
@@ -230,13 +275,15 @@ class listener {
 
  public:
   listener(std::string_view listen, const tls_settings* tls) {
-    listener_ = over(place_of(listen, tls), [&]<class Transport>(std::type_identity<Transport>, const auto& where) -> std::shared_ptr<any_listener> {
-      auto l = value_or_raise([&] {
-        if constexpr (requires { where.listen(); }) return where.listen();
-        else return Transport::listen(where);
-      }());
-      return std::make_shared<listener_over<Transport, decltype(l)>>(std::move(l));
-    });
+    listener_ = over(
+        place_of(listen, tls),
+        [&]<class Transport>(std::type_identity<Transport>, const auto& where) -> std::shared_ptr<any_listener> {
+          auto l = value_or_raise([&] {
+            if constexpr (requires { where.listen(); }) return where.listen();
+            else return Transport::listen(where);
+          }());
+          return std::make_shared<listener_over<Transport, decltype(l)>>(std::move(l));
+        });
     port_ = listener_->port();
   }
   ~listener() { close(); }
@@ -250,7 +297,8 @@ class listener {
     interruption stop(abort);
     const auto end = std::chrono::steady_clock::now() + waiting(timeout_ms);
     for (;;) {
-      const auto left = std::max(std::chrono::milliseconds(0), std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now()));
+      const auto left = std::max(std::chrono::milliseconds(0),
+                                 std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now()));
       auto made = [&] {
         const interpreter_unlock unlocked;
         return l->accept(std::min(left, std::chrono::milliseconds(50)), interruption_token{&stop});

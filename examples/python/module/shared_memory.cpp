@@ -13,12 +13,15 @@ using shared_net = net<shared_memory_on_threads>;
 class view {
  public:
   /// `writable`: for libraries whose tensors cannot be constant. Pages that are written become this view's own.
-  view(std::string_view address, std::string_view ref, bool writable, std::uint64_t max_header_bytes, std::uint64_t max_tensors, const pull_settings& s)
+  view(std::string_view address, std::string_view ref, bool writable, std::uint64_t max_header_bytes,
+       std::uint64_t max_tensors, const pull_settings& s)
       : seen_(nullptr, writable, view_limits{max_header_bytes, max_tensors}), writable_(writable) {
     const link_url at = value_or_raise(parse_link_url(address));
     if (at.scheme != link_scheme::shm_url) raise(errc::bad_address, address);
     interruption stop(s.abort);
-    how_ = pull([&](const reference& from, const pull_options& o, chunks) { return shared_memory_on_threads::view<shared_net::parts>(at.address, from, seen_, o); }, ref, s, stop);
+    how_ = pull([&](const reference& from, const pull_options& o,
+                    chunks) { return shared_memory_on_threads::view<shared_net::parts>(at.address, from, seen_, o); },
+                ref, s, stop);
   }
   view(const view&) = delete;
   view& operator=(const view&) = delete;
@@ -36,7 +39,8 @@ class view {
       const tensor_entry& t = all.schema->tensors[i];
       py::tuple shape(t.rank);
       for (std::size_t k = 0; k < t.rank; ++k) shape[k] = t.shape[k];
-      out.append(py::make_tuple(to_text(t.name), std::string(to_string(t.type)), shape, all.address(i) - seen_.memory().data(), t.size_bytes()));
+      out.append(py::make_tuple(to_text(t.name), std::string(to_string(t.type)), shape,
+                                all.address(i) - seen_.memory().data(), t.size_bytes()));
     }
     return out;
   }
@@ -56,12 +60,14 @@ class view {
 
 }  // namespace
 
-result<receipt> pull_shared_memory(std::string_view address, const reference& from, pull_target to, const pull_options& options, chunks cut) noexcept {
+result<receipt> pull_shared_memory(std::string_view address, const reference& from, pull_target to,
+                                   const pull_options& options, chunks cut) noexcept {
   return std::visit([&](auto* target) { return shared_net::pull(address, from, *target, options, cut); }, to);
 }
 
 std::shared_ptr<any_owner> open_shared_memory(std::string_view listen, const host_options& host) {
-  return std::make_shared<owner_over<shared_memory_on_threads>>(value_or_raise(shared_net::downloader::open({.listen = listen, .host = host})));
+  return std::make_shared<owner_over<shared_memory_on_threads>>(
+      value_or_raise(shared_net::downloader::open({.listen = listen, .host = host})));
 }
 
 void bind_view(py::module_& m) {

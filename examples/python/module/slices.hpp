@@ -1,5 +1,6 @@
-// Tensors whose bytes no address of the image leads to: on a device, or landed in with strides. They travel a slice at a time, through host memory of a fixed size.
-// A device's tensors are copied by Python (src/tensorpull/_devices.py), so that this half knows no device; strides are walked here, without the interpreter's lock.
+// Tensors whose bytes no address of the image leads to: on a device, or landed in with strides. They travel a slice at
+// a time, through host memory of a fixed size. A device's tensors are copied by Python (src/tensorpull/_devices.py), so
+// that this half knows no device; strides are walked here, without the interpreter's lock.
 #pragma once
 
 #include "interruption.hpp"
@@ -19,16 +20,16 @@
 
 namespace tensorpull::python {
 
-/// Copies between devices and a block of host memory, in Python. One copy at a time, whichever thread asks. A thread takes this object's lock before the
-/// interpreter's, never after, so no two wait for each other.
+/// Copies between devices and a block of host memory, in Python. One copy at a time, whichever thread asks. A thread
+/// takes this object's lock before the interpreter's, never after, so no two wait for each other.
 class device_copies {
  public:
   device_copies() = default;
   device_copies(const device_copies&) = delete;
   device_copies& operator=(const device_copies&) = delete;
 
-  /// The call that waits for the copies is told of exceptions. None: nobody waits, and they are printed as Python prints exceptions that no code can catch.
-  /// The caller does not hold the interpreter's lock.
+  /// The call that waits for the copies is told of exceptions. None: nobody waits, and they are printed as Python
+  /// prints exceptions that no code can catch. The caller does not hold the interpreter's lock.
   void tell(interruption* caller) {
     const std::scoped_lock mine(copying_);
     caller_ = caller;
@@ -41,7 +42,8 @@ class device_copies {
     const interpreter_lock lock;
     const bool copied = guard([&] {
       while (!out.empty()) {
-        const auto [address, bytes] = side.attr("read")(offset, out.size()).cast<std::pair<std::uintptr_t, std::size_t>>();
+        const auto [address,
+                    bytes] = side.attr("read")(offset, out.size()).cast<std::pair<std::uintptr_t, std::size_t>>();
         if (bytes == 0 || bytes > out.size()) throw py::value_error("a device's tensor gave another number of bytes");
         std::memcpy(out.data(), reinterpret_cast<const std::byte*>(address), bytes);
         offset += bytes;
@@ -86,7 +88,8 @@ class device_copies {
   interruption* caller_ = nullptr;
 };
 
-/// What a published image reads a device's tensors through. Their tokens are the Python objects that stand for them, which the publication keeps.
+/// What a published image reads a device's tensors through. Their tokens are the Python objects that stand for them,
+/// which the publication keeps.
 class device_reader {
  public:
   /// Shared, since a publication may end while the call that has published it still returns.
@@ -94,10 +97,13 @@ class device_reader {
   source_reader reader() const noexcept { return {&read, this}; }
 
   /// The image for reading of tensors, of which some are on devices.
-  dynamic_image image_of(const tensor_table& table, const std::vector<std::pair<std::string, std::string>>& metadata) const {
+  dynamic_image image_of(const tensor_table& table,
+                         const std::vector<std::pair<std::string, std::string>>& metadata) const {
     std::vector<tensor_view> views;
     for (const tensor_row& r : table.rows()) {
-      if (r.side.is_none()) views.push_back({r.name, r.type, r.shape, reinterpret_cast<const std::byte*>(r.address), r.strides, r.swap, false});
+      if (r.side.is_none())
+        views.push_back(
+            {r.name, r.type, r.shape, reinterpret_cast<const std::byte*>(r.address), r.strides, r.swap, false});
       else views.push_back({r.name, r.type, r.shape, reinterpret_cast<const std::byte*>(r.side.ptr()), {}, 0, true});
     }
     std::vector<metadata_entry> pairs;
@@ -106,7 +112,8 @@ class device_reader {
   }
 
  private:
-  static result<void> read(const void* context, std::uintptr_t token, std::uint64_t offset, std::span<std::byte> out) noexcept {
+  static result<void> read(const void* context, std::uintptr_t token, std::uint64_t offset,
+                           std::span<std::byte> out) noexcept {
     return static_cast<const device_reader*>(context)->copies_->read(reinterpret_cast<PyObject*>(token), offset, out);
   }
 
@@ -127,17 +134,21 @@ class landing_table {
       const bool on_device = !r.side.is_none(), strided = !on_device && !is_contiguous(r.type, r.shape, r.strides);
       const auto bytes = size_bytes(r.type, r.shape);
       if (!bytes) raise(bytes.error().code, r.name);
-      if (strided && (r.shape.size() > max_strided_rank || bits(r.type) % 8 != 0)) raise(errc::unsupported_layout, r.name);
+      if (strided && (r.shape.size() > max_strided_rank || bits(r.type) % 8 != 0))
+        raise(errc::unsupported_layout, r.name);
       if (on_device) block = &r.side;
       if (strided) room = std::max(room, std::size_t{strided_staging_bytes});
       sliced_ = sliced_ || on_device || strided;
       slots_.push_back({this, &r, on_device});
-      if (on_device || strided) views_.push_back({r.name, r.type, r.shape, reinterpret_cast<std::byte*>(&slots_.back()), {}, true});
+      if (on_device || strided)
+        views_.push_back({r.name, r.type, r.shape, reinterpret_cast<std::byte*>(&slots_.back()), {}, true});
       else views_.push_back({r.name, r.type, r.shape, reinterpret_cast<std::byte*>(r.address), {}});
     }
     // the image itself compares those that are all contiguous in the CPU's memory
     const std::size_t shared = sliced_ ? shared_by(footprints_of(table), stop) : none;
-    if (shared != none) raise(errc::unsupported_layout, table.rows()[shared].name, "this tensor shares memory with itself or with another that is landed in");
+    if (shared != none)
+      raise(errc::unsupported_layout, table.rows()[shared].name,
+            "this tensor shares memory with itself or with another that is landed in");
     if (block != nullptr) {
       const auto [address, bytes] = block->attr("landing_block")().cast<std::pair<std::uintptr_t, std::size_t>>();
       staging_ = {reinterpret_cast<std::byte*>(address), bytes};
@@ -146,7 +157,8 @@ class landing_table {
       staging_ = {own_.get(), room};
     }
     reader_ = {&read, this};
-    image_.emplace(value_or_raise(dynamic_image::make(views_, {}, sliced_ ? destination_writer{&write, this, staging_, &reader_} : destination_writer{})));
+    image_.emplace(value_or_raise(dynamic_image::make(
+        views_, {}, sliced_ ? destination_writer{&write, this, staging_, &reader_} : destination_writer{})));
   }
   landing_table(const landing_table&) = delete;
   landing_table& operator=(const landing_table&) = delete;
@@ -162,7 +174,9 @@ class landing_table {
     const tensor_row* row;
     bool on_device;
 
-    strided_bytes bytes() const noexcept { return {reinterpret_cast<std::byte*>(row->address), bits(row->type) / 8, row->shape, row->strides}; }
+    strided_bytes bytes() const noexcept {
+      return {reinterpret_cast<std::byte*>(row->address), bits(row->type) / 8, row->shape, row->strides};
+    }
   };
 
   static std::vector<footprint> footprints_of(const tensor_table& table) {
@@ -171,7 +185,9 @@ class landing_table {
       const tensor_row& r = table.rows()[i];
       const auto bytes = size_bytes(r.type, r.shape);
       if (*bytes == 0) continue;
-      if (bits(r.type) % 8 != 0) all.emplace_back(i, r.space, r.address, *bytes, std::span<const std::uint64_t>(), std::span<const std::int64_t>());
+      if (bits(r.type) % 8 != 0)
+        all.emplace_back(i, r.space, r.address, *bytes, std::span<const std::uint64_t>(),
+                         std::span<const std::int64_t>());
       else all.emplace_back(i, r.space, r.address, bits(r.type) / 8, r.shape, r.strides);
     }
     return all;
@@ -187,9 +203,12 @@ class landing_table {
     return found;
   }
 
-  static result<void> write(void*, std::uintptr_t token, std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
+  static result<void> write(void*, std::uintptr_t token, std::uint64_t offset,
+                            std::span<const std::byte> bytes) noexcept {
     const slot& s = *reinterpret_cast<const slot*>(token);
-    if (s.on_device) return s.of->copies_.write(s.row->side, offset, static_cast<std::size_t>(bytes.data() - s.of->staging_.data()), bytes.size());
+    if (s.on_device)
+      return s.of->copies_.write(s.row->side, offset, static_cast<std::size_t>(bytes.data() - s.of->staging_.data()),
+                                 bytes.size());
     s.bytes().write(offset, bytes);
     return {};
   }

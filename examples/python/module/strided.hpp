@@ -12,10 +12,12 @@
 
 namespace tensorpull::python {
 
-/// Walks a tensor's elements in C order, one block after the other; a block is what lies together. Requires rank <= max_strided_rank and at least one element.
+/// Walks a tensor's elements in C order, one block after the other; a block is what lies together. Requires rank <=
+/// max_strided_rank and at least one element.
 class strided_bytes {
  public:
-  strided_bytes(std::byte* origin, std::uint64_t item_bytes, std::span<const std::uint64_t> shape, std::span<const std::int64_t> strides_bytes) noexcept
+  strided_bytes(std::byte* origin, std::uint64_t item_bytes, std::span<const std::uint64_t> shape,
+                std::span<const std::int64_t> strides_bytes) noexcept
       : origin_(origin), block_(item_bytes) {
     bool together = true;
     for (std::size_t d = shape.size(); d-- > 0;) {
@@ -37,7 +39,8 @@ class strided_bytes {
       std::memcpy(at, from, n);
       from += n;
     };
-    const auto elements = [&from, this]<std::size_t Bytes>(std::byte* at, std::uint64_t n, std::integral_constant<std::size_t, Bytes>) {
+    const auto elements = [&from, this]<std::size_t Bytes>(std::byte* at, std::uint64_t n,
+                                                           std::integral_constant<std::size_t, Bytes>) {
       for (std::uint64_t i = 0; i < n; ++i, from += Bytes) std::memcpy(element(at, i), from, Bytes);
     };
     walk(offset, in.size(), bytes, elements);
@@ -49,16 +52,20 @@ class strided_bytes {
       std::memcpy(to, at, n);
       to += n;
     };
-    const auto elements = [&to, this]<std::size_t Bytes>(std::byte* at, std::uint64_t n, std::integral_constant<std::size_t, Bytes>) {
+    const auto elements = [&to, this]<std::size_t Bytes>(std::byte* at, std::uint64_t n,
+                                                         std::integral_constant<std::size_t, Bytes>) {
       for (std::uint64_t i = 0; i < n; ++i, to += Bytes) std::memcpy(to, element(at, i), Bytes);
     };
     walk(offset, out.size(), bytes, elements);
   }
 
  private:
-  std::byte* element(std::byte* at, std::uint64_t i) const noexcept { return at + static_cast<std::ptrdiff_t>(i) * static_cast<std::ptrdiff_t>(strides_[0]); }
+  std::byte* element(std::byte* at, std::uint64_t i) const noexcept {
+    return at + static_cast<std::ptrdiff_t>(i) * static_cast<std::ptrdiff_t>(strides_[0]);
+  }
 
-  /// `bytes(at, n)`: n bytes lie together. `elements(at, n, size)`: n elements of a constant size, strides_[0] apart: no call for each.
+  /// `bytes(at, n)`: n bytes lie together. `elements(at, n, size)`: n elements of a constant size, strides_[0] apart:
+  /// no call for each.
   template <class Bytes, class Elements>
   void walk(std::uint64_t offset, std::size_t left, const Bytes& bytes, const Elements& elements) const noexcept {
     std::uint64_t index[max_strided_rank];
@@ -71,7 +78,8 @@ class strided_bytes {
     }
     while (left > 0) {
       std::uint64_t blocks = 1;
-      if (within != 0 || left < block_ || rank_ == 0 || !together(at, std::min<std::uint64_t>(left / block_, extents_[0] - index[0]), elements)) {
+      if (within != 0 || left < block_ || rank_ == 0 ||
+          !together(at, std::min<std::uint64_t>(left / block_, extents_[0] - index[0]), elements)) {
         const std::size_t n = std::min<std::size_t>(left, static_cast<std::size_t>(block_ - within));
         bytes(at + within, n);
         left -= n;
@@ -84,7 +92,8 @@ class strided_bytes {
       index[0] += blocks;
       at += static_cast<std::ptrdiff_t>(blocks) * static_cast<std::ptrdiff_t>(strides_[0]);
       for (std::size_t d = 0; index[d] == extents_[d] && d + 1 < rank_; ++d) {
-        at += static_cast<std::ptrdiff_t>(strides_[d + 1]) - static_cast<std::ptrdiff_t>(extents_[d]) * static_cast<std::ptrdiff_t>(strides_[d]);
+        at += static_cast<std::ptrdiff_t>(strides_[d + 1]) -
+              static_cast<std::ptrdiff_t>(extents_[d]) * static_cast<std::ptrdiff_t>(strides_[d]);
         index[d] = 0;
         ++index[d + 1];
       }

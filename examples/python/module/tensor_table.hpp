@@ -11,7 +11,8 @@
 
 namespace tensorpull::python {
 
-/// One tensor, as Python describes it. `side`: what copies it a slice at a time, if it is on a device; `space`: which device, 0 is the CPU.
+/// One tensor, as Python describes it. `side`: what copies it a slice at a time, if it is on a device; `space`: which
+/// device, 0 is the CPU.
 struct tensor_row {
   std::string name;
   dtype type{};
@@ -23,8 +24,8 @@ struct tensor_row {
   std::uint64_t space = 0;
 };
 
-/// One tensor is (name, dtype, shape, strides or None, address, bytes to swap): str, str, tuple, tuple, int, int. One on a device has two elements more: what
-/// copies it, and the number of its device; its address is only compared.
+/// One tensor is (name, dtype, shape, strides or None, address, bytes to swap): str, str, tuple, tuple, int, int. One
+/// on a device has two elements more: what copies it, and the number of its device; its address is only compared.
 class tensor_table {
  public:
   explicit tensor_table(const py::sequence& described) {

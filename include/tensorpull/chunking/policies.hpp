@@ -1,5 +1,7 @@
-// The chunking policies. When to use which: fixed_bytes<N> unless something speaks against it; bytes_up_to<Max> if the length is only known
-// when the program runs; adaptive_bytes<Min, Max> if it should follow from how fast this recipient is; fit_datagram over messages; per_tensor<Max> if no chunk may span two tensors; whole for models that are small, and to compare with.
+// The chunking policies. When to use which: fixed_bytes<N> unless something speaks against it; bytes_up_to<Max> if the
+// length is only known when the program runs; adaptive_bytes<Min, Max> if it should follow from how fast this recipient
+// is; fit_datagram over messages; per_tensor<Max> if no chunk may span two tensors; whole for models that are small,
+// and to compare with.
 #pragma once
 
 #include <tensorpull/chunking/concept.hpp>
@@ -12,8 +14,11 @@ namespace tensorpull {
 template <std::uint64_t N>
 struct fixed_bytes {
   static_assert(N > 0, "tensorpull: fixed_bytes<N> needs a positive N; use `whole` to send the image in one frame");
-  static_assert(N % 8 == 0, "tensorpull: fixed_bytes<N> needs a multiple of 8, since frames are padded to words of 8 bytes");
-  static_assert(N <= max_payload_bytes, "tensorpull: fixed_bytes<N> allows at most 536870904 bytes, the most that one Cap'n Proto frame carries");
+  static_assert(N % 8 == 0,
+                "tensorpull: fixed_bytes<N> needs a multiple of 8, since frames are padded to words of 8 bytes");
+  static_assert(
+      N <= max_payload_bytes,
+      "tensorpull: fixed_bytes<N> allows at most 536870904 bytes, the most that one Cap'n Proto frame carries");
 
   using is_chunking_policy = void;
   static constexpr std::uint64_t max_chunk_bytes = N;
@@ -30,7 +35,9 @@ static_assert(chunking_strategy<fixed_bytes<8>>);
 template <std::uint64_t Max>
 struct bytes_up_to {
   static_assert(Max > 0, "tensorpull: bytes_up_to<Max> needs a positive maximum");
-  static_assert(Max <= max_payload_bytes, "tensorpull: bytes_up_to<Max> allows at most 536870904 bytes, the most that one Cap'n Proto frame carries");
+  static_assert(
+      Max <= max_payload_bytes,
+      "tensorpull: bytes_up_to<Max> allows at most 536870904 bytes, the most that one Cap'n Proto frame carries");
 
   using is_chunking_policy = void;
   static constexpr std::uint64_t max_chunk_bytes = Max;
@@ -46,13 +53,18 @@ struct bytes_up_to {
 
 static_assert(chunking_strategy<bytes_up_to<1>>);
 
-/// Chunks that take this recipient about 100 ms: a length between Min and Max that follows from what the transfer has measured. It begins with Min. Between the
-/// two, lengths are Min, twice Min, four times Min, and so on. State: 40 bytes of the transfer.
+/// Chunks that take this recipient about 100 ms: a length between Min and Max that follows from what the transfer has
+/// measured. It begins with Min. Between the two, lengths are Min, twice Min, four times Min, and so on. State: 40
+/// bytes of the transfer.
 template <std::uint64_t Min, std::uint64_t Max>
 struct adaptive_bytes {
   static_assert(Min > 0 && Min <= Max, "tensorpull: adaptive_bytes<Min, Max> needs a positive Min that is at most Max");
-  static_assert(Min % 8 == 0 && Max % 8 == 0, "tensorpull: adaptive_bytes<Min, Max> needs multiples of 8, since frames are padded to words of 8 bytes");
-  static_assert(Max <= max_payload_bytes, "tensorpull: adaptive_bytes<Min, Max> allows at most 536870904 bytes, the most that one Cap'n Proto frame carries");
+  static_assert(
+      Min % 8 == 0 && Max % 8 == 0,
+      "tensorpull: adaptive_bytes<Min, Max> needs multiples of 8, since frames are padded to words of 8 bytes");
+  static_assert(
+      Max <= max_payload_bytes,
+      "tensorpull: adaptive_bytes<Min, Max> allows at most 536870904 bytes, the most that one Cap'n Proto frame carries");
 
   using is_chunking_policy = void;
   static constexpr std::uint64_t max_chunk_bytes = Max;
@@ -87,23 +99,26 @@ struct adaptive_bytes {
   }
 
  private:
-  std::uint64_t since_ = 0, before_ = Min, landed_ = 0, nanoseconds_ = 0;  // chunks that begin before `since_` keep the length that they had
+  std::uint64_t since_ = 0, before_ = Min, landed_ = 0, nanoseconds_ = 0;  // chunks that begin before `since_` keep the
+                                                                           // length that they had
 };
 
-/// The largest chunk that one message of the pipeline's transport carries, a multiple of 8; at most 2 MiB, which is the length over a stream. In a pipeline it becomes a
-/// fixed_bytes.
+/// The largest chunk that one message of the pipeline's transport carries, a multiple of 8; at most 2 MiB, which is the
+/// length over a stream. In a pipeline it becomes a fixed_bytes.
 struct fit_datagram : fixed_bytes<default_chunk_bytes> {
   /// What it is in a pipeline whose transport carries `MaxPayload` bytes in a frame.
   template <std::uint64_t MaxPayload>
   using within = fixed_bytes<std::min(MaxPayload / 8 * 8, default_chunk_bytes)>;
 };
 
-/// A chunk ends where the header or a tensor ends, and has at most Max bytes. A recipient without a schema (a file, a digest) does not
-/// know where tensors end: behind the header it cuts every Max bytes.
+/// A chunk ends where the header or a tensor ends, and has at most Max bytes. A recipient without a schema (a file, a
+/// digest) does not know where tensors end: behind the header it cuts every Max bytes.
 template <std::uint64_t Max>
 struct per_tensor {
   static_assert(Max > 0, "tensorpull: per_tensor<Max> needs a positive maximum");
-  static_assert(Max <= max_payload_bytes, "tensorpull: per_tensor<Max> allows at most 536870904 bytes, the most that one Cap'n Proto frame carries");
+  static_assert(
+      Max <= max_payload_bytes,
+      "tensorpull: per_tensor<Max> allows at most 536870904 bytes, the most that one Cap'n Proto frame carries");
 
   using is_chunking_policy = void;
   static constexpr std::uint64_t max_chunk_bytes = Max;
@@ -123,14 +138,17 @@ struct per_tensor {
 
 static_assert(chunking_strategy<per_tensor<1>>);
 
-/// One chunk, whatever the image's size; the transfer fails with does_not_fit if that is above 536,870,904 bytes. It also fails above the owner's cap
-/// (default_limits::chunk_cap_bytes) if the owner has made that lower than usual, or if each chunk has a digest.
+/// One chunk, whatever the image's size; the transfer fails with does_not_fit if that is above 536,870,904 bytes. It
+/// also fails above the owner's cap (default_limits::chunk_cap_bytes) if the owner has made that lower than usual, or
+/// if each chunk has a digest.
 struct whole {
   using is_chunking_policy = void;
   static constexpr std::uint64_t max_chunk_bytes = 0;
   static constexpr bool needs_layout = true;
 
-  static constexpr std::uint64_t next(std::uint64_t offset, const chunk_context& context) noexcept { return context.image_bytes - offset; }
+  static constexpr std::uint64_t next(std::uint64_t offset, const chunk_context& context) noexcept {
+    return context.image_bytes - offset;
+  }
 };
 
 static_assert(chunking_strategy<whole>);

@@ -1,4 +1,5 @@
-// Lands in a second model while the first stays usable. When the new model is complete, it takes the place of the first.
+// Lands in a second model while the first stays usable. When the new model is complete, it takes the place of the
+// first.
 #pragma once
 
 #include <tensorpull/consumers/land.hpp>
@@ -10,21 +11,24 @@
 
 namespace tensorpull {
 
-/// Two models of one schema, borrowed. Each transfer lands in the back one; finish() makes it the front; anything else leaves the front
-/// as it was, to the byte. For one thread: a reader of the front on another thread must finish before the next transfer begins,
-/// because that lands in the model which was the front before.
+/// Two models of one schema, borrowed. Each transfer lands in the back one; finish() makes it the front; anything else
+/// leaves the front as it was, to the byte. For one thread: a reader of the front on another thread must finish before
+/// the next transfer begins, because that lands in the model which was the front before.
 class double_buffered {
  public:
   static constexpr bool irrevocable = false;
 
   /// Errors: schema_mismatch; invalid_argument if a tensor begins at the same address in both.
-  [[nodiscard]] static result<double_buffered> make(const destination_view& front, const destination_view& back) noexcept {
-    if (front.schema->fingerprint != back.schema->fingerprint || front.schema->data_bytes() != back.schema->data_bytes())
+  [[nodiscard]] static result<double_buffered> make(const destination_view& front,
+                                                    const destination_view& back) noexcept {
+    if (front.schema->fingerprint != back.schema->fingerprint ||
+        front.schema->data_bytes() != back.schema->data_bytes())
       return failure(errc::schema_mismatch);
     for (std::size_t i = 0; i < front.schema->tensor_count; ++i) {
       const tensor_entry& t = front.schema->tensors[i];
       const bool one_device = !t.indirect || front.writer->context == back.writer->context;
-      if (t.size_bytes() != 0 && t.indirect == back.schema->tensors[i].indirect && one_device && front.address(i) == back.address(i))
+      if (t.size_bytes() != 0 && t.indirect == back.schema->tensors[i].indirect && one_device &&
+          front.address(i) == back.address(i))
         return failure(errc::invalid_argument, t.begin, t.name);
     }
     return double_buffered(front, back);
@@ -39,9 +43,7 @@ class double_buffered {
 
   std::uint64_t fingerprint() const noexcept { return models_[0].schema->fingerprint; }
   const image_schema* schema() const noexcept { return models_[0].schema; }
-  result<void> begin(const description& d) noexcept {
-    return landing_.emplace(models_[1 - front_]).begin(d);
-  }
+  result<void> begin(const description& d) noexcept { return landing_.emplace(models_[1 - front_]).begin(d); }
   prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
     return landing_ ? landing_->prepare(offset, length, out) : prepared{};
   }
@@ -49,7 +51,8 @@ class double_buffered {
     return landing_ ? landing_->commit(offset, bytes) : result<void>{};
   }
   result<void> chunk(std::uint64_t, std::uint64_t) noexcept { return {}; }
-  /// Errors: those of land. The owner is told after this. The model stays at the front even if the owner is not heard any more (receipt::confirmed).
+  /// Errors: those of land. The owner is told after this. The model stays at the front even if the owner is not heard
+  /// any more (receipt::confirmed).
   result<void> finish(const receipt& r) noexcept {
     if (landing_)
       if (const auto ok = landing_->finish(r); !ok) return ok;
@@ -71,8 +74,10 @@ class double_buffered {
   std::uint64_t completed_ = 0;
 };
 
-/// The same with the models: `Tensors` is a tensor policy for static models, `Pointer` owns one (a model_ptr, a unique_ptr):
-///   double_buffered_models<raw_tensors<Mlp>, model_ptr<Mlp>> both(std::move(*make_model<Mlp>()), std::move(*make_model<Mlp>()));
+/// The same with the models: `Tensors` is a tensor policy for static models, `Pointer` owns one (a model_ptr, a
+/// unique_ptr):
+///   double_buffered_models<raw_tensors<Mlp>, model_ptr<Mlp>> both(std::move(*make_model<Mlp>()),
+///   std::move(*make_model<Mlp>()));
 /// Models are never copied or moved, so front() stays valid when this object is moved. Use consumer() in a transfer.
 template <class Tensors, class Pointer>
 class double_buffered_models {
@@ -81,11 +86,16 @@ class double_buffered_models {
 
   /// Each pointer owns a model. Ends the program if a tensor begins at the same address in both.
   double_buffered_models(Pointer front, Pointer back) noexcept
-      : models_{std::move(front), std::move(back)}, landing_(*double_buffered::make(Tensors::destination(*models_[0]), Tensors::destination(*models_[1]))) {}
+      : models_{std::move(front), std::move(back)},
+        landing_(*double_buffered::make(Tensors::destination(*models_[0]), Tensors::destination(*models_[1]))) {}
 
-  const model_type& front() const noexcept { return *models_[landing_.front_index()]; }  ///< The model that is usable now.
+  const model_type& front() const noexcept {
+    return *models_[landing_.front_index()];
+  }  ///< The model that is usable now.
   std::uint64_t completed() const noexcept { return landing_.completed(); }  ///< Models that have arrived.
-  double_buffered& consumer() noexcept { return landing_; }  ///< What a transfer lands in. Valid while this object stays where it is.
+  double_buffered& consumer() noexcept {
+    return landing_;
+  }  ///< What a transfer lands in. Valid while this object stays where it is.
 
  private:
   std::array<Pointer, 2> models_;

@@ -1,6 +1,7 @@
-// Lands bytes where the tensors are: the transport writes into the model's own memory, nothing is copied. Tensors that have no address
-// (on a device) land in the staging memory of the destination's writer, which takes them from there. An image is little-endian; on a big-endian machine
-// numbers land in memory of this object and are copied from there, so that the model always has them in the machine's order.
+// Lands bytes where the tensors are: the transport writes into the model's own memory, nothing is copied. Tensors that
+// have no address (on a device) land in the staging memory of the destination's writer, which takes them from there. An
+// image is little-endian; on a big-endian machine numbers land in memory of this object and are copied from there, so
+// that the model always has them in the machine's order.
 #pragma once
 
 #include <tensorpull/consumers/concept.hpp>
@@ -11,10 +12,11 @@
 
 namespace tensorpull {
 
-/// Landing in place. Borrows the destination; its contents are unspecified from the first landed byte until finish(), but after it and after abandon()
-/// each member of type `bool` is 0 or 1, so that it may be read.
-/// The image's header is not kept: its bytes pass through 184 bytes of this object (4 KiB on a big-endian machine, where numbers pass through them too).
-/// A destination with a writer costs a call of it for each range of a tensor that has arrived, at most as long as the staging memory.
+/// Landing in place. Borrows the destination; its contents are unspecified from the first landed byte until finish(),
+/// but after it and after abandon() each member of type `bool` is 0 or 1, so that it may be read. The image's header is
+/// not kept: its bytes pass through 184 bytes of this object (4 KiB on a big-endian machine, where numbers pass through
+/// them too). A destination with a writer costs a call of it for each range of a tensor that has arrived, at most as
+/// long as the staging memory.
 class land {
  public:
   static constexpr bool irrevocable = false;
@@ -27,9 +29,12 @@ class land {
   const image_schema* schema() const noexcept { return to_.schema; }
 
   result<void> begin(const description& d) noexcept {
-    // the same fingerprint with another amount of data cannot happen by accident; an owner that lies must still not get past the end
-    if (d.image_bytes - d.data_start != to_.schema->image_bytes - to_.schema->header_bytes) return failure(errc::schema_mismatch);
-    if (to_.writer != nullptr && (to_.writer->write == nullptr || to_.writer->staging.empty())) return failure(errc::invalid_argument);
+    // the same fingerprint with another amount of data cannot happen by accident; an owner that lies must still not get
+    // past the end
+    if (d.image_bytes - d.data_start != to_.schema->image_bytes - to_.schema->header_bytes)
+      return failure(errc::schema_mismatch);
+    if (to_.writer != nullptr && (to_.writer->write == nullptr || to_.writer->staging.empty()))
+      return failure(errc::invalid_argument);
     data_start_ = d.data_start;
     return {};
   }
@@ -43,7 +48,8 @@ class land {
       if (text == length || offset + text < data_start_) return {1, text};
       out = out.subspan(1);
     }
-    const auto s = scatter(to_, to_.schema->header_bytes + (offset + text - data_start_), length - text, out, {passing_ + text, sizeof passing_ - text});
+    const auto s = scatter(to_, to_.schema->header_bytes + (offset + text - data_start_), length - text, out,
+                           {passing_ + text, sizeof passing_ - text});
     return {s.pieces + (text > 0 ? 1 : 0), s.bytes + text};
   }
 

@@ -18,11 +18,14 @@ enum class outcome : std::uint8_t {
 };
 
 /// The outcome's name.
-constexpr std::string_view to_string(outcome o) noexcept { return o == outcome::completed ? "completed" : "completed_unverified"; }
+constexpr std::string_view to_string(outcome o) noexcept {
+  return o == outcome::completed ? "completed" : "completed_unverified";
+}
 
 /// What has been received. A consumer's finish() is given it before the owner is told, so `confirmed` is false there.
 struct receipt {
-  tensorpull::outcome outcome = outcome::completed_unverified;  ///< Whether the whole was compared with what was published.
+  tensorpull::outcome outcome = outcome::completed_unverified;  ///< Whether the whole was compared with what was
+                                                                ///< published.
   std::uint64_t bytes = 0;        ///< of the image, header included; of a subset: of its tensors
   std::uint64_t chunks = 0;  ///< Chunks that the consumer took.
   std::uint64_t damaged = 0;      ///< chunks that came with wrong bytes and were fetched again
@@ -30,7 +33,8 @@ struct receipt {
   std::uint64_t fingerprint = 0;  ///< of the image's schema
   std::uint64_t digest = 0;       ///< XXH3-64 of what was received; 0 if none was computed
   bool confirmed = false;         ///< The owner is known to have recorded the confirmation.
-  errc unconfirmed_because{};     ///< If it is not: why, such as timed_out. The bytes are what `outcome` says nevertheless. errc{} if it is confirmed.
+  errc unconfirmed_because{};     ///< If it is not: why, such as timed_out. The bytes are what `outcome` says
+                                  ///< nevertheless. errc{} if it is confirmed.
 };
 
 /// What the recipient is told before data moves. Offsets that consumers see count from the image's first byte;

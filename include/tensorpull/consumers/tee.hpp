@@ -1,4 +1,5 @@
-// One transfer, two consumers: the bytes land through the first and are copied to the second. A model and its file, in one pull.
+// One transfer, two consumers: the bytes land through the first and are copied to the second. A model and its file, in
+// one pull.
 #pragma once
 
 #include <tensorpull/consumers/concept.hpp>
@@ -9,9 +10,12 @@
 
 namespace tensorpull {
 
-/// `Destination` decides where the transport writes; `Observer` is any consumer and gets the same calls with the same bytes.
-///  - Both have to accept: if either refuses in begin(), commit() or chunk(), the transfer fails and each that has begun is abandoned.
-///  - finish() ends the observer first and the destination last, so make the one that is more likely to fail (a file) the observer: its failure
+/// `Destination` decides where the transport writes; `Observer` is any consumer and gets the same calls with the same
+/// bytes.
+///  - Both have to accept: if either refuses in begin(), commit() or chunk(), the transfer fails and each that has
+///  begun is abandoned.
+///  - finish() ends the observer first and the destination last, so make the one that is more likely to fail (a file)
+///  the observer: its failure
 ///    abandons the destination unfinished. If the destination fails after that, the observer stays finished.
 ///  - If the observer has no memory now, the destination waits with it.
 template <class Destination, class Observer>
@@ -32,9 +36,14 @@ class tee<Destination, Observer> {
   /// Borrows both.
   tee(Destination& destination, Observer& observer) noexcept : destination_(destination), observer_(observer) {}
 
-  /// Of the one that insists on a schema; the destination's if both do (begin() then refuses what the observer does not take).
-  std::uint64_t fingerprint() const noexcept { return destination_.fingerprint() != 0 ? destination_.fingerprint() : observer_.fingerprint(); }
-  const image_schema* schema() const noexcept { return destination_.fingerprint() != 0 ? destination_.schema() : observer_.schema(); }
+  /// Of the one that insists on a schema; the destination's if both do (begin() then refuses what the observer does not
+  /// take).
+  std::uint64_t fingerprint() const noexcept {
+    return destination_.fingerprint() != 0 ? destination_.fingerprint() : observer_.fingerprint();
+  }
+  const image_schema* schema() const noexcept {
+    return destination_.fingerprint() != 0 ? destination_.schema() : observer_.schema();
+  }
 
   result<void> begin(const description& d) noexcept {
     destination_open_ = observer_open_ = false;

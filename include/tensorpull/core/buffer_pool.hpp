@@ -15,8 +15,8 @@ template <class Lock = no_lock>
 class buffer_pool {
  public:
   buffer_pool() noexcept = default;
-  /// `memory`: borrowed as long as the pool lives, aligned for pointers. `buffer_bytes`: a multiple of 64. Memory at the end that does not fill a
-  /// buffer is not used.
+  /// `memory`: borrowed as long as the pool lives, aligned for pointers. `buffer_bytes`: a multiple of 64. Memory at
+  /// the end that does not fill a buffer is not used.
   buffer_pool(std::span<std::byte> memory, std::size_t buffer_bytes) noexcept : buffer_bytes_(buffer_bytes) {
     for (std::size_t at = 0; at + buffer_bytes <= memory.size(); at += buffer_bytes) release(memory.data() + at);
   }

@@ -8,14 +8,18 @@ namespace tensorpull {
 
 /// Whether this machine has its numbers in memory as an image has them, the least significant byte first.
 inline constexpr bool little_endian_machine = std::endian::native == std::endian::little;
-static_assert(little_endian_machine || std::endian::native == std::endian::big, "tensorpull: the bytes of a number are in ascending or in descending order");
+static_assert(little_endian_machine || std::endian::native == std::endian::big,
+              "tensorpull: the bytes of a number are in ascending or in descending order");
 
 namespace detail {
 template <class Byte>
-constexpr std::uint64_t octet(Byte value) noexcept { return static_cast<unsigned char>(value); }
+constexpr std::uint64_t octet(Byte value) noexcept {
+  return static_cast<unsigned char>(value);
+}
 }  // namespace detail
 
-// Each is one expression and not a loop: clang limits the steps of constant evaluation, and compilers make one load of the expression.
+// Each is one expression and not a loop: clang limits the steps of constant evaluation, and compilers make one load of
+// the expression.
 
 /// The 2 bytes at `p` as a number. `Byte`: std::byte or a character type.
 template <class Byte>
@@ -30,8 +34,8 @@ constexpr std::uint64_t load_le32(const Byte* p) noexcept {
 /// The 8 bytes at `p` as a number.
 template <class Byte>
 constexpr std::uint64_t load_le64(const Byte* p) noexcept {
-  return detail::octet(p[0]) | detail::octet(p[1]) << 8 | detail::octet(p[2]) << 16 | detail::octet(p[3]) << 24 | detail::octet(p[4]) << 32 |
-         detail::octet(p[5]) << 40 | detail::octet(p[6]) << 48 | detail::octet(p[7]) << 56;
+  return detail::octet(p[0]) | detail::octet(p[1]) << 8 | detail::octet(p[2]) << 16 | detail::octet(p[3]) << 24 |
+         detail::octet(p[4]) << 32 | detail::octet(p[5]) << 40 | detail::octet(p[6]) << 48 | detail::octet(p[7]) << 56;
 }
 
 /// Writes `v` to the 8 bytes at `p`.

@@ -8,9 +8,9 @@
 
 namespace tensorpull {
 
-/// At most `bytes_per_second` bytes in any second. What is not used is saved up to a sixteenth of a second's worth, and the rest comes at fifteen sixteenths
-/// of the rate: so a second that begins with all that was saved has no more than the rate. (The generic cell rate algorithm of ITU-T I.371: the state
-/// is one time.) No heap, no clock.
+/// At most `bytes_per_second` bytes in any second. What is not used is saved up to a sixteenth of a second's worth, and
+/// the rest comes at fifteen sixteenths of the rate: so a second that begins with all that was saved has no more than
+/// the rate. (The generic cell rate algorithm of ITU-T I.371: the state is one time.) No heap, no clock.
 class byte_rate {
  public:
   /// What was used of a rate: 8 bytes.
@@ -21,7 +21,8 @@ class byte_rate {
 
   /// 0, or above 2^37: no limit.
   constexpr explicit byte_rate(std::uint64_t bytes_per_second = 0) noexcept
-      : burst_((bytes_per_second + 15) / 16), refill_(bytes_per_second > most ? 0 : bytes_per_second - burst_), limited_(bytes_per_second != 0 && bytes_per_second <= most) {}
+      : burst_((bytes_per_second + 15) / 16), refill_(bytes_per_second > most ? 0 : bytes_per_second - burst_),
+        limited_(bytes_per_second != 0 && bytes_per_second <= most) {}
 
   /// Whether there is a limit.
   constexpr bool limited() const noexcept { return limited_; }
@@ -45,7 +46,8 @@ class byte_rate {
 
  private:
   static constexpr std::uint64_t second = 1'000'000'000, most = std::uint64_t{1} << 37;
-  /// Nanoseconds in which that many bytes are earned. At one byte a second nothing is earned within a second of its use.
+  /// Nanoseconds in which that many bytes are earned. At one byte a second nothing is earned within a second of its
+  /// use.
   constexpr std::int64_t price(std::uint64_t bytes, std::uint64_t round) const noexcept {
     return static_cast<std::int64_t>(refill_ == 0 ? bytes * (second + 1) : (bytes * second + round) / refill_);
   }

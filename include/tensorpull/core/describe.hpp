@@ -13,7 +13,8 @@
 
 namespace tensorpull {
 
-/// Holds one line of text of at most 255 bytes; what does not fit is cut off. Converts to std::string_view, and can be written to any stream.
+/// Holds one line of text of at most 255 bytes; what does not fit is cut off. Converts to std::string_view, and can be
+/// written to any stream.
 class error_text {
  public:
   /// The text; valid as long as this object is.
@@ -54,9 +55,10 @@ inline const char* system_text(int, const char* buffer) noexcept { return buffer
 inline const char* system_text(const char* text, const char*) noexcept { return text; }
 }  // namespace detail
 
-/// The sentence for the code, followed by what else the error has: the tensor, field or file, the place, and the operating system's text for
-/// `e.system`, or the owner's reason. Example: "the operating system reported an error: model.safetensors, at 4096 (Input/output error)". Control characters in a name
-/// become '?', since the name may come from the other side. Allocates nothing; may be called from several threads at once.
+/// The sentence for the code, followed by what else the error has: the tensor, field or file, the place, and the
+/// operating system's text for `e.system`, or the owner's reason. Example: "the operating system reported an error:
+/// model.safetensors, at 4096 (Input/output error)". Control characters in a name become '?', since the name may come
+/// from the other side. Allocates nothing; may be called from several threads at once.
 inline error_text describe(const error& e) noexcept {
   error_text text;
   text += to_string(e.code);
@@ -65,7 +67,8 @@ inline error_text describe(const error& e) noexcept {
     unsigned char before = 0;
     for (const char c : e.name.view()) {
       const auto code = static_cast<unsigned char>(c);
-      const bool control = code < 0x20 || code == 0x7f || (before == 0xc2 && code < 0xa0);  // U+0080 to U+009F are C2 80 to C2 9F in UTF-8
+      const bool control = code < 0x20 || code == 0x7f || (before == 0xc2 && code < 0xa0);  // U+0080 to U+009F are C2
+                                                                                            // 80 to C2 9F in UTF-8
       text += control ? std::string_view("?") : std::string_view(&c, 1);
       before = code;
     }

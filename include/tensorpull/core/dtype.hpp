@@ -12,8 +12,8 @@
 
 namespace tensorpull {
 
-/// An element type. The values are in the order of the reference library's own enumeration, since an image lists tensors by
-/// descending value. Values are also hashed into fingerprints, so a value never changes its meaning.
+/// An element type. The values are in the order of the reference library's own enumeration, since an image lists
+/// tensors by descending value. Values are also hashed into fingerprints, so a value never changes its meaning.
 enum class dtype : std::uint8_t {
   boolean,
   f4,
@@ -61,10 +61,12 @@ inline constexpr dtype_row dtype_rows[dtype_count] = {
 constexpr bool is_valid(dtype type) noexcept { return static_cast<std::size_t>(type) < dtype_count; }
 
 /// Bits of one element: 4 or 6 for the packed types, otherwise a multiple of 8; 0 for a value that is no enumerator.
-constexpr unsigned bits(dtype type) noexcept { return is_valid(type) ? detail::dtype_rows[static_cast<std::size_t>(type)].bits : 0; }
+constexpr unsigned bits(dtype type) noexcept {
+  return is_valid(type) ? detail::dtype_rows[static_cast<std::size_t>(type)].bits : 0;
+}
 
-/// Bytes of the numbers that an element consists of, if these are more than one: their order is then not the same on every machine. 4 for c64, which is
-/// two numbers; 0 for types without such numbers.
+/// Bytes of the numbers that an element consists of, if these are more than one: their order is then not the same on
+/// every machine. 4 for c64, which is two numbers; 0 for types without such numbers.
 constexpr unsigned number_bytes(dtype type) noexcept {
   const unsigned n = type == dtype::c64 ? 32 : bits(type);
   return n >= 16 ? n / 8 : 0;
@@ -114,8 +116,9 @@ struct float8_e5m2fnuz {
 
 namespace detail {
 template <class T>
-concept plain_integer = std::integral<T> && !std::same_as<T, bool> && !std::same_as<T, char> && !std::same_as<T, wchar_t> &&
-                        !std::same_as<T, char8_t> && !std::same_as<T, char16_t> && !std::same_as<T, char32_t> && sizeof(T) <= 8;
+concept plain_integer = std::integral<T> && !std::same_as<T, bool> && !std::same_as<T, char> &&
+                        !std::same_as<T, wchar_t> && !std::same_as<T, char8_t> && !std::same_as<T, char16_t> &&
+                        !std::same_as<T, char32_t> && sizeof(T) <= 8;
 
 /// std::complex<float>, recognised by its members: <complex> would bring the streams into every file.
 template <class T>
@@ -134,8 +137,8 @@ constexpr dtype integer_dtype() noexcept {
 }
 }  // namespace detail
 
-/// dtype_of<T>::value is the dtype that T stores. There is no `value` for types that store none: characters, std::byte, pointers, enumerations.
-/// Specialise it for a type of your own that has exactly the bits of one element.
+/// dtype_of<T>::value is the dtype that T stores. There is no `value` for types that store none: characters, std::byte,
+/// pointers, enumerations. Specialise it for a type of your own that has exactly the bits of one element.
 template <class T>
 struct dtype_of {};
 // By size, since on some targets int32_t is long and int is a different type of the same size.
@@ -170,7 +173,8 @@ concept tensor_scalar = requires {
   { dtype_of<T>::value } -> std::convertible_to<dtype>;
 } && std::is_trivially_copyable_v<T> && sizeof(T) * 8 == bits(dtype_of<T>::value);
 
-static_assert(sizeof(bool) == 1 && sizeof(float) == 4 && std::numeric_limits<float>::is_iec559, "tensorpull needs IEEE 754 floats");
+static_assert(sizeof(bool) == 1 && sizeof(float) == 4 && std::numeric_limits<float>::is_iec559,
+              "tensorpull needs IEEE 754 floats");
 static_assert(tensor_scalar<float> && tensor_scalar<bfloat16> && !tensor_scalar<std::byte> && !tensor_scalar<char>);
 
 }  // namespace tensorpull

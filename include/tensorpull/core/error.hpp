@@ -7,8 +7,8 @@
 
 namespace tensorpull {
 
-/// What went wrong; to_string() has a sentence for each. The numeric values are local to a program and never travel: `framing/frame.hpp` has the
-/// statuses of the wire.
+/// What went wrong; to_string() has a sentence for each. The numeric values are local to a program and never travel:
+/// `framing/frame.hpp` has the statuses of the wire.
 enum class errc : std::uint8_t {
   // local use
   invalid_argument = 1,
@@ -111,12 +111,14 @@ constexpr std::string_view to_string(errc code) noexcept {
     case errc::update_changed: return "a part of another update of this peer was added before";
     case errc::unread_messages: return "messages that the program has not received are in the way";
     case errc::memory_not_shared: return "the owner does not share the memory of what it published";
-    case errc::memory_not_sealed: return "the memory that the other side shares could still be changed by everybody, or shrink";
+    case errc::memory_not_sealed:
+      return "the memory that the other side shares could still be changed by everybody, or shrink";
     case errc::bad_shared_memory: return "the index of the memory that the other side shares is not valid";
     case errc::missing_field: return "the message lacks a field of the struct";
     case errc::unknown_field: return "the message has a field that the struct does not have there";
     case errc::wrong_kind: return "the message's field is of another kind than the struct's member";
-    case errc::value_out_of_range: return "a value from the other side does not fit the member or the tensor that takes it";
+    case errc::value_out_of_range:
+      return "a value from the other side does not fit the member or the tensor that takes it";
     case errc::bad_file: return "the file is not valid";
     case errc::bad_address: return "the address is not valid";
     case errc::connection_failed: return "the connection could not be made";
@@ -158,11 +160,12 @@ class error_name {
 struct error {
   /// what went wrong
   errc code{};
-  /// errno if the operating system reported the error; of withdrawn: the reason that the owner gave, a number of its application; of connection_lost to a
-  /// child process: its exit status with a minus sign (transports/pipe/child_stream.hpp); otherwise 0
+  /// errno if the operating system reported the error; of withdrawn: the reason that the owner gave, a number of its
+  /// application; of connection_lost to a child process: its exit status with a minus sign
+  /// (transports/pipe/child_stream.hpp); otherwise 0
   std::int32_t system = 0;
-  /// the place: for a transfer, how many bytes had landed (0: the destination is untouched); otherwise an offset in bytes, or the size or the index
-  /// that was refused
+  /// the place: for a transfer, how many bytes had landed (0: the destination is untouched); otherwise an offset in
+  /// bytes, or the size or the index that was refused
   std::uint64_t at = 0;
   /// the tensor, field or file that the error is about, if any
   error_name name{};
@@ -170,7 +173,8 @@ struct error {
   friend constexpr bool operator==(const error& a, errc b) noexcept { return a.code == b; }
 };
 
-/// The enumerator's name, such as "bad_file"; empty for a value that is no enumerator. It is meant for logs and for bindings.
+/// The enumerator's name, such as "bad_file"; empty for a value that is no enumerator. It is meant for logs and for
+/// bindings.
 constexpr std::string_view code_name(errc code) noexcept {
   switch (code) {
     case errc::invalid_argument: return "invalid_argument";
@@ -238,11 +242,13 @@ constexpr void for_each_code(F f) {
     if (const auto code = static_cast<errc>(i); !code_name(code).empty()) f(code);
 }
 
-static_assert([] {
-  for (int i = 0; i < 256; ++i)
-    if (const auto code = static_cast<errc>(i); code_name(code).empty() != (to_string(code) == "unknown error")) return false;
-  return true;
-}(),
-              "a code has no name here");
+static_assert(
+    [] {
+      for (int i = 0; i < 256; ++i)
+        if (const auto code = static_cast<errc>(i); code_name(code).empty() != (to_string(code) == "unknown error"))
+          return false;
+      return true;
+    }(),
+    "a code has no name here");
 
 }  // namespace tensorpull

@@ -10,7 +10,8 @@
 
 namespace tensorpull {
 
-/// The ID of a reference: two 64-bit words on the wire, 32 lower-case hexadecimal digits in print. All zero means "none".
+/// The ID of a reference: two 64-bit words on the wire, 32 lower-case hexadecimal digits in print. All zero means
+/// "none".
 struct ref_id {
   /// the first 16 of its 32 digits
   std::uint64_t high = 0;
@@ -58,8 +59,8 @@ struct reference {
   friend constexpr bool operator==(const reference&, const reference&) noexcept = default;
 };
 
-/// Tells recipients apart. Chosen by the recipient, or by the program that knows them all. It does not authenticate: any program with a reference
-/// may claim any ID. If that matters, give each recipient a reference of its own.
+/// Tells recipients apart. Chosen by the recipient, or by the program that knows them all. It does not authenticate:
+/// any program with a reference may claim any ID. If that matters, give each recipient a reference of its own.
 struct recipient_id {
   /// 0: none
   std::uint64_t value = 0;

@@ -20,14 +20,16 @@ inline constexpr std::uint64_t usual_chunk_cap_bytes = 64_MiB;
 struct default_limits {
   /// Marks the type as a policy for the limits slot.
   using is_limits_policy = void;
-  /// Bytes of a control frame. A longer one is refused before its body is read: a claimed length must not cause an allocation.
+  /// Bytes of a control frame. A longer one is refused before its body is read: a claimed length must not cause an
+  /// allocation.
   static constexpr std::size_t control_frame_bytes = 4096;
-  /// Bytes of a frame with a page of a schema, and of the buffer that a recipient has for it: small, since devices hold it besides their model.
+  /// Bytes of a frame with a page of a schema, and of the buffer that a recipient has for it: small, since devices hold
+  /// it besides their model.
   static constexpr std::size_t page_bytes = 1088;
   /// Segments of a control frame: without a limit a segment table may claim 2^32 entries.
   static constexpr std::size_t control_frame_segments = 16;
-  /// Words that reading one control frame may visit, besides its own length. Pointers to the same object many times would otherwise cost far more
-  /// work than they cost to send.
+  /// Words that reading one control frame may visit, besides its own length. Pointers to the same object many times
+  /// would otherwise cost far more work than they cost to send.
   static constexpr std::size_t traversal_words = 2048;
   /// Nesting depth of pointers in one control frame: stops cycles.
   static constexpr int nesting_levels = 8;
@@ -35,11 +37,12 @@ struct default_limits {
   static constexpr std::size_t application_body_bytes = 64 * 1024;
   /// References that travel in one message.
   static constexpr std::size_t application_references = 8;
-  /// Messages of the greatest length that a session keeps until they are received; of shorter ones it keeps more. Without a limit a peer could fill the
-  /// memory of a program that is busy with something else.
+  /// Messages of the greatest length that a session keeps until they are received; of shorter ones it keeps more.
+  /// Without a limit a peer could fill the memory of a program that is busy with something else.
   static constexpr std::size_t unread_messages = 1;
-  /// Bytes of payload of one chunk that an owner serves; a longer request is shortened. The cap bounds what has to be hashed before a chunk with a digest
-  /// leaves. One without costs the owner nothing, so an owner that keeps this cap, or has a higher one, sends a whole image in one chunk of any length.
+  /// Bytes of payload of one chunk that an owner serves; a longer request is shortened. The cap bounds what has to be
+  /// hashed before a chunk with a digest leaves. One without costs the owner nothing, so an owner that keeps this cap,
+  /// or has a higher one, sends a whole image in one chunk of any length.
   static constexpr std::uint64_t chunk_cap_bytes = usual_chunk_cap_bytes;
   /// References that one owner publishes at a time.
   static constexpr std::size_t references = 64;
@@ -55,15 +58,16 @@ struct default_limits {
   static constexpr std::size_t name_bytes = 1024;
   /// Requests that one connection may have in flight at an owner, so that no queue grows with requests.
   static constexpr std::size_t pipelined_requests = 8;
-  /// Bytes that an owner hashes in a second for subsets that nobody has asked for before: a short request can cost a pass over the model.
+  /// Bytes that an owner hashes in a second for subsets that nobody has asked for before: a short request can cost a
+  /// pass over the model.
   static constexpr std::uint64_t subset_bytes_per_second = 256ull << 20;
-  /// Bytes that an owner hashes in a second for digests with chunks, for recipients that have not taken half as many bytes: a peer that asks and hangs up
-  /// must not keep it busy. Recipients that take what they ask for are not limited. 0: chunks with digests are refused as `unsupported`, and take no
-  /// memory.
+  /// Bytes that an owner hashes in a second for digests with chunks, for recipients that have not taken half as many
+  /// bytes: a peer that asks and hangs up must not keep it busy. Recipients that take what they ask for are not
+  /// limited. 0: chunks with digests are refused as `unsupported`, and take no memory.
   static constexpr std::uint64_t chunk_digest_bytes_per_second = 256ull << 20;
-  /// Chunks whose digests an owner computes at a time, half of them for recipients that have not taken half as many bytes; four times as many
-  /// if several threads use it. Each takes about 640 bytes of the owner with xxHash. It remembers eight times this number of chunks' digests, and as
-  /// many of subsets.
+  /// Chunks whose digests an owner computes at a time, half of them for recipients that have not taken half as many
+  /// bytes; four times as many if several threads use it. Each takes about 640 bytes of the owner with xxHash. It
+  /// remembers eight times this number of chunks' digests, and as many of subsets.
   static constexpr std::size_t digest_jobs = 2;
   /// How long an owner's `busy` tells a recipient to wait.
   static constexpr std::chrono::milliseconds busy_delay{100};
@@ -72,7 +76,8 @@ struct default_limits {
 };
 
 namespace detail {
-/// Used in a requirement, with an argument in braces: the argument has to be a constant and a whole number that is not negative.
+/// Used in a requirement, with an argument in braces: the argument has to be a constant and a whole number that is not
+/// negative.
 constexpr bool is_number(std::uint64_t) noexcept { return true; }
 /// The same for a number that is not 0 either.
 constexpr bool is_bound(std::uint64_t n) noexcept { return n > 0; }
@@ -80,20 +85,27 @@ constexpr bool is_bound(std::uint64_t n) noexcept { return n > 0; }
 
 /// A limits policy L:
 ///  1. `L::is_limits_policy` names a type (it marks the slot);
-///  2. `L` has each constant of default_limits under the same name. A policy that derives from default_limits has them all.
-///     They are whole numbers above 0, except that application_body_bytes, application_references, subset_bytes_per_second,
-///     chunk_digest_bytes_per_second and busy_delay may be 0.
+///  2. `L` has each constant of default_limits under the same name. A policy that derives from default_limits has them
+///  all.
+///     They are whole numbers above 0, except that application_body_bytes, application_references,
+///     subset_bytes_per_second, chunk_digest_bytes_per_second and busy_delay may be 0.
 template <class L>
 concept limits_policy = requires {
   typename L::is_limits_policy;
-  requires detail::is_bound({L::control_frame_bytes}) && detail::is_bound({L::page_bytes}) && detail::is_bound({L::control_frame_segments});
-  requires detail::is_bound({L::traversal_words}) && detail::is_bound({L::nesting_levels}) && detail::is_number({L::application_body_bytes});
-  requires detail::is_number({L::application_references}) && detail::is_bound({L::unread_messages}) && detail::is_bound({L::session_references});
+  requires detail::is_bound({L::control_frame_bytes}) && detail::is_bound({L::page_bytes}) &&
+               detail::is_bound({L::control_frame_segments});
+  requires detail::is_bound({L::traversal_words}) && detail::is_bound({L::nesting_levels}) &&
+               detail::is_number({L::application_body_bytes});
+  requires detail::is_number({L::application_references}) && detail::is_bound({L::unread_messages}) &&
+               detail::is_bound({L::session_references});
   requires detail::is_bound({L::chunk_cap_bytes}) && detail::is_bound({L::references});
-  requires detail::is_bound({L::recipients}) && detail::is_bound({L::transfers_per_connection}) && detail::is_bound({L::tensors});
-  requires detail::is_bound({L::name_bytes}) && detail::is_bound({L::pipelined_requests}) && detail::is_number({L::subset_bytes_per_second});
+  requires detail::is_bound({L::recipients}) && detail::is_bound({L::transfers_per_connection}) &&
+               detail::is_bound({L::tensors});
+  requires detail::is_bound({L::name_bytes}) && detail::is_bound({L::pipelined_requests}) &&
+               detail::is_number({L::subset_bytes_per_second});
   requires detail::is_number({L::chunk_digest_bytes_per_second}) && detail::is_bound({L::digest_jobs});
-  requires std::same_as<decltype(L::busy_delay), const std::chrono::milliseconds> && L::busy_delay.count() >= 0 && detail::is_bound({L::window});
+  requires std::same_as<decltype(L::busy_delay), const std::chrono::milliseconds> && L::busy_delay.count() >= 0 &&
+               detail::is_bound({L::window});
 };
 static_assert(limits_policy<default_limits>);
 

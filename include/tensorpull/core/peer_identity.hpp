@@ -22,9 +22,10 @@ struct peer_identity {
   std::uint32_t user = 0;                             ///< of `user`: the user's number
   std::uint32_t group = 0;                            ///< of `user`: the number of the user's first group
   std::int32_t process = 0;                           ///< of `user`: the process that connected; 0: not known
-  std::string_view name{};                            ///< of `certificate`: the subject's common name; of `account`: the account
-  std::string_view subject{};                         ///< of `certificate`: the whole subject, as RFC 2253 writes it
-  std::span<const std::string_view> alternatives{};   ///< of `certificate`: the alternative names, each with its type before a colon ("DNS:", "IP:", "URI:", "email:")
+  std::string_view name{};  ///< of `certificate`: the subject's common name; of `account`: the account
+  std::string_view subject{};  ///< of `certificate`: the whole subject, as RFC 2253 writes it
+  std::span<const std::string_view> alternatives{};  ///< of `certificate`: the alternative names, each with its type
+                                                     ///< before a colon ("DNS:", "IP:", "URI:", "email:")
 };
 
 /// Whether something knows who is at the other end: a stream, or a connection.
@@ -40,7 +41,8 @@ class identity_source {
   constexpr identity_source() noexcept = default;
   /// Asks `of`.
   template <knows_peer P>
-  constexpr explicit identity_source(const P& of) noexcept : of_(&of), ask_([](const void* p) noexcept { return static_cast<const P*>(p)->peer(); }) {}
+  constexpr explicit identity_source(const P& of) noexcept
+      : of_(&of), ask_([](const void* p) noexcept { return static_cast<const P*>(p)->peer(); }) {}
 
   peer_identity operator()() const noexcept { return ask_ != nullptr ? ask_(of_) : peer_identity{}; }
 

@@ -17,11 +17,14 @@ struct unexpected {
 };
 
 /// Makes an error in place: its code, the place, the name that it is about, errno.
-[[nodiscard]] constexpr unexpected failure(errc code, std::uint64_t at, const error_name& name, std::int32_t system = 0) noexcept {
+[[nodiscard]] constexpr unexpected failure(errc code, std::uint64_t at, const error_name& name,
+                                           std::int32_t system = 0) noexcept {
   return {error{code, system, at, name}};
 }
 /// The same without a name.
-[[nodiscard]] constexpr unexpected failure(errc code, std::uint64_t at = 0) noexcept { return {error{code, 0, at, {}}}; }
+[[nodiscard]] constexpr unexpected failure(errc code, std::uint64_t at = 0) noexcept {
+  return {error{code, 0, at, {}}};
+}
 /// Passes an error on.
 [[nodiscard]] constexpr unexpected failure(const error& reason) noexcept { return {reason}; }
 
@@ -29,7 +32,8 @@ namespace detail {
 [[noreturn]] inline void bad_result_access() noexcept { __builtin_trap(); }
 
 template <class T>
-using result_slot = std::conditional_t<std::is_trivially_copyable_v<T> && std::is_nothrow_default_constructible_v<T>, optional<T>, std::optional<T>>;
+using result_slot = std::conditional_t<std::is_trivially_copyable_v<T> && std::is_nothrow_default_constructible_v<T>,
+                                       optional<T>, std::optional<T>>;
 }  // namespace detail
 
 /// Holds a T or an error. Reading the one that it does not hold ends the program (a trap); it never throws.
@@ -98,7 +102,8 @@ class [[nodiscard]] result {
   constexpr void require_value() const noexcept {
     if (!value_.has_value()) detail::bad_result_access();
   }
-  // Not a union: a constexpr union needs std::construct_at, and <memory> costs 0.3 s in each file; std::optional costs a tenth of that.
+  // Not a union: a constexpr union needs std::construct_at, and <memory> costs 0.3 s in each file; std::optional costs
+  // a tenth of that.
   detail::result_slot<T> value_;
   tensorpull::error error_{};
 };

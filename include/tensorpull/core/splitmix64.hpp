@@ -1,11 +1,13 @@
-// splitmix64: a small generator whose values depend on its seed alone. It tells things apart and drives tests; it is no secret.
+// splitmix64: a small generator whose values depend on its seed alone. It tells things apart and drives tests; it is no
+// secret.
 #pragma once
 
 #include <cstdint>
 
 namespace tensorpull {
 
-/// From Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators (2014). It has one word of state, and any seed is good.
+/// From Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators (2014). It has one word of state, and any
+/// seed is good.
 struct splitmix64 {
   /// the seed, then the state
   std::uint64_t state = 0;

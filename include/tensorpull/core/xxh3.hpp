@@ -1,6 +1,8 @@
-// XXH3-64 with seed 0, streaming, in constant evaluation and on any target. It is used for fingerprints; hosts hash bulk data with xxhash.h.
+// XXH3-64 with seed 0, streaming, in constant evaluation and on any target. It is used for fingerprints; hosts hash
+// bulk data with xxhash.h.
 //
-// Written from the specification, https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md (section "XXH3 Algorithm Overview").
+// Written from the specification, https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md (section "XXH3
+// Algorithm Overview").
 #pragma once
 
 #include <tensorpull/core/byte_order.hpp>
@@ -37,7 +39,8 @@ constexpr std::uint64_t secret(std::size_t byte) noexcept {
 }
 
 inline constexpr std::uint64_t prime32_1 = 0x9E3779B1, prime32_2 = 0x85EBCA77, prime32_3 = 0xC2B2AE3D;
-inline constexpr std::uint64_t prime64_1 = 0x9E3779B185EBCA87, prime64_2 = 0xC2B2AE3D27D4EB4F, prime64_3 = 0x165667B19E3779F9;
+inline constexpr std::uint64_t prime64_1 = 0x9E3779B185EBCA87, prime64_2 = 0xC2B2AE3D27D4EB4F,
+                               prime64_3 = 0x165667B19E3779F9;
 inline constexpr std::uint64_t prime64_4 = 0x85EBCA77C2B2AE63, prime64_5 = 0x27D4EB2F165667C5;
 inline constexpr std::uint64_t prime_mx1 = 0x165667919E3779F9, prime_mx2 = 0x9FB21C651E98DF25;
 
@@ -88,12 +91,14 @@ constexpr std::uint64_t hash_short(const unsigned char* p, std::size_t n) noexce
     return h ^ h >> 28;
   }
   if (n <= 16) {
-    const std::uint64_t low = load_le64(p) ^ secret(24) ^ secret(32), high = load_le64(p + n - 8) ^ secret(40) ^ secret(48);
+    const std::uint64_t low = load_le64(p) ^ secret(24) ^ secret(32),
+                        high = load_le64(p + n - 8) ^ secret(40) ^ secret(48);
     return avalanche(n + swap64(low) + high + multiply_and_fold(low, high));
   }
   std::uint64_t sum = n * prime64_1;
   if (n <= 128) {
-    for (std::size_t i = (n - 1) / 32 + 1; i-- > 0;) sum += mix16(p + 16 * i, 32 * i) + mix16(p + n - 16 * (i + 1), 32 * i + 16);
+    for (std::size_t i = (n - 1) / 32 + 1; i-- > 0;)
+      sum += mix16(p + 16 * i, 32 * i) + mix16(p + n - 16 * (i + 1), 32 * i + 16);
     return avalanche(sum);
   }
   for (std::size_t i = 0; i < 8; ++i) sum += mix16(p + 16 * i, 16 * i);
@@ -125,7 +130,8 @@ struct lanes {
   constexpr std::uint64_t finish(Word word, std::uint64_t total) noexcept {
     for (std::size_t i = 0; i < 8; ++i) add(i, word(i), secret(121 + 8 * i));
     std::uint64_t sum = total * prime64_1;
-    for (std::size_t i = 0; i < 8; i += 2) sum += multiply_and_fold(at[i] ^ secret(11 + 8 * i), at[i + 1] ^ secret(19 + 8 * i));
+    for (std::size_t i = 0; i < 8; i += 2)
+      sum += multiply_and_fold(at[i] ^ secret(11 + 8 * i), at[i + 1] ^ secret(19 + 8 * i));
     return avalanche(sum);
   }
 };
@@ -152,7 +158,8 @@ class xxh3_64 {
     total_ += n;
     while (n > 0) {
       if (held_ == buffer_bytes) flush();
-      // The buffer keeps the newest bytes, so the input may be consumed in place only while more than a buffer of it follows.
+      // The buffer keeps the newest bytes, so the input may be consumed in place only while more than a buffer of it
+      // follows.
       if (held_ == 0)
         for (; n > buffer_bytes + stripe_bytes; p += stripe_bytes, n -= stripe_bytes) consume(p);
       const std::size_t room = buffer_bytes - held_, part = n < room ? n : room;
@@ -186,7 +193,8 @@ class xxh3_64 {
     for (std::size_t at = 0; at + stripe_bytes < held_; at += stripe_bytes) last.consume(buffer_ + at);
     // If the buffer holds less than a stripe, the bytes before it are still at the buffer's end.
     unsigned char tail[stripe_bytes]{};
-    for (std::size_t i = 0; i < stripe_bytes; ++i) tail[i] = buffer_[(held_ + buffer_bytes - stripe_bytes + i) % buffer_bytes];
+    for (std::size_t i = 0; i < stripe_bytes; ++i)
+      tail[i] = buffer_[(held_ + buffer_bytes - stripe_bytes + i) % buffer_bytes];
     return last.lanes_.finish([&tail](std::size_t i) { return load_le64(tail + 8 * i); }, total_);
   }
 };

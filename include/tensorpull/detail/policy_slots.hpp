@@ -37,7 +37,8 @@ struct pipeline_parts {
   using integrity = Integrity;
   using limits = Limits;
   /// The hash of an owner. Never none: an owner answers requests for digests whatever its own policy is.
-  using owner_hash = std::conditional_t<std::is_same_v<typename Integrity::hash_type, detail::no_hash>, xxhash_digest, typename Integrity::hash_type>;
+  using owner_hash = std::conditional_t<std::is_same_v<typename Integrity::hash_type, detail::no_hash>, xxhash_digest,
+                                        typename Integrity::hash_type>;
   /// The hash of an owner's chunks.
   using owner_chunk_hash = std::conditional_t<Integrity::per_chunk, chunk_hash_of<Integrity>, owner_hash>;
 };
@@ -55,9 +56,12 @@ enum slot : unsigned {
 
 /// The slots that P names. A policy names one.
 template <class P>
-inline constexpr unsigned slots_of = (requires { typename P::is_tensor_policy; } ? in_tensors : 0u) | (requires { typename P::is_chunking_policy; } ? in_chunking : 0u) |
-                                     (requires { typename P::is_transport_policy; } ? in_transport : 0u) | (requires { typename P::is_framing_policy; } ? in_framing : 0u) |
-                                     (requires { typename P::is_integrity_policy; } ? in_integrity : 0u) | (requires { typename P::is_limits_policy; } ? in_limits : 0u);
+inline constexpr unsigned slots_of = (requires { typename P::is_tensor_policy; } ? in_tensors : 0u) |
+                                     (requires { typename P::is_chunking_policy; } ? in_chunking : 0u) |
+                                     (requires { typename P::is_transport_policy; } ? in_transport : 0u) |
+                                     (requires { typename P::is_framing_policy; } ? in_framing : 0u) |
+                                     (requires { typename P::is_integrity_policy; } ? in_integrity : 0u) |
+                                     (requires { typename P::is_limits_policy; } ? in_limits : 0u);
 
 /// The policy for a slot, or `Fallback` if there is none.
 /// By index and at_c, because hana::filter for each of six slots costs about 700 instantiations a pipeline.
@@ -75,7 +79,8 @@ constexpr auto policy_of() {
 template <slot Slot, class Fallback, class... P>
 using policy_t = typename decltype(policy_of<Slot, Fallback, P...>())::type;
 
-/// Stand-ins for policies that are missing or wrong. They accept any arguments, so that one mistake does not become many errors.
+/// Stand-ins for policies that are missing or wrong. They accept any arguments, so that one mistake does not become
+/// many errors.
 struct missing_model {};
 template <class Model>
 struct missing_tensors {
@@ -111,22 +116,28 @@ constexpr auto model_of() noexcept {
 }
 /// The parts of a pipeline that has a mistake.
 template <class Tensors>
-using missing_parts = pipeline_parts<missing_tensors<typename decltype(model_of<Tensors>())::type>, missing_chunking, missing_transport, word_framing, unverified, default_limits>;
+using missing_parts = pipeline_parts<missing_tensors<typename decltype(model_of<Tensors>())::type>, missing_chunking,
+                                     missing_transport, word_framing, unverified, default_limits>;
 
-/// Whether the schema is a constant, as that of a static model is; of a model that was refused it is none, and that was said already.
+/// Whether the schema is a constant, as that of a static model is; of a model that was refused it is none, and that was
+/// said already.
 template <class Tensors>
-concept has_constant_schema = requires { typename std::integral_constant<std::uint64_t, Tensors::schema().image_bytes>; };
+concept has_constant_schema = requires {
+  typename std::integral_constant<std::uint64_t, Tensors::schema().image_bytes>;
+};
 
-/// The longest chunk that can occur. `whole` sends the image as one chunk, whose length is known at compile time for a static model only.
+/// The longest chunk that can occur. `whole` sends the image as one chunk, whose length is known at compile time for a
+/// static model only.
 template <class Chunking, class Tensors>
 constexpr std::uint64_t longest_chunk() noexcept {
-  if constexpr (Chunking::max_chunk_bytes != 0) return std::min(Chunking::max_chunk_bytes, max_payload_bytes);  // a longer one was refused already
+  if constexpr (Chunking::max_chunk_bytes != 0)
+    return std::min(Chunking::max_chunk_bytes, max_payload_bytes);  // a longer one was refused already
   else if constexpr (has_constant_schema<Tensors>) return Tensors::schema().image_bytes;
   else return max_payload_bytes;
 }
 
-/// The first thing that is wrong with a composition; pipeline.hpp has a sentence for each. If a policy misses one of its requirements, the requirement's
-/// number is added to the value of the slot.
+/// The first thing that is wrong with a composition; pipeline.hpp has a sentence for each. If a policy misses one of
+/// its requirements, the requirement's number is added to the value of the slot.
 enum fault : int {
   fault_none,
   fault_model_itself,
@@ -164,11 +175,11 @@ constexpr fault list_fault(const unsigned* slots, std::size_t count) noexcept {
   if (n[0] != 1) return n[0] == 0 ? fault_no_tensors : fault_two_tensors;
   if (n[1] != 1) return n[1] == 0 ? fault_no_chunking : fault_two_chunking;
   if (n[2] != 1) return n[2] == 0 ? fault_no_transport : fault_two_transport;
-  return n[3] > 1 ? fault_two_framing : n[4] > 1 ? fault_two_integrity
-                                    : n[5] > 1   ? fault_two_limits
-                                                 : fault_none;
+  return n[3] > 1 ? fault_two_framing : n[4] > 1 ? fault_two_integrity : n[5] > 1 ? fault_two_limits : fault_none;
 }
-constexpr fault numbered(fault slot, int requirement) noexcept { return requirement == 0 ? fault_none : static_cast<fault>(slot + requirement); }
+constexpr fault numbered(fault slot, int requirement) noexcept {
+  return requirement == 0 ? fault_none : static_cast<fault>(slot + requirement);
+}
 
 template <class P>
 constexpr bool is_model() noexcept {
@@ -190,27 +201,46 @@ struct composition {
   /// The fault, and the parts or their stand-ins.
   static constexpr auto resolved() noexcept {
     constexpr fault list = list_fault(slots, sizeof...(P));
-    if constexpr (list == fault_no_policy) return found<(is_model<P>() || ...) ? fault_model_itself : list, missing_parts<tensors>>{};
+    if constexpr (list == fault_no_policy)
+      return found<(is_model<P>() || ...) ? fault_model_itself : list, missing_parts<tensors>>{};
     else if constexpr (list != fault_none) return found<list, missing_parts<tensors>>{};
-    else if constexpr (constexpr fault t = numbered(fault_of_tensors, missed_of_tensors<tensors>()); t != fault_none) return found<t, missing_parts<tensors>>{};
-    else if constexpr (constexpr fault c = numbered(fault_of_chunking, missed_of_chunking<chunking>()); c != fault_none) return found<c, missing_parts<tensors>>{};
-    else if constexpr (constexpr fault i = numbered(fault_of_integrity, missed_of_integrity<integrity>()); i != fault_none) return found<i, missing_parts<tensors>>{};
-    else if constexpr (constexpr fault l = numbered(fault_of_limits, missed_of_limits<limits>()); l != fault_none) return found<l, missing_parts<tensors>>{};
+    else if constexpr (constexpr fault t = numbered(fault_of_tensors, missed_of_tensors<tensors>()); t != fault_none)
+      return found<t, missing_parts<tensors>>{};
+    else if constexpr (constexpr fault c = numbered(fault_of_chunking, missed_of_chunking<chunking>()); c != fault_none)
+      return found<c, missing_parts<tensors>>{};
+    else if constexpr (constexpr fault i = numbered(fault_of_integrity, missed_of_integrity<integrity>());
+                       i != fault_none)
+      return found<i, missing_parts<tensors>>{};
+    else if constexpr (constexpr fault l = numbered(fault_of_limits, missed_of_limits<limits>()); l != fault_none)
+      return found<l, missing_parts<tensors>>{};
     else {
       using framing_policy = policy_t<in_framing, basic_word_framing<limits>, P...>;
       using parts = pipeline_parts<tensors, chunking, transport, framing_policy, integrity, limits>;
-      if constexpr (constexpr fault f = numbered(fault_of_framing, missed_of_framing<framing_policy>()); f != fault_none) return found<f, missing_parts<tensors>>{};
-      else if constexpr (constexpr fault x = numbered(fault_of_transport, missed_of_transport<transport, parts>()); x != fault_none) return found<x, missing_parts<tensors>>{};
-      else if constexpr (!transport::reliable && !integrity::whole && !integrity::per_chunk) return found<fault_loss_unchecked, parts>{};
-      else if constexpr (constexpr std::size_t frame = [] {
-                           if constexpr (requires { framing_policy::short_frame_bytes; }) return std::size_t{framing_policy::short_frame_bytes};
-                           else return short_frame_bytes;
-                         }();
-                         frame > payload_prefix::bytes + transport::max_payload_bytes && !(requires { requires transport::cuts_frames; } && frame <= short_frame_bytes)) return found<fault_frames_too_long, parts>{};
-      else if constexpr (chunking::max_chunk_bytes == 0 && !(transport::reliable && transport::ordered)) return found<fault_whole_in_pieces, parts>{};
+      if constexpr (constexpr fault f = numbered(fault_of_framing, missed_of_framing<framing_policy>());
+                    f != fault_none)
+        return found<f, missing_parts<tensors>>{};
+      else if constexpr (constexpr fault x = numbered(fault_of_transport, missed_of_transport<transport, parts>());
+                         x != fault_none)
+        return found<x, missing_parts<tensors>>{};
+      else if constexpr (!transport::reliable && !integrity::whole && !integrity::per_chunk)
+        return found<fault_loss_unchecked, parts>{};
+      else if constexpr (constexpr std::size_t frame =
+                             [] {
+                               if constexpr (requires { framing_policy::short_frame_bytes; })
+                                 return std::size_t{framing_policy::short_frame_bytes};
+                               else return short_frame_bytes;
+                             }();
+                         frame > payload_prefix::bytes + transport::max_payload_bytes &&
+                         !(requires { requires transport::cuts_frames; } && frame <= short_frame_bytes))
+        return found<fault_frames_too_long, parts>{};
+      else if constexpr (chunking::max_chunk_bytes == 0 && !(transport::reliable && transport::ordered))
+        return found<fault_whole_in_pieces, parts>{};
       else if constexpr (requires { typename chunking::template within<8>; })
-        return found<fault_none, pipeline_parts<tensors, typename chunking::template within<transport::max_payload_bytes>, transport, framing_policy, integrity, limits>>{};
-      else if constexpr (longest_chunk<chunking, tensors>() > transport::max_payload_bytes) return found<fault_chunk_too_long, parts>{};
+        return found<fault_none,
+                     pipeline_parts<tensors, typename chunking::template within<transport::max_payload_bytes>,
+                                    transport, framing_policy, integrity, limits>>{};
+      else if constexpr (longest_chunk<chunking, tensors>() > transport::max_payload_bytes)
+        return found<fault_chunk_too_long, parts>{};
       else return found<fault_none, parts>{};
     }
   }

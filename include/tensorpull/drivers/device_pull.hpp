@@ -1,5 +1,6 @@
-// One pull that waits, for a device: no operating system, heap, threads or signals, and nothing is compiled that the program does not use. The clock,
-// random numbers and what happens on a fault come from a platform. Hosts have transports/stream/pull.hpp, which also reports progress.
+// One pull that waits, for a device: no operating system, heap, threads or signals, and nothing is compiled that the
+// program does not use. The clock, random numbers and what happens on a fault come from a platform. Hosts have
+// transports/stream/pull.hpp, which also reports progress.
 #pragma once
 
 #include <tensorpull/chunking/concept.hpp>
@@ -22,12 +23,15 @@ namespace tensorpull {
 
 /// How a device pulls. What it points to must live until the pull has ended.
 struct device_pull_options {
-  /// How long a request may take without progress: the time starts anew with each answer and with each 1/64 of a chunk that has landed.
+  /// How long a request may take without progress: the time starts anew with each answer and with each 1/64 of a chunk
+  /// that has landed.
   std::chrono::milliseconds per_request_timeout = std::chrono::seconds(60);
-  /// How often to try again after a connection that cannot be made, is lost or times out, and after a busy owner. What has landed stays.
+  /// How often to try again after a connection that cannot be made, is lost or times out, and after a busy owner. What
+  /// has landed stays.
   retry_policy retry{};
-  /// Where this transfer stands; updated with each chunk. If it fits what is published and the consumer's memory holds what it says, the pull goes on
-  /// from there. Otherwise it begins at byte 0. Parts with `static constexpr bool resumes = false` compile nothing of it, which saves code and 4 KiB of stack.
+  /// Where this transfer stands; updated with each chunk. If it fits what is published and the consumer's memory holds
+  /// what it says, the pull goes on from there. Otherwise it begins at byte 0. Parts with `static constexpr bool
+  /// resumes = false` compile nothing of it, which saves code and 4 KiB of stack.
   resume_cursor* cursor = nullptr;
 };
 
@@ -39,7 +43,9 @@ class watched_stream {
  public:
   explicit watched_stream(Stream& stream) noexcept : stream_(&stream) {}
 
-  io_result read_some(std::span<const std::span<std::byte>> spans) noexcept { return read(stream_->read_some(spans), spans); }
+  io_result read_some(std::span<const std::span<std::byte>> spans) noexcept {
+    return read(stream_->read_some(spans), spans);
+  }
   io_result read_or_wait(std::span<const std::span<std::byte>> spans, std::chrono::milliseconds patience) noexcept
     requires requires(Stream& s) { s.read_or_wait(spans, patience); }
   {
@@ -47,10 +53,13 @@ class watched_stream {
   }
   io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept {
     const io_result io = stream_->write_some(spans);
-    if (io.bytes > bytes_of(spans)) broken_contract<P>("byte_stream 2: write_some() took more bytes than it was offered");
+    if (io.bytes > bytes_of(spans))
+      broken_contract<P>("byte_stream 2: write_some() took more bytes than it was offered");
     return io;
   }
-  io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept { return stream_->wait(read, write, timeout); }
+  io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
+    return stream_->wait(read, write, timeout);
+  }
 
  private:
   template <class Span>
@@ -60,8 +69,10 @@ class watched_stream {
     return n;
   }
   static io_result read(io_result io, std::span<const std::span<std::byte>> spans) noexcept {
-    if (io.bytes > bytes_of(spans)) broken_contract<P>("byte_stream 1: read_some() gave more bytes than there was room for");
-    if (io.bytes == 0 && io.status == io_status::ok) broken_contract<P>("byte_stream 1: read_some() gave nothing, and did not say why");
+    if (io.bytes > bytes_of(spans))
+      broken_contract<P>("byte_stream 1: read_some() gave more bytes than there was room for");
+    if (io.bytes == 0 && io.status == io_status::ok)
+      broken_contract<P>("byte_stream 1: read_some() gave nothing, and did not say why");
     return io;
   }
   Stream* stream_;
@@ -79,18 +90,21 @@ template <class Parts, class Consumer>
 class device_pull {
   using platform_type = typename Parts::platform;
   using chunking_type = typename Parts::chunking;
-  static_assert(!adapts<chunking_type>, "tensorpull: a device's pull cuts chunks that do not adapt: use fixed_bytes<N> or bytes_up_to<Max>");
+  static_assert(!adapts<chunking_type>,
+                "tensorpull: a device's pull cuts chunks that do not adapt: use fixed_bytes<N> or bytes_up_to<Max>");
 
  public:
   using transfer_type = transfer<Consumer, chunking_type, typename Parts::integrity, typename Parts::limits>;
 
-  device_pull(const pull_request& request, Consumer& to, const device_pull_options& options, const chunking_type& chunking) noexcept
+  device_pull(const pull_request& request, Consumer& to, const device_pull_options& options,
+              const chunking_type& chunking) noexcept
       : t_(to, named(request), chunking, 1), options_(options), step_bytes_(chunk_bytes(chunking) / 64 + 1),
         resumed_(resume()), tries_(options.retry, options.per_request_timeout, t_.landed_bytes()) {}
 
   bool ended() const noexcept { return t_.ended(); }
 
-  /// Moves bytes until the transfer has ended (no value), or until an error after which another try may succeed. `after_step()`: called after every step.
+  /// Moves bytes until the transfer has ended (no value), or until an error after which another try may succeed.
+  /// `after_step()`: called after every step.
   template <class Endpoint, byte_stream Stream, class AfterStep>
   [[gnu::noinline]] optional<error> drive(Endpoint& end, Stream& from, AfterStep& after_step) noexcept {
     watched_stream<platform_type, Stream> stream(from);
@@ -114,9 +128,11 @@ class device_pull {
       }
       if (t_.ended()) break;
       if (t_.pause().count() > 0) why = error{errc::busy, 0, 0, {}};
-      else if (watch_.left(options_.per_request_timeout).count() == 0) why = error{errc::timed_out, 0, 0, {}};  // even if bytes came: single bytes are no progress
+      else if (watch_.left(options_.per_request_timeout).count() == 0)
+        why = error{errc::timed_out, 0, 0, {}};  // even if bytes came: single bytes are no progress
       else if (did->received == 0 && did->sent == 0 && !did->works && !did->waited)
-        stream.wait(did->wants_read, did->wants_write, std::min(device_wait_step, watch_.left(options_.per_request_timeout)));
+        stream.wait(did->wants_read, did->wants_write,
+                    std::min(device_wait_step, watch_.left(options_.per_request_timeout)));
     }
     end.end_pull(t_);
     if (t_.ended() && !broken)
@@ -194,16 +210,21 @@ struct no_step {
 
 }  // namespace detail
 
-/// Pulls into a consumer over connections of its own, and waits until it is done. `Parts` names the policies: `platform`, `framing`, `chunking`, `integrity` and
-/// `limits`, and `resumes = false` if it never has a cursor. `connect() -> result<Stream>` makes a connection each time that one is needed; `pause(time)` waits at most that long, between two tries.
-/// `after_step()` is called after every step: a watchdog is fed there, a cursor is saved. None of the three may throw. All state is on
-/// the stack: the transfer, an endpoint, and `limits::page_bytes` for an answer that names tensors. It allocates nothing and has no owner role.
-/// Errors: those of `connect`, of the protocol, and of the consumer; cancelled: the platform said stop; `at` says how many bytes landed. A contract that the stream or
-/// the platform breaks is the platform's panic.
+/// Pulls into a consumer over connections of its own, and waits until it is done. `Parts` names the policies:
+/// `platform`, `framing`, `chunking`, `integrity` and `limits`, and `resumes = false` if it never has a cursor.
+/// `connect() -> result<Stream>` makes a connection each time that one is needed; `pause(time)` waits at most that
+/// long, between two tries. `after_step()` is called after every step: a watchdog is fed there, a cursor is saved. None
+/// of the three may throw. All state is on the stack: the transfer, an endpoint, and `limits::page_bytes` for an answer
+/// that names tensors. It allocates nothing and has no owner role. Errors: those of `connect`, of the protocol, and of
+/// the consumer; cancelled: the platform said stop; `at` says how many bytes landed. A contract that the stream or the
+/// platform breaks is the platform's panic.
 template <class Parts, class Connect, class Pause, consumer Consumer, class AfterStep = detail::no_step>
-result<receipt> device_pull_with(Connect connect, Pause pause, const pull_request& request, Consumer& to, const device_pull_options& options = {},
-                                 typename Parts::chunking chunking = {}, AfterStep after_step = {}) noexcept {
-  static_assert(platform<typename Parts::platform>, "tensorpull: the parts of a device's pull name a platform: now(), random() and panic(), static and noexcept (drivers/platform.hpp)");
+result<receipt> device_pull_with(Connect connect, Pause pause, const pull_request& request, Consumer& to,
+                                 const device_pull_options& options = {}, typename Parts::chunking chunking = {},
+                                 AfterStep after_step = {}) noexcept {
+  static_assert(
+      platform<typename Parts::platform>,
+      "tensorpull: the parts of a device's pull name a platform: now(), random() and panic(), static and noexcept (drivers/platform.hpp)");
   using limits = typename Parts::limits;
   ignore_messages handler;
   detail::device_pull<Parts, Consumer> pull(request, to, options, chunking);
@@ -225,10 +246,12 @@ result<receipt> device_pull_with(Connect connect, Pause pause, const pull_reques
   return pull.outcome();
 }
 
-/// The same over one connected stream, which is borrowed. A lost connection or a time-out ends the pull; a busy owner is waited for.
+/// The same over one connected stream, which is borrowed. A lost connection or a time-out ends the pull; a busy owner
+/// is waited for.
 template <class Parts, byte_stream Stream, consumer Consumer, class AfterStep = detail::no_step>
-result<receipt> device_pull_over(Stream& stream, const pull_request& request, Consumer& to, const device_pull_options& options = {},
-                                 typename Parts::chunking chunking = {}, AfterStep after_step = {}) noexcept {
+result<receipt> device_pull_over(Stream& stream, const pull_request& request, Consumer& to,
+                                 const device_pull_options& options = {}, typename Parts::chunking chunking = {},
+                                 AfterStep after_step = {}) noexcept {
   /// A stream that the caller owns and closes.
   struct borrowed {
     Stream* to;
@@ -239,7 +262,8 @@ result<receipt> device_pull_over(Stream& stream, const pull_request& request, Co
   device_pull_options once = options;
   once.retry.retries = 0;
   return device_pull_with<Parts>([&]() noexcept -> result<borrowed> { return borrowed{&stream}; },
-                                 [&](std::chrono::milliseconds time) noexcept { stream.wait(false, false, time); }, request, to, once, chunking, after_step);
+                                 [&](std::chrono::milliseconds time) noexcept { stream.wait(false, false, time); },
+                                 request, to, once, chunking, after_step);
 }
 
 }  // namespace tensorpull

@@ -1,5 +1,5 @@
-// What a driver takes from the machine that it runs on: a clock, random numbers, and what happens when a contract is broken. Nothing is global: the
-// platform is a type that the program hands in.
+// What a driver takes from the machine that it runs on: a clock, random numbers, and what happens when a contract is
+// broken. Nothing is global: the platform is a type that the program hands in.
 #pragma once
 
 #include <tensorpull/std/algorithm.hpp>
@@ -19,13 +19,18 @@ inline constexpr bool is_time<std::chrono::duration<Rep, Period>> = std::integra
 }  // namespace detail
 
 /// A platform P. All of its members are static functions, so that it takes no memory, and none throws:
-///  1. `P::now()` gives the time since some moment as a std::chrono::duration over an integer of 32 bits at least. It never goes back. An unsigned one
-///     may wrap, as `duration<std::uint32_t, std::milli>` does after 49 days; time-outs are then cut to a quarter of its range;
+///  1. `P::now()` gives the time since some moment as a std::chrono::duration over an integer of 32 bits at least. It
+///  never goes back. An unsigned one
+///     may wrap, as `duration<std::uint32_t, std::milli>` does after 49 days; time-outs are then cut to a quarter of
+///     its range;
 ///  2. `P::random()` gives 64 random bits. A pull takes its number from them, and the jitter between its tries;
-///  3. `P::panic(what)` is told which contract is broken, in a text that lives as long as the program. It is for faults of the program itself (a stream
-///     that claims more bytes than it was offered, a clock that goes back), never for what the other side says. It should not return: stop,
-///     restart, or write the text down and wait for the watchdog. If it returns, the driver traps;
-///  4. optionally, `P::stopped()` says whether drivers should end. They ask after each step, and every 50 ms while they wait.
+///  3. `P::panic(what)` is told which contract is broken, in a text that lives as long as the program. It is for faults
+///  of the program itself (a stream
+///     that claims more bytes than it was offered, a clock that goes back), never for what the other side says. It
+///     should not return: stop, restart, or write the text down and wait for the watchdog. If it returns, the driver
+///     traps;
+///  4. optionally, `P::stopped()` says whether drivers should end. They ask after each step, and every 50 ms while they
+///  wait.
 template <class P>
 concept platform = requires(const char* what) {
   requires detail::is_time<decltype(P::now())> && noexcept(P::now());
@@ -38,7 +43,8 @@ namespace detail {
 /// The longest step of a wait, after which the platform is asked whether to stop.
 inline constexpr std::chrono::milliseconds device_wait_step{50};
 
-/// Ends the program, since somebody has broken a contract. A function of its own, out of the way of what is done for each step.
+/// Ends the program, since somebody has broken a contract. A function of its own, out of the way of what is done for
+/// each step.
 template <platform P>
 [[noreturn, gnu::noinline, gnu::cold]] void broken_contract(const char* what) noexcept {
   P::panic(what);
@@ -56,7 +62,8 @@ class stopwatch {
   void restart() noexcept { start_ = P::now(); }
   std::chrono::milliseconds spent() const noexcept {
     const moment now = P::now() - start_;  // an unsigned one has wrapped twice then, and the difference is right
-    if (now < moment::zero() || (!std::numeric_limits<typename moment::rep>::is_signed && now > half)) broken_contract<P>("platform::now() went back");
+    if (now < moment::zero() || (!std::numeric_limits<typename moment::rep>::is_signed && now > half))
+      broken_contract<P>("platform::now() went back");
     return std::chrono::duration_cast<std::chrono::milliseconds>(now);
   }
   /// The time left of `budget`, by subtraction, so that even the largest one does not overflow.
@@ -73,7 +80,10 @@ class stopwatch {
 /// Whether the program wants its drivers to end.
 template <platform P>
 bool stopped() noexcept {
-  if constexpr (requires { { P::stopped() } -> std::convertible_to<bool>; }) return P::stopped();
+  if constexpr (requires {
+                  { P::stopped() } -> std::convertible_to<bool>;
+                })
+    return P::stopped();
   else return false;
 }
 

@@ -1,5 +1,5 @@
-// Where a transfer stands, in flash: records with a number and a checksum, in two pages that take turns. A power cut at any moment leaves a newest whole record,
-// which is the last one that was stored or the one before it.
+// Where a transfer stands, in flash: records with a number and a checksum, in two pages that take turns. A power cut at
+// any moment leaves a newest whole record, which is the last one that was stored or the one before it.
 #pragma once
 
 #include <tensorpull/consumers/resume_cursor.hpp>
@@ -12,11 +12,12 @@
 
 namespace tensorpull {
 
-/// Keeps the newest resume_cursor in two pages of flash. A page takes `records_per_page` records, one behind the other; then the other page is erased and takes
-/// the next ones. A program that starts anew begins with the page that has not the newest record, so it never writes behind one that was torn. Wear: N records
-/// cost N / records_per_page erases (rounded up), and each start of a program one more at most; the two pages have equal shares.
-/// Flash that is blank, half erased or full of something else holds no cursor, and a record of which a bit has changed is none.
-/// The bytes lie in the machine's own order. Borrows the flash. 16 bytes on a machine of 32 bits.
+/// Keeps the newest resume_cursor in two pages of flash. A page takes `records_per_page` records, one behind the other;
+/// then the other page is erased and takes the next ones. A program that starts anew begins with the page that has not
+/// the newest record, so it never writes behind one that was torn. Wear: N records cost N / records_per_page erases
+/// (rounded up), and each start of a program one more at most; the two pages have equal shares. Flash that is blank,
+/// half erased or full of something else holds no cursor, and a record of which a bit has changed is none. The bytes
+/// lie in the machine's own order. Borrows the flash. 16 bytes on a machine of 32 bits.
 template <flash_memory Flash>
 class cursor_slots {
   static constexpr std::uint32_t unit_bytes_ = Flash::program_bytes, grain_ = std::max<std::uint32_t>(unit_bytes_, 8);
@@ -25,23 +26,27 @@ class cursor_slots {
   /// Pages that it needs, one behind the other.
   static constexpr std::uint32_t pages = 2;
   /// Bytes of a record: the cursor, bytes that were too few to be programmed, the number, a CRC32C of all of these.
-  static constexpr std::uint32_t record_bytes = (sizeof(resume_cursor) + 8 + unit_bytes_ + grain_ - 1) / grain_ * grain_;
+  static constexpr std::uint32_t record_bytes = (sizeof(resume_cursor) + 8 + unit_bytes_ + grain_ - 1) / grain_ *
+                                                grain_;
   /// Records that a page takes before the other page is erased.
   static constexpr std::uint32_t records_per_page = Flash::page_bytes / record_bytes;
   static_assert(records_per_page > 0, "tensorpull: a page of this flash is too small for a cursor");
 
   /// `first_page`: of the two. Call load() before store().
-  cursor_slots(Flash& flash, std::uint32_t first_page) noexcept : flash_(flash), first_(first_page * Flash::page_bytes) {}
+  cursor_slots(Flash& flash, std::uint32_t first_page) noexcept
+      : flash_(flash), first_(first_page * Flash::page_bytes) {}
 
-  /// The newest cursor, and in `unit` the program_bytes bytes that were stored with it. Empty: there is none, or what was stored last says so. Cost: it reads
-  /// both pages.
+  /// The newest cursor, and in `unit` the program_bytes bytes that were stored with it. Empty: there is none, or what
+  /// was stored last says so. Cost: it reads both pages.
   resume_cursor load(std::byte* unit) noexcept {
     resume_cursor newest;
     record r;
     bool found = false;
     for (std::uint32_t at = 0; at < end_; at = behind(at)) {
       // the numbers wrap around, so the newer one is the one that is less than half of all numbers ahead
-      if (!flash_.read(first_ + at, bytes(r)) || r.check != checksum(r) || (found && static_cast<std::int32_t>(r.number - number_) < 0)) continue;
+      if (!flash_.read(first_ + at, bytes(r)) || r.check != checksum(r) ||
+          (found && static_cast<std::int32_t>(r.number - number_) < 0))
+        continue;
       found = true;
       number_ = r.number;
       next_ = at < Flash::page_bytes ? Flash::page_bytes : 0;
@@ -51,8 +56,8 @@ class cursor_slots {
     return newest;
   }
 
-  /// Makes this cursor the newest, with program_bytes bytes of `unit`. The empty cursor: there is none from now on. False: the flash failed; then the newest
-  /// cursor is this one or the one before.
+  /// Makes this cursor the newest, with program_bytes bytes of `unit`. The empty cursor: there is none from now on.
+  /// False: the flash failed; then the newest cursor is this one or the one before.
   bool store(const resume_cursor& cursor, const std::byte* unit) noexcept {
     const std::uint32_t at = next_;
     if (at % Flash::page_bytes == 0 && !flash_.erase((first_ + at) / Flash::page_bytes)) return false;

@@ -1,4 +1,5 @@
-// An image that lands in flash, and a transfer that goes on after a power cut: it fetches at most one chunk again, and believes nothing in flash without its hash.
+// An image that lands in flash, and a transfer that goes on after a power cut: it fetches at most one chunk again, and
+// believes nothing in flash without its hash.
 #pragma once
 
 #include <tensorpull/embedded/cursor_slots.hpp>
@@ -9,21 +10,26 @@
 namespace tensorpull {
 
 /// The data section of an image in pages of flash, behind the two pages of its cursor. A model of embedded_landing.
-/// `Image`: an embedded_image, of which it uses header, header_bytes, image_bytes and fingerprint. The header is a constant of the program, so it is not stored.
+/// `Image`: an embedded_image, of which it uses header, header_bytes, image_bytes and fingerprint. The header is a
+/// constant of the program, so it is not stored.
 ///
-/// A page is erased when its first byte is written. Bytes that are too few to be programmed wait in a buffer and are kept with the cursor, so a chunk may end
-/// anywhere. The cursor is stored behind the bytes that it counts, by save(), which the recipient calls once for each chunk. Wear of a transfer of N chunks
-/// without a power cut: each page of data is erased once, and the cursor's pages N / cursor_slots::records_per_page times in all (rounded up).
+/// A page is erased when its first byte is written. Bytes that are too few to be programmed wait in a buffer and are
+/// kept with the cursor, so a chunk may end anywhere. The cursor is stored behind the bytes that it counts, by save(),
+/// which the recipient calls once for each chunk. Wear of a transfer of N chunks without a power cut: each page of data
+/// is erased once, and the cursor's pages N / cursor_slots::records_per_page times in all (rounded up).
 ///
-/// What a power cut leaves, in any state, is one of two things: a cursor whose hash proves the bytes before it, and the transfer goes on there; or no such
-/// cursor, and it begins at byte 0. What was written behind the cursor is written again with the same bytes, and read back; where it differs, which an owner that
-/// sends other bytes under the same version can bring about, the cursor is thrown away, and the next transfer begins at byte 0.
+/// What a power cut leaves, in any state, is one of two things: a cursor whose hash proves the bytes before it, and the
+/// transfer goes on there; or no such cursor, and it begins at byte 0. What was written behind the cursor is written
+/// again with the same bytes, and read back; where it differs, which an owner that sends other bytes under the same
+/// version can bring about, the cursor is thrown away, and the next transfer begins at byte 0.
 ///
-/// A new version is written over the old one. A program that needs the old one until the new one is valid has two landings in two regions.
-/// Borrows the flash. Size on a machine of 32 bits: 28 bytes and the buffer of program_bytes. Only one object writes to the same pages at a time.
+/// A new version is written over the old one. A program that needs the old one until the new one is valid has two
+/// landings in two regions. Borrows the flash. Size on a machine of 32 bits: 28 bytes and the buffer of program_bytes.
+/// Only one object writes to the same pages at a time.
 template <class Image, flash_memory Flash>
 class flash_landing {
-  static_assert(Image::image_bytes >= Image::header_bytes && Image::image_bytes < 0x80000000u, "tensorpull: an image of 2 GiB or more");
+  static_assert(Image::image_bytes >= Image::header_bytes && Image::image_bytes < 0x80000000u,
+                "tensorpull: an image of 2 GiB or more");
   using slots = cursor_slots<Flash>;
 
  public:
@@ -35,15 +41,16 @@ class flash_landing {
   static constexpr std::uint32_t pages = slots::pages + (data_bytes + Flash::page_bytes - 1) / Flash::page_bytes;
 
   /// `first_page`: where its pages begin. Cost: it reads the cursor's pages.
-  explicit flash_landing(Flash& flash, std::uint32_t first_page = 0) noexcept : flash_(flash), slots_(flash, first_page), data_at_((first_page + slots::pages) * Flash::page_bytes) {
+  explicit flash_landing(Flash& flash, std::uint32_t first_page = 0) noexcept
+      : flash_(flash), slots_(flash, first_page), data_at_((first_page + slots::pages) * Flash::page_bytes) {
     (void)cursor();
   }
 
   /// Where the data section begins in flash, for a program that uses the tensors there.
   std::uint32_t data_at() const noexcept { return data_at_; }
 
-  /// The newest cursor in flash, of whatever reference and version; empty: there is none that fits this image. The landing then stands where it says: read()
-  /// gives what is before it, and write() goes on there or begins at 0.
+  /// The newest cursor in flash, of whatever reference and version; empty: there is none that fits this image. The
+  /// landing then stands where it says: read() gives what is before it, and write() goes on there or begins at 0.
   resume_cursor cursor() noexcept {
     resume_cursor c = slots_.load(unit_);
     if (!fits(c)) c.offset = 0;
@@ -51,8 +58,8 @@ class flash_landing {
     return c;
   }
 
-  /// Stores a cursor at the byte up to which all has been written. An empty one says that nothing has landed. Errors: invalid_argument (it counts other bytes
-  /// than those that are there), io.
+  /// Stores a cursor at the byte up to which all has been written. An empty one says that nothing has landed. Errors:
+  /// invalid_argument (it counts other bytes than those that are there), io.
   result<void> save(const resume_cursor& c) noexcept {
     const std::uint32_t data = data_before(c);
     if (data == 0) landed_ = 0;  // whatever is there is not of this image
@@ -60,9 +67,9 @@ class flash_landing {
     return said(slots_.store(c, unit_) ? errc{} : errc::io, landed_);
   }
 
-  /// Writes bytes of the data section: where the bytes before end, or at 0, with which a new image begins. They are read back.
-  /// Errors: invalid_argument (another place, or more than there is room for); io: the flash failed (the cursor stays), or it holds other bytes than it was
-  /// given (the cursor is thrown away).
+  /// Writes bytes of the data section: where the bytes before end, or at 0, with which a new image begins. They are
+  /// read back. Errors: invalid_argument (another place, or more than there is room for); io: the flash failed (the
+  /// cursor stays), or it holds other bytes than it was given (the cursor is thrown away).
   result<void> write(std::uint32_t at, std::span<const std::byte> bytes) noexcept {
     if (at == 0) landed_ = 0;
     if (at != landed_ || bytes.size() > data_bytes - at) return said(errc::invalid_argument, at);
@@ -76,16 +83,18 @@ class flash_landing {
     return said(get(at, out.data(), static_cast<std::uint32_t>(out.size())) ? errc{} : errc::io, at);
   }
 
-  /// The version of the image that has landed whole, by its cursor alone: nothing is hashed, so a program that does not pull this version again checks valid()
-  /// before it uses the bytes. 0: none. Pulling it again fetches its last byte only, and tells the owner that all is here.
+  /// The version of the image that has landed whole, by its cursor alone: nothing is hashed, so a program that does not
+  /// pull this version again checks valid() before it uses the bytes. 0: none. Pulling it again fetches its last byte
+  /// only, and tells the owner that all is here.
   std::uint64_t finished() noexcept {
     std::byte unused[Flash::program_bytes];
     const resume_cursor c = slots_.load(unused);
     return fits(c) && c.offset == Image::image_bytes ? c.version : 0;
   }
 
-  /// Whether a whole image lies in flash, and each of its bytes is the published one: its hash is its version. What a bootloader asks before it uses the data.
-  /// An image that was pulled from an owner without a digest is never valid. Cost: one pass over the data.
+  /// Whether a whole image lies in flash, and each of its bytes is the published one: its hash is its version. What a
+  /// bootloader asks before it uses the data. An image that was pulled from an owner without a digest is never valid.
+  /// Cost: one pass over the data.
   template <hash Hash = std::conditional_t<(Image::image_bytes >= lean_xxh3_64::least_bytes), lean_xxh3_64, xxh3_64>>
   bool valid() noexcept {
     const std::uint64_t version = finished();
@@ -104,7 +113,9 @@ class flash_landing {
  private:
   static constexpr std::uint32_t unit_bytes_ = Flash::program_bytes;
 
-  static bool fits(const resume_cursor& c) noexcept { return c.fingerprint == Image::fingerprint && c.offset <= Image::image_bytes; }
+  static bool fits(const resume_cursor& c) noexcept {
+    return c.fingerprint == Image::fingerprint && c.offset <= Image::image_bytes;
+  }
 
   /// Of an offset above 4 GiB something else, which fits() finds when it is read.
   static std::uint32_t data_before(const resume_cursor& c) noexcept {
@@ -118,7 +129,8 @@ class flash_landing {
     return {};
   }
 
-  /// Bytes before landed_: in flash, and behind its last whole unit in the buffer. The image's last unit is programmed even if it is not whole.
+  /// Bytes before landed_: in flash, and behind its last whole unit in the buffer. The image's last unit is programmed
+  /// even if it is not whole.
   bool get(std::uint32_t at, std::byte* out, std::uint32_t n) const noexcept {
     std::uint32_t in_flash = landed_ - landed_ % unit_bytes_;
     if (data_bytes % unit_bytes_ != 0 && landed_ == data_bytes) in_flash = data_bytes;
@@ -127,7 +139,8 @@ class flash_landing {
   }
   /// Writes at landed_.
   bool put(const std::byte* from, std::uint32_t n) noexcept {
-    for (std::uint32_t at = (landed_ + Flash::page_bytes - 1) / Flash::page_bytes * Flash::page_bytes; at < landed_ + n; at += Flash::page_bytes)
+    for (std::uint32_t at = (landed_ + Flash::page_bytes - 1) / Flash::page_bytes * Flash::page_bytes; at < landed_ + n;
+         at += Flash::page_bytes)
       if (!flash_.erase((data_at_ + at) / Flash::page_bytes)) return false;
     while (n > 0) {
       // whole units from where they are, others through the buffer
@@ -156,7 +169,8 @@ class flash_landing {
     std::byte there[32];
     while (n > 0) {
       const std::uint32_t some = std::min<std::uint32_t>(sizeof there, n);
-      if (!get(at, there, some) || std::memcmp(there, bytes, some) != 0) return landed_ = 0, (void)slots_.store({}, unit_), false;
+      if (!get(at, there, some) || std::memcmp(there, bytes, some) != 0)
+        return landed_ = 0, (void)slots_.store({}, unit_), false;
       at += some;
       bytes += some;
       n -= some;

@@ -1,4 +1,5 @@
-// Where the bytes of a model land on a small machine: in the model's memory, or where a program of its own puts them (flash_landing.hpp).
+// Where the bytes of a model land on a small machine: in the model's memory, or where a program of its own puts them
+// (flash_landing.hpp).
 #pragma once
 
 #include <tensorpull/consumers/resume_cursor.hpp>
@@ -14,14 +15,20 @@ namespace tensorpull {
 
 /// A landing L takes the data section of one image, without its header:
 ///  1. `L::image` is an embedded_image;
-///  2. `l.write(at, bytes)` takes the next bytes of the data section: in order, each byte once in a transfer, a chunk at most in a call. A transfer begins at
-///     byte 0, or where the cursor says, and another that begins at 0 overwrites everything. An error ends the transfer;
-///  3. `l.read(at, out)` gives back what has landed, so that it can be hashed after a restart. An error makes the transfer begin at 0;
-///  4. optionally, `l.cursor()` says how far an earlier program came, {} if it is not known, and `l.save(cursor)` keeps it: after each chunk that has landed,
-///     and so at most once for each chunk. An error of save() ends the transfer. With it a transfer goes on after a power cut. A cursor that is wrong costs a pass
-///     over what has landed and nothing else, since the bytes that it speaks of are hashed again.
+///  2. `l.write(at, bytes)` takes the next bytes of the data section: in order, each byte once in a transfer, a chunk
+///  at most in a call. A transfer begins at
+///     byte 0, or where the cursor says, and another that begins at 0 overwrites everything. An error ends the
+///     transfer;
+///  3. `l.read(at, out)` gives back what has landed, so that it can be hashed after a restart. An error makes the
+///  transfer begin at 0;
+///  4. optionally, `l.cursor()` says how far an earlier program came, {} if it is not known, and `l.save(cursor)` keeps
+///  it: after each chunk that has landed,
+///     and so at most once for each chunk. An error of save() ends the transfer. With it a transfer goes on after a
+///     power cut. A cursor that is wrong costs a pass over what has landed and nothing else, since the bytes that it
+///     speaks of are hashed again.
 template <class L>
-concept embedded_landing = requires(L& l, const L& c, std::uint32_t at, std::span<const std::byte> in, std::span<std::byte> out) {
+concept embedded_landing = requires(L& l, const L& c, std::uint32_t at, std::span<const std::byte> in,
+                                    std::span<std::byte> out) {
   { L::image::image_bytes } -> std::convertible_to<std::uint32_t>;
   { l.write(at, in) } noexcept -> std::same_as<result<void>>;
   { l.read(at, out) } noexcept -> std::same_as<result<void>>;
@@ -34,8 +41,9 @@ concept lasting_landing = embedded_landing<L> && requires(L& l, const resume_cur
   { l.save(cursor) } noexcept -> std::same_as<result<void>>;
 };
 
-/// Landing in the model's memory, which is borrowed. It has no cursor, so a restart begins at byte 0. What is in the model is unspecified from the first byte that
-/// has landed until the transfer is `completed`; a `bool` in it is 0 or 1 at any time.
+/// Landing in the model's memory, which is borrowed. It has no cursor, so a restart begins at byte 0. What is in the
+/// model is unspecified from the first byte that has landed until the transfer is `completed`; a `bool` in it is 0 or 1
+/// at any time.
 template <class Model>
 class model_landing {
  public:

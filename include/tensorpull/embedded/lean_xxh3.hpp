@@ -1,4 +1,5 @@
-// XXH3-64 of long inputs, for machines on which core/xxh3.hpp is too large: a third of its code, 208 bytes of state instead of 344, the same digests.
+// XXH3-64 of long inputs, for machines on which core/xxh3.hpp is too large: a third of its code, 208 bytes of state
+// instead of 344, the same digests.
 #pragma once
 
 #include <tensorpull/core/byte_order.hpp>
@@ -17,13 +18,14 @@ namespace detail {
 /// The secret as bytes, so that it can be read at any place on a machine of either byte order.
 inline constexpr auto lean_secret = [] {
   std::array<unsigned char, 192> bytes{};
-  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<unsigned char>(xxh3::secret_words[i / 8] >> (8 * (i % 8)) & 0xff);
+  for (std::size_t i = 0; i < bytes.size(); ++i)
+    bytes[i] = static_cast<unsigned char>(xxh3::secret_words[i / 8] >> (8 * (i % 8)) & 0xff);
   return bytes;
 }();
 }  // namespace detail
 
-/// The running XXH3-64 (seed 0) of 241 bytes to 4 GiB, which may come in pieces of any size. Of fewer bytes the digest is another number: it lacks the code for
-/// short inputs.
+/// The running XXH3-64 (seed 0) of 241 bytes to 4 GiB, which may come in pieces of any size. Of fewer bytes the digest
+/// is another number: it lacks the code for short inputs.
 class lean_xxh3_64 {
  public:
   static constexpr digest_kind kind = digest_kind::xxh3_64;  ///< As integrity policies name it.
@@ -55,7 +57,8 @@ class lean_xxh3_64 {
       add(at, i, load_le64(word), secret(121 + 8 * i));
     }
     std::uint64_t sum = total_ * detail::xxh3::prime64_1;
-    for (std::uint32_t i = 0; i < 8; i += 2) sum += detail::xxh3::multiply_and_fold(at[i] ^ secret(11 + 8 * i), at[i + 1] ^ secret(19 + 8 * i));
+    for (std::uint32_t i = 0; i < 8; i += 2)
+      sum += detail::xxh3::multiply_and_fold(at[i] ^ secret(11 + 8 * i), at[i + 1] ^ secret(19 + 8 * i));
     return detail::xxh3::avalanche(sum);
   }
 
@@ -72,13 +75,16 @@ class lean_xxh3_64 {
     for (std::uint32_t i = 0; i < 8; ++i) add(at_, i, load_le64(last_ + from + 8 * i), secret(8 * (stripe_ + i)));
     if (++stripe_ < 16) return;
     stripe_ = 0;
-    for (std::uint32_t i = 0; i < 8; ++i) at_[i] = (at_[i] ^ at_[i] >> 47 ^ secret(128 + 8 * i)) * detail::xxh3::prime32_1;
+    for (std::uint32_t i = 0; i < 8; ++i)
+      at_[i] = (at_[i] ^ at_[i] >> 47 ^ secret(128 + 8 * i)) * detail::xxh3::prime32_1;
   }
 
-  std::uint64_t at_[8] = {detail::xxh3::prime32_3, detail::xxh3::prime64_1, detail::xxh3::prime64_2, detail::xxh3::prime64_3,
-                          detail::xxh3::prime64_4, detail::xxh3::prime32_2, detail::xxh3::prime64_5, detail::xxh3::prime32_1};
+  std::uint64_t at_[8] = {detail::xxh3::prime32_3, detail::xxh3::prime64_1, detail::xxh3::prime64_2,
+                          detail::xxh3::prime64_3, detail::xxh3::prime64_4, detail::xxh3::prime32_2,
+                          detail::xxh3::prime64_5, detail::xxh3::prime32_1};
   std::uint32_t total_ = 0, stripe_ = 0;
-  std::byte last_[128]{};  // the last two stripes, in turn; zero, so that the digest of few bytes is the same number each time
+  std::byte last_[128]{};  // the last two stripes, in turn; zero, so that the digest of few bytes is the same number
+                           // each time
 };
 
 }  // namespace tensorpull

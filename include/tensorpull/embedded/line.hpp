@@ -1,5 +1,6 @@
-// A serial line for a small machine: the frames of links/serial_link.hpp (COBS and a CRC32C) with a table of 64 bytes, received in place, and written where they are
-// sent from. And the steps that move datagrams between a line and the two roles.
+// A serial line for a small machine: the frames of links/serial_link.hpp (COBS and a CRC32C) with a table of 64 bytes,
+// received in place, and written where they are sent from. And the steps that move datagrams between a line and the two
+// roles.
 #pragma once
 
 #include <tensorpull/consumers/receipt.hpp>
@@ -15,15 +16,17 @@
 
 namespace tensorpull {
 
-/// What a line needs of a device: `d.read(memory)` and `d.write(bytes)` as byte_device (links/byte_device.hpp) has them. Neither waits.
+/// What a line needs of a device: `d.read(memory)` and `d.write(bytes)` as byte_device (links/byte_device.hpp) has
+/// them. Neither waits.
 template <class D>
 concept embedded_device = requires(D& d, std::span<std::byte> in, std::span<const std::byte> out) {
   { d.read(in) } noexcept -> std::same_as<io_result>;
   { d.write(out) } noexcept -> std::same_as<io_result>;
 };
 
-/// One end of a serial line: datagrams of at most `MaxIn` bytes come, and of at most `MaxOut` bytes go. Borrows the device. It holds one datagram that comes and one
-/// frame that goes, and nothing else. A frame that is damaged, cut or too long is dropped; noise costs the frames that it touches, and at most the one that follows.
+/// One end of a serial line: datagrams of at most `MaxIn` bytes come, and of at most `MaxOut` bytes go. Borrows the
+/// device. It holds one datagram that comes and one frame that goes, and nothing else. A frame that is damaged, cut or
+/// too long is dropped; noise costs the frames that it touches, and at most the one that follows.
 template <embedded_device Device, std::size_t MaxIn, std::size_t MaxOut, class Crc = crc32c_small>
 class embedded_line {
  public:
@@ -33,7 +36,8 @@ class embedded_line {
   /// Borrows the device.
   explicit embedded_line(Device& over) noexcept : device_(over) {}
 
-  /// Reads what the device has until a datagram is whole, at most two of the longest frames; empty: none is. It lies in the line's memory until the next call.
+  /// Reads what the device has until a datagram is whole, at most two of the longest frames; empty: none is. It lies in
+  /// the line's memory until the next call.
   std::span<const std::byte> receive() noexcept {
     std::byte b;
     for (std::size_t n = 0; n < 2 * cobs_frame_bytes(MaxIn); ++n) {
@@ -44,7 +48,8 @@ class embedded_line {
     return {};
   }
 
-  /// Memory for the next datagram that goes; empty: the device has not taken the one before yet. Hands on what the device takes.
+  /// Memory for the next datagram that goes; empty: the device has not taken the one before yet. Hands on what the
+  /// device takes.
   std::span<std::byte> room() noexcept {
     flush();
     if (sent_ < frame_) return {};
@@ -56,7 +61,8 @@ class embedded_line {
     std::byte* const from = memory_.data() + front;
     const std::uint32_t crc = Crc::of({from, bytes});
     for (std::size_t i = 0; i < 4; ++i) from[bytes + i] = static_cast<std::byte>(crc >> (8 * i) & 0xff);
-    // What is written never overtakes what is read: in front of the datagram is room for every byte that the frame has more.
+    // What is written never overtakes what is read: in front of the datagram is room for every byte that the frame has
+    // more.
     std::size_t code = 0, to = 1;
     for (std::size_t i = 0; i < bytes + 4; ++i) {
       const std::byte b = from[i];
@@ -100,11 +106,14 @@ class embedded_line {
 /// In place of a role that a program has not.
 struct no_role {};
 
-/// One step of a line: takes the datagrams that have come, and sends what there is to send. It does not wait. `recipient`: an embedded_recipient or no_role{}; `owner`: an
-/// embedded_owner or no_role{}; `now_ms`: of a clock with any origin. True: something has moved, so call it again at once.
+/// One step of a line: takes the datagrams that have come, and sends what there is to send. It does not wait.
+/// `recipient`: an embedded_recipient or no_role{}; `owner`: an embedded_owner or no_role{}; `now_ms`: of a clock with
+/// any origin. True: something has moved, so call it again at once.
 template <class Line, class Recipient, class Owner>
 bool step(Line& line, Recipient& recipient, Owner& owner, std::uint32_t now_ms) noexcept {
-  if constexpr (requires { Owner::answer_bytes; }) static_assert(Line::max_out >= Owner::answer_bytes, "tensorpull: a line carries the longest answer of its owner (Owner::answer_bytes)");
+  if constexpr (requires { Owner::answer_bytes; })
+    static_assert(Line::max_out >= Owner::answer_bytes,
+                  "tensorpull: a line carries the longest answer of its owner (Owner::answer_bytes)");
   const std::span<const std::byte> datagram = line.receive();
   bool moved = !datagram.empty();
   if (moved) {
@@ -120,7 +129,8 @@ bool step(Line& line, Recipient& recipient, Owner& owner, std::uint32_t now_ms) 
   return moved;
 }
 
-/// A whole pull: steps until the recipient has ended and the line has sent its last frame, for which it waits 10 s at most. `now_ms()`: the clock, in milliseconds; it may sleep until something comes.
+/// A whole pull: steps until the recipient has ended and the line has sent its last frame, for which it waits 10 s at
+/// most. `now_ms()`: the clock, in milliseconds; it may sleep until something comes.
 template <class Line, class Recipient, class Clock>
 result<receipt> pull(Line& line, Recipient& recipient, Clock now_ms) noexcept {
   no_role none;

@@ -1,4 +1,5 @@
-// A model as a constant list of its members, without a macro and without Hana, and the constants of its image. Where Hana is there, tensors/structs is shorter.
+// A model as a constant list of its members, without a macro and without Hana, and the constants of its image. Where
+// Hana is there, tensors/structs is shorter.
 #pragma once
 
 #include <tensorpull/core/dtype.hpp>
@@ -20,7 +21,8 @@ namespace tensorpull {
 /// One member of a model: the name that its tensor has on the wire, and where it is in the struct.
 template <class Struct, class Type>
 struct member {
-  /// What the member points to: a scalar, an array of scalars of any rank (one tensor each), a struct that has members_of, or an array of such structs.
+  /// What the member points to: a scalar, an array of scalars of any rank (one tensor each), a struct that has
+  /// members_of, or an array of such structs.
   using type = Type;
   /// `member{"fc1.weight", &mlp::fc1_weight}`. The text of the name has to be a constant.
   constexpr member(std::string_view text, Type Struct::* where) noexcept : name(text), at(where) {}
@@ -37,9 +39,11 @@ constexpr auto members(Members... list) noexcept {
 /// The members of a model. Specialise it in the global namespace, next to the struct:
 ///
 ///     template <>
-///     inline constexpr auto tensorpull::members_of<mlp> = tensorpull::members(tensorpull::member{"fc1.weight", &mlp::fc1_weight});
+///     inline constexpr auto tensorpull::members_of<mlp> = tensorpull::members(tensorpull::member{"fc1.weight",
+///     &mlp::fc1_weight});
 ///
-/// The names of a struct within a struct have its member's name in front, and those in an array of structs their number besides: `layers.0.weight`.
+/// The names of a struct within a struct have its member's name in front, and those in an array of structs their number
+/// besides: `layers.0.weight`.
 template <class Model>
 inline constexpr auto members_of = nullptr;
 
@@ -72,7 +76,8 @@ concept tensor_member = tensor_scalar<typename array_of<T>::scalar> && !std::is_
 template <class T>
 concept array_member = array_of<T>::is_array && !tensor_member<T>;
 template <class T>
-concept struct_member = !array_of<T>::is_array && !tensor_member<T> && !std::is_const_v<T> && !std::is_same_v<decltype(members_of<T>), const std::nullptr_t>;
+concept struct_member = !array_of<T>::is_array && !tensor_member<T> && !std::is_const_v<T> &&
+                        !std::is_same_v<decltype(members_of<T>), const std::nullptr_t>;
 
 template <class List>
 inline constexpr bool all_supported = false;
@@ -115,14 +120,20 @@ template <class T>
 constexpr std::size_t tensors_of() noexcept {
   if constexpr (tensor_member<T>) return 1;
   else if constexpr (array_member<T>) return array_of<T>::extent * tensors_of<typename array_of<T>::element>();
-  else return std::apply([](const auto&... m) { return (std::size_t{0} + ... + tensors_of<typename std::remove_cvref_t<decltype(m)>::type>()); }, members_of<T>);
+  else
+    return std::apply(
+        [](const auto&... m) {
+          return (std::size_t{0} + ... + tensors_of<typename std::remove_cvref_t<decltype(m)>::type>());
+        },
+        members_of<T>);
 }
 
 /// Takes names and leaves: counts them, or writes them down.
 template <class T, class Writer>
 constexpr void walk(Writer& writer) noexcept {
   if constexpr (tensor_member<T>) {
-    writer.leaf(dtype_of<typename array_of<T>::scalar>::value, array_of<T>::rank, shape_of<T>.data(), tensor_bytes<T>());
+    writer.leaf(dtype_of<typename array_of<T>::scalar>::value, array_of<T>::rank, shape_of<T>.data(),
+                tensor_bytes<T>());
   } else if constexpr (array_member<T>) {
     for (std::size_t i = 0; i < array_of<T>::extent; ++i) {
       const std::size_t mark = writer.enter(i);
@@ -133,7 +144,9 @@ constexpr void walk(Writer& writer) noexcept {
     std::apply(
         [&writer](const auto&... m) {
           [[maybe_unused]] std::size_t mark = 0;  // there may be no member
-          ((mark = writer.enter(m.name.data(), m.name.size()), walk<typename std::remove_cvref_t<decltype(m)>::type>(writer), writer.leave(mark)), ...);
+          ((mark = writer.enter(m.name.data(), m.name.size()),
+            walk<typename std::remove_cvref_t<decltype(m)>::type>(writer), writer.leave(mark)),
+           ...);
         },
         members_of<T>);
   }
@@ -210,17 +223,20 @@ const std::byte* tensor_address(const T& part, std::size_t k) noexcept {
 
 }  // namespace detail::embedded
 
-/// The image of a model that has members_of, as constants: they lie in flash. Images of at most 2 GiB. The model has the machine's byte order, and the image that of
-/// every image.
+/// The image of a model that has members_of, as constants: they lie in flash. Images of at most 2 GiB. The model has
+/// the machine's byte order, and the image that of every image.
 template <class Model>
 struct embedded_image {
  private:
   static constexpr bool accepted = detail::embedded::struct_member<Model> && detail::embedded::supported<Model>();
-  static_assert(detail::embedded::struct_member<Model>, "tensorpull: the model has no members_of: specialise it next to the struct");
-  static_assert(!detail::embedded::struct_member<Model> || accepted,
-                "tensorpull: a member of the model is neither a scalar, an array of scalars nor a struct that has members_of, or it is const: leave it out of members_of");
+  static_assert(detail::embedded::struct_member<Model>,
+                "tensorpull: the model has no members_of: specialise it next to the struct");
+  static_assert(
+      !detail::embedded::struct_member<Model> || accepted,
+      "tensorpull: a member of the model is neither a scalar, an array of scalars nor a struct that has members_of, or it is const: leave it out of members_of");
   static constexpr const auto& names = detail::embedded::names_of<Model, accepted>;
-  static_assert(detail::embedded::names_are_valid<names>(), "tensorpull: the name of a tensor is not valid UTF-8, or is __metadata__");
+  static_assert(detail::embedded::names_are_valid<names>(),
+                "tensorpull: the name of a tensor is not valid UTF-8, or is __metadata__");
   static_assert(!detail::has_duplicate_names<names>(), "tensorpull: two tensors of the model have the same name");
   using image = detail::static_image<names>;
   static_assert(image::schema.image_bytes <= 0x7fffffff, "tensorpull: the image of an embedded model is at most 2 GiB");
@@ -241,19 +257,24 @@ struct embedded_image {
   static constexpr auto texts = [] {
     std::array<std::uint32_t, image::count + 1> list{};
     for (std::size_t i = 0; i < image::count; ++i) list[i] = image::entries.at[i].text_at;
-    if constexpr (image::count > 0) list[image::count] = static_cast<std::uint32_t>(list[image::count - 1] + detail::entry_text_length(image::entries.at[image::count - 1]) + 1);
+    if constexpr (image::count > 0)
+      list[image::count] = static_cast<std::uint32_t>(
+          list[image::count - 1] + detail::entry_text_length(image::entries.at[image::count - 1]) + 1);
     return list;
   }();
 
   /// Less one: the bytes of each tensor's numbers, in image order. Only a big-endian machine has a use for it.
   static constexpr auto widths = [] {
     std::array<std::uint8_t, image::count + 1> list{};
-    for (std::size_t i = 0; i < image::count; ++i) list[i] = static_cast<std::uint8_t>(image::placed.at[i].type == dtype::c64 ? 3 : bits(image::placed.at[i].type) / 8 - 1);
+    for (std::size_t i = 0; i < image::count; ++i)
+      list[i] = static_cast<std::uint8_t>(
+          image::placed.at[i].type == dtype::c64 ? 3 : bits(image::placed.at[i].type) / 8 - 1);
     return list;
   }();
   static constexpr bool reverses = std::endian::native != std::endian::little;
 
-  /// Calls f(tensor's index, its memory, where in it, where in the range, bytes) with each part of a range that lies in one tensor.
+  /// Calls f(tensor's index, its memory, where in it, where in the range, bytes) with each part of a range that lies in
+  /// one tensor.
   template <class F>
   static void for_parts(const Model& of, std::uint32_t at, std::uint32_t bytes, F f) noexcept {
     std::uint32_t begin = 0, done = 0;
@@ -296,7 +317,8 @@ struct embedded_image {
     return bytes;
   }();
 
-  /// The index of the tensor, in image order, to which the header's byte `at` belongs: its text and the comma ahead of it; tensor_count behind the last. O(tensors).
+  /// The index of the tensor, in image order, to which the header's byte `at` belongs: its text and the comma ahead of
+  /// it; tensor_count behind the last. O(tensors).
   static std::uint32_t tensor_of_header(std::uint32_t at) noexcept {
     std::uint32_t i = 0;
     while (i < tensor_count && at + 1 >= texts[i + 1]) ++i;
@@ -307,29 +329,33 @@ struct embedded_image {
   /// Requires that [at, at + bytes.size()) lies within the data section. O(tensors) and the bytes.
   static bool write(Model& to, std::uint32_t at, std::span<const std::byte> bytes) noexcept {
     bool good = true;
-    for_parts(to, at, static_cast<std::uint32_t>(bytes.size()), [&](std::size_t i, const std::byte* tensor, std::uint32_t offset, std::uint32_t from, std::uint32_t n) {
-      auto* const out = const_cast<std::byte*>(tensor);
-      if (has_bools && i >= first_bool) {
-        for (std::uint32_t k = 0; k < n; ++k) {
-          const std::byte b = bytes[from + k];
-          good = good && b <= std::byte{1};
-          out[offset + k] = b != std::byte{0} ? std::byte{1} : b;
-        }
-      } else if constexpr (reverses) {
-        for (std::uint32_t k = 0; k < n; ++k) out[(offset + k) ^ widths[i]] = bytes[from + k];
-      } else {
-        std::memcpy(out + offset, bytes.data() + from, n);
-      }
-    });
+    for_parts(to, at, static_cast<std::uint32_t>(bytes.size()),
+              [&](std::size_t i, const std::byte* tensor, std::uint32_t offset, std::uint32_t from, std::uint32_t n) {
+                auto* const out = const_cast<std::byte*>(tensor);
+                if (has_bools && i >= first_bool) {
+                  for (std::uint32_t k = 0; k < n; ++k) {
+                    const std::byte b = bytes[from + k];
+                    good = good && b <= std::byte{1};
+                    out[offset + k] = b != std::byte{0} ? std::byte{1} : b;
+                  }
+                } else if constexpr (reverses) {
+                  for (std::uint32_t k = 0; k < n; ++k) out[(offset + k) ^ widths[i]] = bytes[from + k];
+                } else {
+                  std::memcpy(out + offset, bytes.data() + from, n);
+                }
+              });
     return good;
   }
-  /// Reads a range of the data section out of the model. Requires that [at, at + out.size()) lies within the data section. O(tensors) and the bytes.
+  /// Reads a range of the data section out of the model. Requires that [at, at + out.size()) lies within the data
+  /// section. O(tensors) and the bytes.
   static void read(const Model& from, std::uint32_t at, std::span<std::byte> out) noexcept {
-    for_parts(from, at, static_cast<std::uint32_t>(out.size()), [&]([[maybe_unused]] std::size_t i, const std::byte* tensor, std::uint32_t offset, std::uint32_t to, std::uint32_t n) {
-      if constexpr (reverses)
-        for (std::uint32_t k = 0; k < n; ++k) out[to + k] = tensor[(offset + k) ^ widths[i]];
-      else std::memcpy(out.data() + to, tensor + offset, n);
-    });
+    for_parts(from, at, static_cast<std::uint32_t>(out.size()),
+              [&]([[maybe_unused]] std::size_t i, const std::byte* tensor, std::uint32_t offset, std::uint32_t to,
+                  std::uint32_t n) {
+                if constexpr (reverses)
+                  for (std::uint32_t k = 0; k < n; ++k) out[to + k] = tensor[(offset + k) ^ widths[i]];
+                else std::memcpy(out.data() + to, tensor + offset, n);
+              });
   }
 };
 

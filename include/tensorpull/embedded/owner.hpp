@@ -1,8 +1,10 @@
-// The owner of one model on a small machine: a whole owner in a few kilobytes, without heap, clock, operating system or lists of unknown length. Unmodified
-// hosts pull from it over a link of datagrams, such as `serial`: it says the same frames as protocol/owner, one request at a time.
+// The owner of one model on a small machine: a whole owner in a few kilobytes, without heap, clock, operating system or
+// lists of unknown length. Unmodified hosts pull from it over a link of datagrams, such as `serial`: it says the same
+// frames as protocol/owner, one request at a time.
 //
-// What it leaves out, it refuses by name: schema pages and named tensors are `unsupported`. One recipient at a time is served, and the publication ends with
-// the first that completes, as a transaction of one recipient does (protocol/README.md).
+// What it leaves out, it refuses by name: schema pages and named tensors are `unsupported`. One recipient at a time is
+// served, and the publication ends with the first that completes, as a transaction of one recipient does
+// (protocol/README.md).
 #pragma once
 
 #include <tensorpull/core/byte_order.hpp>
@@ -29,7 +31,8 @@ namespace tensorpull {
 
 namespace detail {
 
-/// Whether a request is a late double of one that came before the last that changed something, which it must not undo. As datagram_endpoint's.
+/// Whether a request is a late double of one that came before the last that changed something, which it must not undo.
+/// As datagram_endpoint's.
 class late_requests {
  public:
   /// Looks at a request. True: it is late, and nothing.
@@ -42,22 +45,26 @@ class late_requests {
     late_ = 0;
     return false;
   }
-  /// A request has changed something. One that was refused has not: somebody else's must not make those of the recipient late.
+  /// A request has changed something. One that was refused has not: somebody else's must not make those of the
+  /// recipient late.
   void has_changed(std::uint32_t id) noexcept { newest_ = id, known_ = true; }
 
  private:
   static constexpr std::uint32_t late_ids = 1u << 20;
-  static constexpr std::uint8_t most_late = 4;  // requests of one id that are late in a row before the peer is believed: it was started again
+  static constexpr std::uint8_t most_late = 4;  // requests of one id that are late in a row before the peer is
+                                                // believed: it was started again
 
   std::uint32_t newest_ = 0, late_id_ = 0;  // the id of the last request that changed something
   std::uint8_t late_ = 0;
   bool known_ = false;
 };
 
-/// A description that is longer than a datagram, on its way in pieces: which of them is next. A piece leaves only in answer to a datagram.
+/// A description that is longer than a datagram, on its way in pieces: which of them is next. A piece leaves only in
+/// answer to a datagram.
 class described_in_pieces {
  public:
-  /// A description is asked for. A repeated request goes on with what was not taken, and begins again if that has been said twice without being heard.
+  /// A description is asked for. A repeated request goes on with what was not taken, and begins again if that has been
+  /// said twice without being heard.
   void ask(std::uint32_t id, std::uint64_t random) noexcept {
     if (sender_ == 0) sender_ = random | 1;
     if (under_way_ && id == id_) {
@@ -85,8 +92,14 @@ class described_in_pieces {
   std::uint32_t id() const noexcept { return id_; }
   /// Writes the next piece of the frame, in at most `room` bytes, and gives its length.
   std::size_t write(std::span<const std::byte> whole, std::byte* out, std::size_t room) const noexcept {
-    const std::size_t left = whole.size() - taken_, most = (room - piece_prefix::bytes) / 8 * 8, n = left < most ? left : most;  // a frame is whole words
-    const piece head{frame_kind::piece, sender_, number_, taken_, static_cast<std::uint32_t>(whole.size()), static_cast<std::uint32_t>(n)};
+    const std::size_t left = whole.size() - taken_, most = (room - piece_prefix::bytes) / 8 * 8,
+                      n = left < most ? left : most;  // a frame is whole words
+    const piece head{frame_kind::piece,
+                     sender_,
+                     number_,
+                     taken_,
+                     static_cast<std::uint32_t>(whole.size()),
+                     static_cast<std::uint32_t>(n)};
     piece_prefix::write(head, std::span<std::byte, piece_prefix::bytes>(out, piece_prefix::bytes));
     std::memcpy(out + piece_prefix::bytes, whole.data() + taken_, n);
     return piece_prefix::bytes + n;
@@ -110,10 +123,14 @@ inline constexpr std::size_t place_in_frame = [] {
 }();
 /// The words behind the reference and the version in which most kinds have two or three numbers of their own.
 template <frame_kind Kind, frame_field First, frame_field Second>
-inline constexpr bool is_short_answer = place_in_frame<Kind, frame_field::ref_high> == 24 && place_in_frame<Kind, frame_field::ref_low> == 32 && place_in_frame<Kind, frame_field::version> == 40 &&
+inline constexpr bool is_short_answer = place_in_frame<Kind, frame_field::ref_high> == 24 &&
+                                        place_in_frame<Kind, frame_field::ref_low> == 32 &&
+                                        place_in_frame<Kind, frame_field::version> == 40 &&
                                         place_in_frame<Kind, First> == 48 && place_in_frame<Kind, Second> == 56;
-static_assert(is_short_answer<frame_kind::refused, frame_field::offset, frame_field::status> && place_in_frame<frame_kind::refused, frame_field::delay_ms> == 60);
-static_assert(is_short_answer<frame_kind::confirmed, frame_field::nonce, frame_field::status> && is_short_answer<frame_kind::end, frame_field::image_bytes, frame_field::nonce>);
+static_assert(is_short_answer<frame_kind::refused, frame_field::offset, frame_field::status> &&
+              place_in_frame<frame_kind::refused, frame_field::delay_ms> == 60);
+static_assert(is_short_answer<frame_kind::confirmed, frame_field::nonce, frame_field::status> &&
+              is_short_answer<frame_kind::end, frame_field::image_bytes, frame_field::nonce>);
 
 /// The shortest input whose digest a hash gives.
 template <class H>
@@ -130,7 +147,8 @@ constexpr std::size_t embedded_answer_bytes(std::size_t chunk) noexcept {
 
 }  // namespace detail
 
-/// The CRC32C of a chunk, with the line's own table: for the `ChunkHash` of an embedded_owner. Hosts check it with integrity/crc32c.
+/// The CRC32C of a chunk, with the line's own table: for the `ChunkHash` of an embedded_owner. Hosts check it with
+/// integrity/crc32c.
 template <class Crc = crc32c_small>
 struct embedded_crc32c {
   static constexpr digest_kind kind = digest_kind::crc32c;  ///< as integrity policies name it
@@ -143,13 +161,16 @@ struct embedded_crc32c {
 
 /// Publishes one model at a time to one recipient at a time, over a link of datagrams with one request on its way.
 ///
-/// `Model`: a struct whose members are listed (members.hpp). `ChunkBytes`: the longest payload that it sends. `Hash`: XXH3-64, for the version.
-/// `ChunkHash`: the hash that recipients may ask for with each chunk, which a server that averages needs: xxh3_64 or embedded_crc32c; no_hash: such requests
-/// are `unsupported`.
-/// `DatagramBytes`: the longest answer. Below the 152 bytes of a description that travels in pieces; otherwise no code for pieces is compiled.
+/// `Model`: a struct whose members are listed (members.hpp). `ChunkBytes`: the longest payload that it sends. `Hash`:
+/// XXH3-64, for the version. `ChunkHash`: the hash that recipients may ask for with each chunk, which a server that
+/// averages needs: xxh3_64 or embedded_crc32c; no_hash: such requests are `unsupported`. `DatagramBytes`: the longest
+/// answer. Below the 152 bytes of a description that travels in pieces; otherwise no code for pieces is compiled.
 ///
-/// One thread at a time; no heap, no clock: `now_ms` is the time of a clock with any origin, in milliseconds, and may wrap.
-template <class Model, std::size_t ChunkBytes, hash Hash = std::conditional_t<(embedded_image<Model>::image_bytes >= lean_xxh3_64::least_bytes), lean_xxh3_64, xxh3_64>,
+/// One thread at a time; no heap, no clock: `now_ms` is the time of a clock with any origin, in milliseconds, and may
+/// wrap.
+template <class Model, std::size_t ChunkBytes,
+          hash Hash = std::conditional_t<(embedded_image<Model>::image_bytes >= lean_xxh3_64::least_bytes),
+                                         lean_xxh3_64, xxh3_64>,
           hash ChunkHash = detail::no_hash, std::size_t DatagramBytes = detail::embedded_answer_bytes(ChunkBytes)>
 class embedded_owner {
   using image = embedded_image<Model>;
@@ -158,11 +179,16 @@ class embedded_owner {
   static constexpr std::uint64_t nonce_step = 0x9e3779b97f4a7c16;
   static constexpr bool in_pieces = DatagramBytes < detail::short_frame_bytes;
   static constexpr std::uint32_t image_bytes = image::image_bytes, header_bytes = image::header_bytes;
-  static_assert(digest_kind_of<Hash> == digest_kind::xxh3_64, "tensorpull: a version is XXH3-64 of the image, so an owner needs that hash");
-  static_assert(detail::least_bytes_of<Hash>() <= image_bytes, "tensorpull: the image is too short for this hash: use xxh3_64");
-  static_assert(detail::least_bytes_of<ChunkHash>() == 0, "tensorpull: a chunk may be too short for this hash: use xxh3_64 or embedded_crc32c");
-  static_assert(ChunkBytes > 0 && prefix::frame_bytes(ChunkBytes) <= DatagramBytes, "tensorpull: a chunk has to fit a datagram, behind 80 bytes and rounded up to 8");
-  static_assert(DatagramBytes >= 104, "tensorpull: a datagram has at least 104 bytes: 128, less what a link puts in front");
+  static_assert(digest_kind_of<Hash> == digest_kind::xxh3_64,
+                "tensorpull: a version is XXH3-64 of the image, so an owner needs that hash");
+  static_assert(detail::least_bytes_of<Hash>() <= image_bytes,
+                "tensorpull: the image is too short for this hash: use xxh3_64");
+  static_assert(detail::least_bytes_of<ChunkHash>() == 0,
+                "tensorpull: a chunk may be too short for this hash: use xxh3_64 or embedded_crc32c");
+  static_assert(ChunkBytes > 0 && prefix::frame_bytes(ChunkBytes) <= DatagramBytes,
+                "tensorpull: a chunk has to fit a datagram, behind 80 bytes and rounded up to 8");
+  static_assert(DatagramBytes >= 104,
+                "tensorpull: a datagram has at least 104 bytes: 128, less what a link puts in front");
 
  public:
   /// Bytes that `out` of answer() has to have.
@@ -171,16 +197,18 @@ class embedded_owner {
   /// `idle_ms`: a recipient of which nothing was heard for so long gives way to another one.
   explicit embedded_owner(std::uint32_t idle_ms = 10'000) noexcept : idle_ms_(idle_ms) {}
 
-  /// Publishes a model under `ref`, which is not all zero, and forgets what was published before and who pulled it. The model is borrowed, and must not change
-  /// until the state() is completed or completed_unverified, or until withdraw(), busy() or the next publish(). If it does change, recipients get bytes of
-  /// both, and none of them ends as completed, since the digest is not that of the version. `random`: a number that cannot be guessed.
-  /// Cost: one pass over the model.
+  /// Publishes a model under `ref`, which is not all zero, and forgets what was published before and who pulled it. The
+  /// model is borrowed, and must not change until the state() is completed or completed_unverified, or until
+  /// withdraw(), busy() or the next publish(). If it does change, recipients get bytes of both, and none of them ends
+  /// as completed, since the digest is not that of the version. `random`: a number that cannot be guessed. Cost: one
+  /// pass over the model.
   void publish(const Model& model, ref_id ref, std::uint64_t random) noexcept {
     Hash h;
     h.update(std::span<const std::byte>(image::header));
     std::byte part[64];
     for (std::uint32_t at = 0; at < image_bytes - header_bytes;) {
-      const std::uint32_t left = image_bytes - header_bytes - at, n = left < sizeof part ? left : static_cast<std::uint32_t>(sizeof part);
+      const std::uint32_t left = image_bytes - header_bytes - at,
+                          n = left < sizeof part ? left : static_cast<std::uint32_t>(sizeof part);
       image::read(model, at, std::span(part, n));
       h.update(std::span<const std::byte>(part, n));
       at += n;
@@ -196,15 +224,17 @@ class embedded_owner {
     state_ = recipient_state::unseen;
     if constexpr (in_pieces) pieces_.give_up();
   }
-  /// The model is in the making: until it is published everybody is asked to come back after `delay_ms`. What was published is not read any more; a recipient
-  /// that has completed it still hears so.
+  /// The model is in the making: until it is published everybody is asked to come back after `delay_ms`. What was
+  /// published is not read any more; a recipient that has completed it still hears so.
   void busy(std::uint32_t delay_ms) noexcept { end(status::busy, delay_ms); }
-  /// Ends the publication: the model is not read any more. Recipients are told `withdrawn` with `reason`, a number of the application's.
+  /// Ends the publication: the model is not read any more. Recipients are told `withdrawn` with `reason`, a number of
+  /// the application's.
   void withdraw(std::uint32_t reason = 0) noexcept { end(status::withdrawn, reason); }
 
-  /// How far the one recipient is: unseen, acquired, provisional (it was sent the last byte), completed, completed_unverified (it computed no digest), failed
-  /// (it has other bytes), cancelled, or unfinished (it was under way when the publication ended). One that failed or cancelled may come back, or another
-  /// may come, as long as the model is published. completed and completed_unverified are final: the model may be changed.
+  /// How far the one recipient is: unseen, acquired, provisional (it was sent the last byte), completed,
+  /// completed_unverified (it computed no digest), failed (it has other bytes), cancelled, or unfinished (it was under
+  /// way when the publication ended). One that failed or cancelled may come back, or another may come, as long as the
+  /// model is published. completed and completed_unverified are final: the model may be changed.
   recipient_state state() const noexcept { return state_; }
   /// Bytes of payload that were sent since publish(), whoever took them.
   std::uint64_t bytes_served() const noexcept { return served_; }
@@ -215,9 +245,10 @@ class embedded_owner {
   /// What recipients ask for, to be handed out: the ID, the version and the fingerprint.
   tensorpull::reference reference() const noexcept { return {ref_, version_, image::fingerprint}; }
 
-  /// Answers the requests in one datagram, which may hold other frames, too. Gives the bytes of the answering datagram in `out`; 0: there is none. There is at
-  /// most one for each datagram that comes, and only for requests in it that are valid and in the layout of our encoders. `out`: at least answer_bytes, apart
-  /// from `datagram`. What does not fit any more is not answered, and will be asked for again.
+  /// Answers the requests in one datagram, which may hold other frames, too. Gives the bytes of the answering datagram
+  /// in `out`; 0: there is none. There is at most one for each datagram that comes, and only for requests in it that
+  /// are valid and in the layout of our encoders. `out`: at least answer_bytes, apart from `datagram`. What does not
+  /// fit any more is not answered, and will be asked for again.
   std::size_t answer(std::span<const std::byte> datagram, std::span<std::byte> out, std::uint32_t now_ms) noexcept {
     const std::byte* p = datagram.data();
     std::size_t left = datagram.size(), used = 0;
@@ -238,8 +269,10 @@ class embedded_owner {
   static constexpr std::size_t short_bytes = prefix::bytes;  // of an answer that is neither a chunk nor a description
   static constexpr std::size_t pointer_at = short_bytes - 8;
   /// What leads to the words of a request for names, which lie right behind.
-  static constexpr std::uint64_t names_pointer = std::uint64_t{detail::body_size(kind::locate).data} << 32 | std::uint64_t{detail::body_size(kind::locate).pointers} << 48;
-  static constexpr std::size_t names_bytes = short_bytes + 8u * (detail::body_size(kind::locate).data + detail::body_size(kind::locate).pointers);
+  static constexpr std::uint64_t names_pointer = std::uint64_t{detail::body_size(kind::locate).data} << 32 |
+                                                 std::uint64_t{detail::body_size(kind::locate).pointers} << 48;
+  static constexpr std::size_t names_bytes = short_bytes + 8u * (detail::body_size(kind::locate).data +
+                                                                 detail::body_size(kind::locate).pointers);
 
   /// A request, and where its answer goes.
   struct request {
@@ -251,14 +284,21 @@ class embedded_owner {
     kind what;
 
     template <kind Kind, field Field>
-    std::uint64_t get() const noexcept { return load_le64(frame + detail::place_in_frame<Kind, Field>); }
+    std::uint64_t get() const noexcept {
+      return load_le64(frame + detail::place_in_frame<Kind, Field>);
+    }
     template <kind Kind, field Field>
-    std::uint32_t get32() const noexcept { return static_cast<std::uint32_t>(load_le32(frame + detail::place_in_frame<Kind, Field>)); }
+    std::uint32_t get32() const noexcept {
+      return static_cast<std::uint32_t>(load_le32(frame + detail::place_in_frame<Kind, Field>));
+    }
     std::uint32_t id() const noexcept { return static_cast<std::uint32_t>(load_le32(frame + 16)); }
-    bool is_about(const ref_id& ref) const noexcept { return load_le64(own) == ref.high && load_le64(own + 8) == ref.low; }
+    bool is_about(const ref_id& ref) const noexcept {
+      return load_le64(own) == ref.high && load_le64(own + 8) == ref.low;
+    }
   };
 
-  std::size_t answer_one(const std::byte* p, std::size_t size, std::byte* out, std::size_t room, std::uint32_t now_ms) noexcept {
+  std::size_t answer_one(const std::byte* p, std::size_t size, std::byte* out, std::size_t room,
+                         std::uint32_t now_ms) noexcept {
     if (load_le64(p + 8) != prefix::root_pointer || room < short_bytes) return 0;
     if constexpr (in_pieces)
       if (detail::piece_prefix::announced({p, size})) {
@@ -269,7 +309,8 @@ class embedded_owner {
     if (!is_request(q.what)) return 0;
     // Of the names that are asked for nothing is read: the request is refused.
     const bool names = q.what == kind::locate;
-    if (load_le64(p + pointer_at) != (names ? names_pointer : 0) || (names ? size < names_bytes : size != short_bytes)) return 0;
+    if (load_le64(p + pointer_at) != (names ? names_pointer : 0) || (names ? size < names_bytes : size != short_bytes))
+      return 0;
     if (names) q.own = p + short_bytes;
     if (q.what != kind::describe) q.version = load_le64(q.own + 16);
     if (late_.is_late(q.what, q.id())) return 0;
@@ -284,7 +325,8 @@ class embedded_owner {
   }
 
   /// Writes the words of every answer but a description: reference, version, and what the kind has besides.
-  [[gnu::noinline]] static std::size_t say(const request& q, kind what, std::uint64_t version, std::uint64_t first, std::uint64_t second, std::uint64_t third = 0) noexcept {
+  [[gnu::noinline]] static std::size_t say(const request& q, kind what, std::uint64_t version, std::uint64_t first,
+                                           std::uint64_t second, std::uint64_t third = 0) noexcept {
     begin_frame(q.out, short_bytes, q.id(), what);
     std::memcpy(q.out + 24, q.own, 16);
     store_le64(q.out + 40, version);
@@ -302,26 +344,34 @@ class embedded_owner {
   /// `number`: a delay or a reason.
   static std::size_t refuse(const request& q, status why, std::uint64_t version, std::uint32_t number = 0) noexcept {
     const bool has_offset = q.what == kind::pull || q.what == kind::schema;
-    static_assert(detail::place_in_frame<kind::pull, field::offset> == detail::place_in_frame<kind::schema, field::offset>);
-    return say(q, kind::refused, version, has_offset ? q.template get<kind::pull, field::offset>() : 0, static_cast<std::uint16_t>(why) | std::uint64_t{number} << 32);
+    static_assert(detail::place_in_frame<kind::pull, field::offset> ==
+                  detail::place_in_frame<kind::schema, field::offset>);
+    return say(q, kind::refused, version, has_offset ? q.template get<kind::pull, field::offset>() : 0,
+               static_cast<std::uint16_t>(why) | std::uint64_t{number} << 32);
   }
   /// The answer if the request is about something else than what is published; 0: it is about that.
   std::size_t refuse_unpublished(const request& q) const noexcept {
     if (now_ == status::busy) return refuse(q, now_, q.version, number_);
     if (!ref_ || !q.is_about(ref_)) return refuse(q, status::unknown_reference, q.version);
     if (now_ == status::ok) return 0;
-    const bool finished = q.what == kind::describe && who_ && q.template get<kind::describe, field::recipient>() == who_.value && has_completed();
+    const bool finished = q.what == kind::describe && who_ &&
+                          q.template get<kind::describe, field::recipient>() == who_.value && has_completed();
     return finished ? refuse(q, status::already_final, q.version) : refuse(q, now_, q.version, number_);
   }
-  bool is_under_way() const noexcept { return state_ == recipient_state::acquired || state_ == recipient_state::provisional; }
-  bool has_completed() const noexcept { return state_ == recipient_state::completed || state_ == recipient_state::completed_unverified; }
+  bool is_under_way() const noexcept {
+    return state_ == recipient_state::acquired || state_ == recipient_state::provisional;
+  }
+  bool has_completed() const noexcept {
+    return state_ == recipient_state::completed || state_ == recipient_state::completed_unverified;
+  }
 
   /// Answers a request for the description. One who comes back goes on with the serve that was begun.
   std::size_t greet(const request& q, std::uint32_t now_ms) noexcept {
     const recipient_id who{q.template get<kind::describe, field::recipient>()};
     const std::uint32_t silent = now_ms - heard_ms_;
     const bool other = who != who_;
-    if (other && who_ && is_under_way() && silent < idle_ms_) return refuse(q, status::busy, version_, idle_ms_ - silent);
+    if (other && who_ && is_under_way() && silent < idle_ms_)
+      return refuse(q, status::busy, version_, idle_ms_ - silent);
     late_.has_changed(q.id());
     heard_ms_ = now_ms;
     if (other && state_ != recipient_state::unseen) nonce_ += nonce_step;
@@ -349,23 +399,28 @@ class embedded_owner {
     store_le64(out + detail::place_in_frame<what, field::image_bytes>, image_bytes);
     store_le64(out + detail::place_in_frame<what, field::data_start>, header_bytes);
     store_le64(out + detail::place_in_frame<what, field::nonce>, nonce_);
-    static_assert(detail::place_in_frame<what, field::tensors> == detail::place_in_frame<what, field::length> + 4 && detail::place_in_frame<what, field::flag> == detail::place_in_frame<what, field::window> + 2);
-    store_le64(out + detail::place_in_frame<what, field::length>, ChunkBytes | std::uint64_t{image::tensor_count} << 32);
+    static_assert(detail::place_in_frame<what, field::tensors> == detail::place_in_frame<what, field::length> + 4 &&
+                  detail::place_in_frame<what, field::flag> == detail::place_in_frame<what, field::window> + 2);
+    store_le64(out + detail::place_in_frame<what, field::length>,
+               ChunkBytes | std::uint64_t{image::tensor_count} << 32);
     store_le64(out + detail::place_in_frame<what, field::window>, 1u | 1u << 16);  // one request at a time; verifiable
   }
 
   /// Answers a pull. 0: there is no room for all of the chunk.
   std::size_t send_bytes(const request& q) noexcept {
     constexpr auto what = kind::pull;
-    const std::uint64_t fingerprint = q.template get<what, field::fingerprint>(), offset = q.template get<what, field::offset>();
+    const std::uint64_t fingerprint = q.template get<what, field::fingerprint>(),
+                        offset = q.template get<what, field::offset>();
     std::uint32_t length = q.template get32<what, field::length>();
-    const auto digest = static_cast<digest_kind>(static_cast<std::uint8_t>(q.frame[detail::place_in_frame<what, field::kind_of_digest>]));
+    const auto digest = static_cast<digest_kind>(
+        static_cast<std::uint8_t>(q.frame[detail::place_in_frame<what, field::kind_of_digest>]));
     if (fingerprint != 0 && fingerprint != image::fingerprint) return refuse(q, status::schema_mismatch, version_);
     if (offset > image_bytes) return refuse(q, status::out_of_range, version_);
     const auto at = static_cast<std::uint32_t>(offset);
     if (at == image_bytes) return say(q, kind::end, version_, image_bytes, nonce_);
     if (length == 0) return refuse(q, status::bad_request, version_);
-    if (digest != digest_kind::none && digest != digest_kind_of<ChunkHash>) return refuse(q, status::unsupported, version_);
+    if (digest != digest_kind::none && digest != digest_kind_of<ChunkHash>)
+      return refuse(q, status::unsupported, version_);
     if (length > image_bytes - at) length = image_bytes - at;
     if (length > ChunkBytes) length = static_cast<std::uint32_t>(ChunkBytes);
     const std::uint32_t padded = (length + 7) & ~std::uint32_t{7};
@@ -393,13 +448,16 @@ class embedded_owner {
     return prefix::bytes + padded;
   }
 
-  /// A confirmation counts once, for the serve whose nonce it repeats, after that serve reached the end. A repeated one gets the same answer. Anything else
-  /// changes nothing.
+  /// A confirmation counts once, for the serve whose nonce it repeats, after that serve reached the end. A repeated one
+  /// gets the same answer. Anything else changes nothing.
   std::size_t settle(const request& q, std::uint32_t now_ms) noexcept {
     const bool confirms = q.what == kind::confirm;
-    static_assert(detail::place_in_frame<kind::confirm, field::nonce> == detail::place_in_frame<kind::cancel, field::nonce>);
-    const std::uint64_t nonce = q.template get<kind::confirm, field::nonce>(), digest = q.template get<kind::confirm, field::digest>();
-    const std::uint64_t who = confirms ? q.template get<kind::confirm, field::recipient>() : q.template get<kind::cancel, field::recipient>();
+    static_assert(detail::place_in_frame<kind::confirm, field::nonce> ==
+                  detail::place_in_frame<kind::cancel, field::nonce>);
+    const std::uint64_t nonce = q.template get<kind::confirm, field::nonce>(),
+                        digest = q.template get<kind::confirm, field::digest>();
+    const std::uint64_t who = confirms ? q.template get<kind::confirm, field::recipient>()
+                                       : q.template get<kind::cancel, field::recipient>();
     const bool known = ref_ && q.is_about(ref_) && nonce == nonce_ && (who == 0 || who == who_.value);
     if (!known || state_ == recipient_state::unseen || state_ == recipient_state::unfinished) {
       if (!confirms) return 0;
@@ -409,21 +467,28 @@ class embedded_owner {
     late_.has_changed(q.id());
     heard_ms_ = now_ms;
     if (!confirms) {
-      const auto why = static_cast<status>(static_cast<std::uint16_t>(load_le16(q.frame + detail::place_in_frame<kind::cancel, field::status>)));
-      if (is_under_way()) state_ = why == status::digest_mismatch ? recipient_state::failed : recipient_state::cancelled, reason_ = q.template get32<kind::cancel, field::reason>();
+      const auto why = static_cast<status>(
+          static_cast<std::uint16_t>(load_le16(q.frame + detail::place_in_frame<kind::cancel, field::status>)));
+      if (is_under_way())
+        state_ = why == status::digest_mismatch ? recipient_state::failed : recipient_state::cancelled,
+        reason_ = q.template get32<kind::cancel, field::reason>();
       return 0;
     }
     if (q.version != version_) return refuse(q, status::stale, version_);
     if (state_ == recipient_state::acquired) return refuse(q, status::bad_request, version_);
-    const bool verified = (q.frame[detail::place_in_frame<kind::confirm, field::flag>] & std::byte{1}) != std::byte{0}, equal = digest == version_;
+    const bool verified = (q.frame[detail::place_in_frame<kind::confirm, field::flag>] & std::byte{1}) != std::byte{0},
+               equal = digest == version_;
     if (state_ == recipient_state::provisional) {
-      state_ = !verified ? recipient_state::completed_unverified : equal ? recipient_state::completed
-                                                                         : recipient_state::failed;
+      state_ = !verified ? recipient_state::completed_unverified
+               : equal   ? recipient_state::completed
+                         : recipient_state::failed;
       if (has_completed()) end(status::withdrawn, 0);
     }
-    const bool differs = state_ == recipient_state::failed || (state_ == recipient_state::completed && verified && !equal);
-    const status taken = state_ == recipient_state::cancelled ? status::already_final : differs ? status::digest_mismatch
-                                                                                                : status::ok;
+    const bool differs = state_ == recipient_state::failed ||
+                         (state_ == recipient_state::completed && verified && !equal);
+    const status taken = state_ == recipient_state::cancelled ? status::already_final
+                         : differs                            ? status::digest_mismatch
+                                                              : status::ok;
     return say(q, kind::confirmed, version_, nonce_, static_cast<std::uint16_t>(taken));
   }
 
@@ -447,7 +512,7 @@ class embedded_owner {
   recipient_id who_{};
   std::uint32_t idle_ms_, heard_ms_ = 0;
   std::uint32_t number_ = 0, reason_ = 0;  // what is said besides now_; what the recipient said as it cancelled
-  status now_ = status::withdrawn;         // what recipients are told: ok, busy or withdrawn
+  status now_ = status::withdrawn;  // what recipients are told: ok, busy or withdrawn
   recipient_state state_ = recipient_state::unseen;
   detail::late_requests late_{};
   [[no_unique_address]] std::conditional_t<in_pieces, detail::described_in_pieces, detail::described_at_once> pieces_{};

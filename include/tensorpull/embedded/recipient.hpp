@@ -1,5 +1,6 @@
-// A whole recipient of one model for a small machine: stop and wait, one request at a time, frames read where they lie. It says the same on the wire as the
-// recipients of hosts do (protocol/recipient, protocol/datagrams), in a fifth of their code.
+// A whole recipient of one model for a small machine: stop and wait, one request at a time, frames read where they lie.
+// It says the same on the wire as the recipients of hosts do (protocol/recipient, protocol/datagrams), in a fifth of
+// their code.
 #pragma once
 
 #include <tensorpull/consumers/receipt.hpp>
@@ -21,14 +22,18 @@
 
 namespace tensorpull {
 
-/// What an embedded_recipient pulls, and how long it waits. Times are milliseconds of the clock that next() and received() are given, at most 2^30 (12 days).
+/// What an embedded_recipient pulls, and how long it waits. Times are milliseconds of the clock that next() and
+/// received() are given, at most 2^30 (12 days).
 struct embedded_pull {
-  ref_id ref{};                       ///< What to pull.
-  std::uint64_t version = 0;          ///< 0: whatever is published now.
-  recipient_id recipient{};           ///< Who asks, the same after a restart of this machine, so that the owner counts it once. None: a random one.
-  std::uint32_t timeout_ms = 60'000;  ///< It gives up after so long without progress. A busy owner may put it off for as long in all.
-  std::uint32_t retry_ms = 1'000;     ///< A request is sent again after so long: longer than a chunk and its request take on the line.
-  bool unverified = false;            ///< An image without a digest is accepted, too.
+  ref_id ref{};  ///< What to pull.
+  std::uint64_t version = 0;  ///< 0: whatever is published now.
+  recipient_id recipient{};  ///< Who asks, the same after a restart of this machine, so that the owner counts it once.
+                             ///< None: a random one.
+  std::uint32_t timeout_ms = 60'000;  ///< It gives up after so long without progress. A busy owner may put it off for
+                                      ///< as long in all.
+  std::uint32_t retry_ms = 1'000;  ///< A request is sent again after so long: longer than a chunk and its request take
+                                   ///< on the line.
+  bool unverified = false;  ///< An image without a digest is accepted, too.
 };
 
 namespace detail::embedded {
@@ -36,13 +41,14 @@ namespace detail::embedded {
 template <class Image>
 using default_hash = std::conditional_t<(Image::image_bytes >= lean_xxh3_64::least_bytes), lean_xxh3_64, xxh3_64>;
 
-// The one layout of every frame here: segment table, root pointer, the Frame's seven data words, its pointer; then a payload, or a body of data words
-// (framing/detail/control_words.hpp has what is in them, kind by kind).
+// The one layout of every frame here: segment table, root pointer, the Frame's seven data words, its pointer; then a
+// payload, or a body of data words (framing/detail/control_words.hpp has what is in them, kind by kind).
 inline constexpr std::size_t frame_bytes = payload_prefix::bytes;
 inline constexpr std::size_t description_bytes = short_frame_bytes;
 inline constexpr std::size_t own_words = 24;  // behind the Frame's first word
 inline constexpr std::size_t pointer = 72;
-static_assert(size_of_frame.data == payload_prefix::frame_data_words && size_of_frame.pointers == 1 && body_size(frame_kind::description).data == 9);
+static_assert(size_of_frame.data == payload_prefix::frame_data_words && size_of_frame.pointers == 1 &&
+              body_size(frame_kind::description).data == 9);
 
 /// Writes a frame of 80 bytes, all but the words behind its first.
 inline void begin_frame(std::byte* out, std::uint32_t id, std::uint32_t kind_and_flag) noexcept {
@@ -55,7 +61,9 @@ inline std::uint32_t load32(const std::byte* p) noexcept { return static_cast<st
 /// The bytes of the payload behind a frame of `words` words; more than there can be: the layout is another one.
 inline std::uint32_t payload_bytes(const std::byte* frame, std::uint32_t words) noexcept {
   const std::uint32_t list = load32(frame + pointer + 4), bytes = list >> 3;
-  return load32(frame + pointer) == 1 && (list & 7) == 2 && words == payload_prefix::fixed_words + (bytes + 7) / 8 ? bytes : 0xffffffff;
+  return load32(frame + pointer) == 1 && (list & 7) == 2 && words == payload_prefix::fixed_words + (bytes + 7) / 8
+             ? bytes
+             : 0xffffffff;
 }
 
 /// The description in pieces, where datagrams are shorter than it.
@@ -68,31 +76,39 @@ struct description_pieces {
 struct no_pieces {};
 }  // namespace detail::embedded
 
-/// Pulls one image from an owner behind a datagram link with one peer: a serial line (embedded_line), a radio. It has no clock, no random numbers and no link: they
-/// are handed in. Chunks have at most `ChunkBytes`, a multiple of 8; a datagram of the owner has then at most 80 bytes more (and 152 if those are more than 128: a
-/// description has so many, and in shorter datagrams it comes in pieces). A datagram of this end has 80 bytes.
+/// Pulls one image from an owner behind a datagram link with one peer: a serial line (embedded_line), a radio. It has
+/// no clock, no random numbers and no link: they are handed in. Chunks have at most `ChunkBytes`, a multiple of 8; a
+/// datagram of the owner has then at most 80 bytes more (and 152 if those are more than 128: a description has so many,
+/// and in shorter datagrams it comes in pieces). A datagram of this end has 80 bytes.
 ///
-/// The header of the image is compared before the first byte of data lands, unless the owner states our fingerprint. A byte lands only if it is in the answer to
-/// the one request on its way: reference, version, nonce, offset, length and id are compared. What is doubled, late or of another transfer is nothing.
-/// What the landing holds is `completed` only after the digest of the whole was compared.
-template <embedded_landing Landing, std::size_t ChunkBytes, class Hash = detail::embedded::default_hash<typename Landing::image>>
+/// The header of the image is compared before the first byte of data lands, unless the owner states our fingerprint. A
+/// byte lands only if it is in the answer to the one request on its way: reference, version, nonce, offset, length and
+/// id are compared. What is doubled, late or of another transfer is nothing. What the landing holds is `completed` only
+/// after the digest of the whole was compared.
+template <embedded_landing Landing, std::size_t ChunkBytes,
+          class Hash = detail::embedded::default_hash<typename Landing::image>>
 class embedded_recipient {
-  static_assert(ChunkBytes > 0 && ChunkBytes % 8 == 0 && ChunkBytes <= 0x10000, "tensorpull: chunks of an embedded recipient have a multiple of 8 bytes, at most 64 KiB");
+  static_assert(ChunkBytes > 0 && ChunkBytes % 8 == 0 && ChunkBytes <= 0x10000,
+                "tensorpull: chunks of an embedded recipient have a multiple of 8 bytes, at most 64 KiB");
   using image = typename Landing::image;
 
  public:
   /// The longest datagram that comes from an owner whose link carries no longer ones than needed, and that goes out.
-  static constexpr std::size_t max_in = detail::embedded::frame_bytes + ChunkBytes < 128 ? 128 : detail::embedded::frame_bytes + ChunkBytes;
+  static constexpr std::size_t max_in = detail::embedded::frame_bytes + ChunkBytes < 128
+                                            ? 128
+                                            : detail::embedded::frame_bytes + ChunkBytes;
   /// Bytes of every datagram that goes out.
   static constexpr std::size_t max_out = detail::embedded::frame_bytes;
 
   /// Borrows the landing. `random`: a number that no earlier recipient on this link has had.
   embedded_recipient(Landing& to, const embedded_pull& what, std::uint64_t random) noexcept
-      : landing_(to), ref_(what.ref), who_(what.recipient ? what.recipient.value : random | 1), version_(what.version), timeout_(what.timeout_ms), retry_(what.retry_ms),
-        id_(static_cast<std::uint32_t>(random >> 32)), unverified_(what.unverified) {}
+      : landing_(to), ref_(what.ref), who_(what.recipient ? what.recipient.value : random | 1), version_(what.version),
+        timeout_(what.timeout_ms), retry_(what.retry_ms), id_(static_cast<std::uint32_t>(random >> 32)),
+        unverified_(what.unverified) {}
 
-  /// Writes the frame to send now, and returns its length: 80 bytes, or 0 if there is nothing to send now or `out` is shorter. Call it after each received(), and
-  /// again within the time in which a lost datagram should be noticed; with an empty `out` as long as the link takes nothing, so that this ends in time, too.
+  /// Writes the frame to send now, and returns its length: 80 bytes, or 0 if there is nothing to send now or `out` is
+  /// shorter. Call it after each received(), and again within the time in which a lost datagram should be noticed; with
+  /// an empty `out` as long as the link takes nothing, so that this ends in time, too.
   std::size_t next(std::span<std::byte> out, std::uint32_t now_ms) noexcept {
     now_ = now_ms;
     const bool room = out.size() >= detail::embedded::frame_bytes;
@@ -130,7 +146,9 @@ class embedded_recipient {
       kind = frame_kind::cancel;
       fields[0] = nonce_;
       fields[1] = who_;
-      fields[2] = reason_ | std::uint64_t{static_cast<std::uint16_t>(why_ == errc::digest_mismatch ? status::digest_mismatch : status::ok)} << 32;
+      fields[2] = reason_ | std::uint64_t{static_cast<std::uint16_t>(
+                                why_ == errc::digest_mismatch ? status::digest_mismatch : status::ok)}
+                                << 32;
       if (--farewells_ == 0) state_ = state::over;
     }
     std::byte* const to = out.data();
@@ -148,7 +166,8 @@ class embedded_recipient {
     const std::byte* p = datagram.data();
     for (std::size_t left = datagram.size() / 8; left > 0;) {  // in words
       const std::uint32_t words = left > 1 ? detail::embedded::load32(p + 4) : 0;
-      if (words >= left || words < detail::payload_prefix::fixed_words || load_le32(p) != 0 || load_le64(p + 8) != detail::payload_prefix::root_pointer)
+      if (words >= left || words < detail::payload_prefix::fixed_words || load_le32(p) != 0 ||
+          load_le64(p + 8) != detail::payload_prefix::root_pointer)
         return void(late_ = errc::unsupported_layout);  // the only name for why no answer was understood, if none is
       take(p, words);
       p += 8 * (words + 1);
@@ -164,8 +183,9 @@ class embedded_recipient {
 
   /// Whether it is over, and the owner has been told if it has to be. Before that next() has frames to send.
   bool ended() const noexcept { return state_ == state::over; }
-  /// How it ended; ended() must be true. Of schema_mismatch `at` is the index, in image order, of the first tensor that differs (the number of tensors: the other model
-  /// has all of ours and more); of every other error, how many bytes of the image had landed. A model whose header has metadata that ours has not differs in tensor 0.
+  /// How it ended; ended() must be true. Of schema_mismatch `at` is the index, in image order, of the first tensor that
+  /// differs (the number of tensors: the other model has all of ours and more); of every other error, how many bytes of
+  /// the image had landed. A model whose header has metadata that ours has not differs in tensor 0.
   result<receipt> outcome() const noexcept {
     if (!finished_) return unexpected{error{why_, static_cast<std::int32_t>(system_), at_, {}}};
     receipt r;
@@ -215,7 +235,8 @@ class embedded_recipient {
     why_ = why;
     at_ = at;
     farewells_ = 3;
-    const bool tells = nonce_ != 0 && !finished_ && why != errc::withdrawn && why != errc::unreadable && why != errc::stale_version;
+    const bool tells = nonce_ != 0 && !finished_ && why != errc::withdrawn && why != errc::unreadable &&
+                       why != errc::stale_version;
     ask(tells ? state::leaving : state::over);
   }
   void fail(errc why) noexcept { fail(why, landed_); }
@@ -237,7 +258,9 @@ class embedded_recipient {
     if (!open_ || detail::embedded::load32(p + 16) != id_ || state_ >= state::leaving) return;
     const std::byte* body = p + detail::embedded::own_words;
     if (kind == frame_kind::description) {
-      if (words != detail::embedded::description_bytes / 8 - 1 || load_le64(p + detail::embedded::pointer) != std::uint64_t{9} << 32) return void(late_ = errc::unsupported_layout);
+      if (words != detail::embedded::description_bytes / 8 - 1 ||
+          load_le64(p + detail::embedded::pointer) != std::uint64_t{9} << 32)
+        return void(late_ = errc::unsupported_layout);
       body = p + detail::embedded::frame_bytes;
     }
     if (load_le64(body) != ref_.high || load_le64(body + 8) != ref_.low) return;
@@ -245,7 +268,8 @@ class embedded_recipient {
     if (kind == frame_kind::refused) return take_refusal(body);
     if (kind == frame_kind::description && state_ == state::describing) return take_description(body, version);
     if (version != version_) return;
-    if (kind == frame_kind::chunk && (state_ == state::pulling || state_ == state::closing)) return take_chunk(p, words);
+    if (kind == frame_kind::chunk && (state_ == state::pulling || state_ == state::closing))
+      return take_chunk(p, words);
     if (kind == frame_kind::confirmed && state_ == state::confirming && load_le64(body + 24) == nonce_) {
       const status s = detail::to_status(load_le16(body + 32));
       confirmed_ = s == status::ok;
@@ -274,7 +298,8 @@ class embedded_recipient {
       if (!compares_) {
         if (total_ - start_ != image::data_bytes) return differs(image::tensor_count);
         if constexpr (requires { Hash::least_bytes; })
-          if (total_ < Hash::least_bytes) return fail(errc::bad_frame);  // a header that is shorter than that of the same tensors
+          if (total_ < Hash::least_bytes)
+            return fail(errc::bad_frame);  // a header that is shorter than that of the same tensors
         if (!verifiable_ && !unverified_) return fail(errc::not_verifiable);
         if constexpr (lasts)
           if (start_ == image::header_bytes) finished_ = resume(version);
@@ -296,7 +321,9 @@ class embedded_recipient {
     if (landed_ < start_) {
       if (compares_) {
         for (std::uint32_t i = 0; i < n; ++i)
-          if (const std::uint32_t at = landed_ + i; at >= image::header_bytes || (at >= 8 && payload[i] != image::header[at])) return differs(image::tensor_of_header(at));
+          if (const std::uint32_t at = landed_ + i;
+              at >= image::header_bytes || (at >= 8 && payload[i] != image::header[at]))
+            return differs(image::tensor_of_header(at));
         if (landed_ + n == start_) return differs(image::tensor_count);
       }
     } else if (const auto ok = landing_.write(landed_ - start_, {payload, n}); !ok) {
@@ -308,7 +335,8 @@ class embedded_recipient {
     ++chunks_;
     moved();
     if constexpr (lasts)
-      if (start_ == image::header_bytes && !compares_ && !save()) return;  // of another header (it has metadata) no cursor can be proved
+      if (start_ == image::header_bytes && !compares_ && !save())
+        return;  // of another header (it has metadata) no cursor can be proved
     if (landed_ < total_) return ask(state::pulling);
     if (verifiable_ && hash_.digest() != version_) return fail(errc::digest_mismatch);
     finished_ = true;
@@ -345,13 +373,18 @@ class embedded_recipient {
     if (!ok) fail(ok.error().code);
     return ok.has_value();
   }
-  /// Goes on where an earlier program stopped, if what is there is what its cursor says. True: all of it is here, and right. `version`: what is published; 0: what is
-  /// here, if that is what was asked for, all of it is, and its digest says so.
+  /// Goes on where an earlier program stopped, if what is there is what its cursor says. True: all of it is here, and
+  /// right. `version`: what is published; 0: what is here, if that is what was asked for, all of it is, and its digest
+  /// says so.
   bool resume(std::uint64_t version) noexcept {
     const resume_cursor c = landing_.cursor();
-    const bool fits = c.ref == ref_ && c.fingerprint == image::fingerprint && c.offset != 0 && c.offset <= image::image_bytes;
-    if (!fits || (version != 0 ? c.version != version : c.offset != image::image_bytes || (version_ != 0 && c.version != version_))) return false;
-    const std::uint32_t offset = static_cast<std::uint32_t>(c.offset), header = offset < image::header_bytes ? offset : image::header_bytes, end = offset - header;
+    const bool fits = c.ref == ref_ && c.fingerprint == image::fingerprint && c.offset != 0 &&
+                      c.offset <= image::image_bytes;
+    if (!fits || (version != 0 ? c.version != version
+                               : c.offset != image::image_bytes || (version_ != 0 && c.version != version_)))
+      return false;
+    const std::uint32_t offset = static_cast<std::uint32_t>(c.offset),
+                        header = offset < image::header_bytes ? offset : image::header_bytes, end = offset - header;
     hash_.update(std::span(image::header).first(header));
     std::byte some[64];
     bool good = true;
@@ -377,10 +410,13 @@ class embedded_recipient {
   }
 
   void take_piece(const std::byte* p, std::uint32_t words) noexcept {
-    const std::uint32_t n = detail::embedded::payload_bytes(p, words), number = detail::embedded::load32(p + 32), at = detail::embedded::load32(p + 36);
+    const std::uint32_t n = detail::embedded::payload_bytes(p, words), number = detail::embedded::load32(p + 32),
+                        at = detail::embedded::load32(p + 36);
     const std::uint64_t sender = load_le64(p + 24);
     auto& in = pieces_;
-    if (load_le64(p + 40) != in.frame.size() || n == 0 || n > in.frame.size() || at > in.frame.size() - n || sender == 0) return;
+    if (load_le64(p + 40) != in.frame.size() || n == 0 || n > in.frame.size() || at > in.frame.size() - n ||
+        sender == 0)
+      return;
     if (at == 0 && (sender != in.sender || static_cast<std::int32_t>(number - in.number) > 0)) {
       in.sender = sender;
       in.number = number;
@@ -410,15 +446,19 @@ class embedded_recipient {
   std::uint64_t who_, version_, nonce_ = 0;
   std::uint32_t timeout_, retry_;
   std::uint32_t now_ = 0, deadline_ = 0, due_ = 0;  // milliseconds
-  std::uint32_t id_;                                // of the request on its way
-  std::uint32_t landed_ = 0, start_ = 0, total_ = 0, cap_ = 0, chunks_ = 0;  // bytes: that are here, where the data section begins, of the image, of a chunk at most
+  std::uint32_t id_;  // of the request on its way
+  std::uint32_t landed_ = 0, start_ = 0, total_ = 0, cap_ = 0, chunks_ = 0;  // bytes: that are here, where the data
+                                                                             // section begins, of the image, of a chunk
+                                                                             // at most
   std::uint32_t at_ = 0, system_ = 0, reason_ = 0;
   state state_ = state::start;
   errc why_{}, late_ = errc::timed_out;
   std::uint8_t farewells_ = 0;
   bool open_ = false;  // the request was sent, and not answered
-  bool unverified_, verifiable_ = false, compares_ = false, finished_ = false, confirmed_ = false, served_again_ = false;
-  [[no_unique_address]] std::conditional_t<takes_pieces, detail::embedded::description_pieces, detail::embedded::no_pieces> pieces_;
+  bool unverified_, verifiable_ = false, compares_ = false, finished_ = false, confirmed_ = false,
+                    served_again_ = false;
+  [[no_unique_address]] std::conditional_t<takes_pieces, detail::embedded::description_pieces,
+                                           detail::embedded::no_pieces> pieces_;
 };
 
 }  // namespace tensorpull

@@ -1,4 +1,5 @@
-// A list of a frame that is read one element at a time, so that an end that receives or sends it needs no memory for all of its elements.
+// A list of a frame that is read one element at a time, so that an end that receives or sends it needs no memory for
+// all of its elements.
 #pragma once
 
 #include <concepts>
@@ -7,8 +8,8 @@
 
 namespace tensorpull {
 
-/// The elements of a list, made when they are asked for: from memory, or from the bytes of a frame. Borrows what it reads from; valid as long as
-/// that is. Copying it copies no element.
+/// The elements of a list, made when they are asked for: from memory, or from the bytes of a frame. Borrows what it
+/// reads from; valid as long as that is. Copying it copies no element.
 template <class T>
 class element_list {
  public:
@@ -17,7 +18,8 @@ class element_list {
 
   /// No elements.
   constexpr element_list() noexcept = default;
-  /// Elements in memory: a span, or anything that converts to one. Whether a list itself does is not asked: for each copy a compiler would try it as a range.
+  /// Elements in memory: a span, or anything that converts to one. Whether a list itself does is not asked: for each
+  /// copy a compiler would try it as a range.
   template <class Elements>
     requires(!std::same_as<Elements, element_list>) && std::convertible_to<const Elements&, std::span<const T>>
   constexpr element_list(const Elements& elements) noexcept {
@@ -25,7 +27,8 @@ class element_list {
     from_ = in_memory.data(), count_ = in_memory.size(), step_ = sizeof(T), read_ = &from_memory;
   }
   /// `count` elements that `read` makes.
-  constexpr element_list(const void* from, std::size_t step, std::size_t count, reader read) noexcept : from_(from), step_(step), count_(count), read_(read) {}
+  constexpr element_list(const void* from, std::size_t step, std::size_t count, reader read) noexcept
+      : from_(from), step_(step), count_(count), read_(read) {}
 
   /// How many elements there are.
   constexpr std::size_t size() const noexcept { return count_; }

@@ -1,4 +1,5 @@
-// Frames as plain values: what travels between two ends. A framing encodes and decodes them; the state machines take and give them.
+// Frames as plain values: what travels between two ends. A framing encodes and decodes them; the state machines take
+// and give them.
 #pragma once
 
 #include <tensorpull/core/error.hpp>
@@ -13,7 +14,8 @@
 
 namespace tensorpull {
 
-/// What a frame is. The values are those of the wire (the union tags of framing/protocol.capnp, which says what each kind means).
+/// What a frame is. The values are those of the wire (the union tags of framing/protocol.capnp, which says what each
+/// kind means).
 enum class frame_kind : std::uint16_t {
   nothing,
   describe,
@@ -34,7 +36,8 @@ enum class frame_kind : std::uint16_t {
   taken,
 };
 
-/// Why a request was refused, or how a confirmation was taken. The values are those of the wire (framing/protocol.capnp).
+/// Why a request was refused, or how a confirmation was taken. The values are those of the wire
+/// (framing/protocol.capnp).
 enum class status : std::uint16_t {
   ok,
   unknown_reference,
@@ -71,8 +74,8 @@ constexpr errc to_errc(status s) noexcept {
   }
 }
 
-/// The `length` of a pull that asks for all that is left of an image in one chunk without a digest. An owner whose cap is usual_chunk_cap_bytes or more
-/// sends that, even if it is longer than the cap.
+/// The `length` of a pull that asks for all that is left of an image in one chunk without a digest. An owner whose cap
+/// is usual_chunk_cap_bytes or more sends that, even if it is longer than the cap.
 inline constexpr std::uint32_t all_in_one_chunk = 0xffffffff;
 
 /// A byte range [begin, end) of an image.
@@ -93,8 +96,9 @@ struct schema_row {
   element_list<std::uint64_t> shape{};
 };
 
-/// The content of one frame. Which members have a meaning depends on `kind`; their comments name the kinds (see framing/protocol.capnp).
-/// The spans and views point into the frame's bytes or into decode storage: they are valid during the call that receives the frame.
+/// The content of one frame. Which members have a meaning depends on `kind`; their comments name the kinds (see
+/// framing/protocol.capnp). The spans and views point into the frame's bytes or into decode storage: they are valid
+/// during the call that receives the frame.
 struct frame {
   /// what the frame is
   frame_kind kind = frame_kind::nothing;
@@ -112,33 +116,39 @@ struct frame {
   std::uint64_t fingerprint = 0;
   /// chunk: of its payload; located: of the named tensors; confirm: of what was received
   std::uint64_t digest = 0;
-  std::uint64_t offset = 0;        ///< pull, chunk: bytes of the image; refused: of the request, or the index of a name; schema, schema_page: index of the first tensor
-  std::uint64_t image_bytes = 0;   ///< description, end
-  std::uint64_t data_start = 0;    ///< description: length of the image's header in bytes
-  std::uint64_t tensors = 0;       ///< description, schema_page: tensors in the whole schema
-  std::uint32_t length = 0;        ///< pull: bytes asked for; chunk: bytes of payload; description: the owner's cap on a chunk
-  std::uint32_t delay_ms = 0;      ///< refused with busy: how long to wait before asking again; with withdrawn: why, a number chosen by the application
-  std::uint32_t application = 0;   ///< application: the message's kind, chosen by the application
-  std::uint16_t window = 0;        ///< description: requests that may be in flight
-  std::uint32_t reason = 0;        ///< cancel: why, a number chosen by the application
-  recipient_id recipient{};        ///< describe, confirm, cancel: who asks; none: the connection stands for it
+  std::uint64_t offset = 0;  ///< pull, chunk: bytes of the image; refused: of the request, or the index of a name;
+                             ///< schema, schema_page: index of the first tensor
+  std::uint64_t image_bytes = 0;  ///< description, end
+  std::uint64_t data_start = 0;  ///< description: length of the image's header in bytes
+  std::uint64_t tensors = 0;  ///< description, schema_page: tensors in the whole schema
+  std::uint32_t length = 0;  ///< pull: bytes asked for; chunk: bytes of payload; description: the owner's cap on a
+                             ///< chunk
+  std::uint32_t delay_ms = 0;  ///< refused with busy: how long to wait before asking again; with withdrawn: why, a
+                               ///< number chosen by the application
+  std::uint32_t application = 0;  ///< application: the message's kind, chosen by the application
+  std::uint16_t window = 0;  ///< description: requests that may be in flight
+  std::uint32_t reason = 0;  ///< cancel: why, a number chosen by the application
+  recipient_id recipient{};  ///< describe, confirm, cancel: who asks; none: the connection stands for it
   digest_kind chunk_digest = digest_kind::none;  ///< pull: the digest that the chunk shall carry
-  bool flag = false;               ///< confirm: verified; description: verifiable
-  bool memory = false;             ///< describe: the recipient would rather read the image's memory itself; description: that memory comes with the frame
+  bool flag = false;  ///< confirm: verified; description: verifiable
+  bool memory = false;  ///< describe: the recipient would rather read the image's memory itself; description: that
+                        ///< memory comes with the frame
 
-  element_list<schema_row> rows{};             ///< schema_page: its tensors
-  std::span<const std::string_view> names{};   ///< locate: the tensors wanted
-  element_list<byte_range> ranges{};           ///< located: where they are, in image order
-  std::span<const reference> references{};     ///< application: the message's references
-  std::span<const std::byte> body{};           ///< application: the message's body
+  element_list<schema_row> rows{};  ///< schema_page: its tensors
+  std::span<const std::string_view> names{};  ///< locate: the tensors wanted
+  element_list<byte_range> ranges{};  ///< located: where they are, in image order
+  std::span<const reference> references{};  ///< application: the message's references
+  std::span<const std::byte> body{};  ///< application: the message's body
 };
 
-/// Bytes of the longest frame with a message, which a buffer for messages has to hold. A reference takes four words; 256 bytes are enough for the
-/// segment table, the structs and the pointers.
+/// Bytes of the longest frame with a message, which a buffer for messages has to hold. A reference takes four words;
+/// 256 bytes are enough for the segment table, the structs and the pointers.
 template <class Limits>
-inline constexpr std::size_t message_frame_bytes = Limits::application_body_bytes + Limits::application_references * 32 + 256;
+inline constexpr std::size_t message_frame_bytes = Limits::application_body_bytes +
+                                                   Limits::application_references * 32 + 256;
 
-/// Whether a frame of this kind is for the other end's owner. Otherwise it is an answer, or a message of the application.
+/// Whether a frame of this kind is for the other end's owner. Otherwise it is an answer, or a message of the
+/// application.
 constexpr bool is_request(frame_kind kind) noexcept {
   switch (kind) {
     case frame_kind::describe:

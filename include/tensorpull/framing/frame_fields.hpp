@@ -1,19 +1,26 @@
-// Control frames read and written in place, without a `frame`: each field is at a constant place of its kind. For machines where the bytes of a program count;
-// the frames are those of layout_framing.hpp.
+// Control frames read and written in place, without a `frame`: each field is at a constant place of its kind. For
+// machines where the bytes of a program count; the frames are those of layout_framing.hpp.
 #pragma once
 
 #include <tensorpull/framing/detail/layouts.hpp>
 
 namespace tensorpull {
 
-/// Whether `bytes` are one whole frame that our encoders write, of a kind of the set, as far as its lists: errc{}, or the name under which decode() of
-/// basic_layout_framing refuses it. The fields of a frame that passed may be read. Reads nowhere but in `bytes`, whatever they are.
+/// Whether `bytes` are one whole frame that our encoders write, of a kind of the set, as far as its lists: errc{}, or
+/// the name under which decode() of basic_layout_framing refuses it. The fields of a frame that passed may be read.
+/// Reads nowhere but in `bytes`, whatever they are.
 template <frame_set Kinds>
-errc check_frame(std::span<const std::byte> bytes) noexcept { return detail::layouts<Kinds>::check(bytes); }
+errc check_frame(std::span<const std::byte> bytes) noexcept {
+  return detail::layouts<Kinds>::check(bytes);
+}
 /// The kind of a frame that passed check_frame(), or of any bytes that are at least 24.
-inline frame_kind kind_of_frame(const std::byte* bytes) noexcept { return static_cast<frame_kind>(static_cast<std::uint16_t>(load_le16(bytes + 20))); }
+inline frame_kind kind_of_frame(const std::byte* bytes) noexcept {
+  return static_cast<frame_kind>(static_cast<std::uint16_t>(load_le16(bytes + 20)));
+}
 /// Its id, with the same requirement.
-inline std::uint32_t id_of_frame(const std::byte* bytes) noexcept { return static_cast<std::uint32_t>(load_le32(bytes + 16)); }
+inline std::uint32_t id_of_frame(const std::byte* bytes) noexcept {
+  return static_cast<std::uint32_t>(load_le32(bytes + 16));
+}
 
 /// The length in bytes of the frames of a kind, or of those of its bytes that are before its lists.
 template <frame_kind Kind>
@@ -28,8 +35,8 @@ consteval layout_row row_of() {
 }
 }  // namespace detail
 
-/// One field of a frame that passed check_frame() and has this kind. A status that is unknown here is given as it is. A field that the kind does not have does
-/// not compile.
+/// One field of a frame that passed check_frame() and has this kind. A status that is unknown here is given as it is. A
+/// field that the kind does not have does not compile.
 template <frame_kind Kind, frame_field Field>
 [[gnu::always_inline]] constexpr std::uint64_t field_of_frame(const std::byte* bytes) noexcept {
   constexpr detail::layout_row row = detail::row_of<Kind, Field>();
@@ -41,11 +48,13 @@ template <frame_kind Kind, frame_field Field>
   else return static_cast<std::uint64_t>(p[0]) >> row.bit % 8 & ((1u << row.bits) - 1);
 }
 
-/// Writes a frame of a kind whose fields are all 0, without lists, to the frame_bytes<Kind> bytes at `out`; set_field_of_frame() then sets them.
+/// Writes a frame of a kind whose fields are all 0, without lists, to the frame_bytes<Kind> bytes at `out`;
+/// set_field_of_frame() then sets them.
 template <frame_kind Kind>
 void begin_frame(std::byte* out, std::uint32_t id) noexcept {
   constexpr detail::struct_size body = detail::body_size(Kind);
-  static_assert(all_frames.has(Kind) && body.pointers == 0, "tensorpull: chunks, pieces and frames with lists are not written in place");
+  static_assert(all_frames.has(Kind) && body.pointers == 0,
+                "tensorpull: chunks, pieces and frames with lists are not written in place");
   detail::put_head(out, frame_bytes<Kind>, Kind, id);
   if constexpr (body.data > 0) out[76] = std::byte{body.data};
 }

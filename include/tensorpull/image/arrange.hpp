@@ -1,4 +1,5 @@
-// Makes a schema from tensors in any order: checks, sorts, places, measures. In place, in the caller's arrays: no heap, bounded stack.
+// Makes a schema from tensors in any order: checks, sorts, places, measures. In place, in the caller's arrays: no heap,
+// bounded stack.
 #pragma once
 
 #include <tensorpull/image/detail/sort.hpp>
@@ -34,8 +35,9 @@ constexpr result<std::uint64_t> check_entry(const tensor_entry& entry, std::size
   return *size;
 }
 
-/// Equal names of different dtypes are apart in image order, which is at most 22 runs of ascending names, one for each dtype:
-/// so the runs are merged without being copied. Returns an entry whose name occurs twice, or null. O(n times the number of dtypes in use).
+/// Equal names of different dtypes are apart in image order, which is at most 22 runs of ascending names, one for each
+/// dtype: so the runs are merged without being copied. Returns an entry whose name occurs twice, or null. O(n times the
+/// number of dtypes in use).
 constexpr const tensor_entry* find_duplicate(std::span<const tensor_entry> entries) noexcept {
   struct run {
     std::size_t at, end;
@@ -73,12 +75,14 @@ constexpr result<void> arrange_metadata(std::span<metadata_entry> pairs) noexcep
 
 }  // namespace detail
 
-/// Sorts `entries` into image order and `where` along with them (one address each; or empty), sorts the metadata, sets each entry's
-/// begin and end, and returns the schema over these arrays, which must outlive it. begin and end need not be set before.
-/// Errors, with the tensor's index as given in `at` if one is to blame: invalid_argument (text that is not UTF-8, a shape that is
-/// missing), reserved_name, duplicate_name, unsupported_dtype (a packed dtype that fills no whole byte), unsupported_layout,
-/// size_overflow, does_not_fit (more header text than the reference library reads). After an error the order is unspecified.
-[[nodiscard]] constexpr result<image_schema> arrange(std::span<tensor_entry> entries, std::span<std::uintptr_t> where = {},
+/// Sorts `entries` into image order and `where` along with them (one address each; or empty), sorts the metadata, sets
+/// each entry's begin and end, and returns the schema over these arrays, which must outlive it. begin and end need not
+/// be set before. Errors, with the tensor's index as given in `at` if one is to blame: invalid_argument (text that is
+/// not UTF-8, a shape that is missing), reserved_name, duplicate_name, unsupported_dtype (a packed dtype that fills no
+/// whole byte), unsupported_layout, size_overflow, does_not_fit (more header text than the reference library reads).
+/// After an error the order is unspecified.
+[[nodiscard]] constexpr result<image_schema> arrange(std::span<tensor_entry> entries,
+                                                     std::span<std::uintptr_t> where = {},
                                                      std::span<metadata_entry> metadata = {}) noexcept {
   if (!where.empty() && where.size() != entries.size()) return failure(errc::invalid_argument);
   for (std::size_t i = 0; i < entries.size(); ++i)
@@ -110,7 +114,9 @@ constexpr result<void> arrange_metadata(std::span<metadata_entry> pairs) noexcep
     entry.text_at = static_cast<std::uint32_t>(text_end) & text_at_mask;
     text_end += detail::entry_text_length(entry) + 1;
   }
-  const std::uint64_t header = detail::header_bytes_of(entries.size() + (metadata.empty() ? 0 : 1), detail::metadata_text_length(metadata) + text_end - text - entries.size());
+  const std::uint64_t header = detail::header_bytes_of(
+      entries.size() + (metadata.empty() ? 0 : 1),
+      detail::metadata_text_length(metadata) + text_end - text - entries.size());
   if (header - 8 > max_header_text_bytes) return failure(errc::does_not_fit, header - 8);
   const auto total = checked_add(header, end);
   if (!total) return failure(errc::size_overflow);

@@ -1,6 +1,8 @@
-// An image made at run time from a list of tensors. Decides what is copied (names, shapes, strides, metadata: never tensor bytes).
+// An image made at run time from a list of tensors. Decides what is copied (names, shapes, strides, metadata: never
+// tensor bytes).
 //
-// One heap allocation for everything, none after. At most 96 bytes a tensor of rank <= 4 that is contiguous, plus the names.
+// One heap allocation for everything, none after. At most 96 bytes a tensor of rank <= 4 that is contiguous, plus the
+// names.
 #pragma once
 
 #include <tensorpull/image/arrange.hpp>
@@ -23,18 +25,21 @@ namespace tensorpull {
 class dynamic_image {
  public:
   /// An image for reading. Names, shapes and metadata are copied, so they may be temporary.
-  /// Errors: those of arrange; invalid_argument (strides that do not match the shape, no address, more than 65,535 dimensions,
-  /// a width to swap that its numbers do not have, a token without reader);
-  /// unsupported_layout (strided, and packed or of more than 64 dimensions); out_of_memory.
-  /// `reader`, copied, reads the tensors that are `indirect`; what its context points to outlives the image.
-  [[nodiscard]] static result<dynamic_image> make(std::span<const tensor_view> tensors, std::span<const metadata_entry> metadata = {},
+  /// Errors: those of arrange; invalid_argument (strides that do not match the shape, no address, more than 65,535
+  /// dimensions, a width to swap that its numbers do not have, a token without reader); unsupported_layout (strided,
+  /// and packed or of more than 64 dimensions); out_of_memory. `reader`, copied, reads the tensors that are `indirect`;
+  /// what its context points to outlives the image.
+  [[nodiscard]] static result<dynamic_image> make(std::span<const tensor_view> tensors,
+                                                  std::span<const metadata_entry> metadata = {},
                                                   const source_reader& reader = {}) noexcept {
     return make_from(tensors, metadata, reader);
   }
-  /// An image for reading and writing. Further errors: unsupported_layout for a tensor that is not contiguous, or that shares memory with
-  /// another; invalid_argument for a token without writer, or a writer without staging memory.
-  /// `writer`, copied, takes the bytes of the tensors that are `indirect`, and its reader reads them; what they point to outlives the image.
-  [[nodiscard]] static result<dynamic_image> make(std::span<const mutable_tensor_view> tensors, std::span<const metadata_entry> metadata = {},
+  /// An image for reading and writing. Further errors: unsupported_layout for a tensor that is not contiguous, or that
+  /// shares memory with another; invalid_argument for a token without writer, or a writer without staging memory.
+  /// `writer`, copied, takes the bytes of the tensors that are `indirect`, and its reader reads them; what they point
+  /// to outlives the image.
+  [[nodiscard]] static result<dynamic_image> make(std::span<const mutable_tensor_view> tensors,
+                                                  std::span<const metadata_entry> metadata = {},
                                                   const destination_writer& writer = {}) noexcept {
     return make_from(tensors, metadata, writer);
   }
@@ -42,7 +47,9 @@ class dynamic_image {
   /// Valid while the image lives, also after a move.
   const image_schema& schema() const noexcept { return table_->schema; }
   /// For reading. Borrows the image's table and the tensors.
-  source_view source() const noexcept { return {&table_->schema, nullptr, table_->where, table_->reader.read != nullptr ? &table_->reader : nullptr}; }
+  source_view source() const noexcept {
+    return {&table_->schema, nullptr, table_->where, table_->reader.read != nullptr ? &table_->reader : nullptr};
+  }
 
   /// Whether it was made from mutable views.
   bool writable() const noexcept { return table_->writable; }
@@ -72,12 +79,15 @@ class dynamic_image {
 
   explicit dynamic_image(table* t) noexcept : table_(t) {}
 
-  static result<bool> needs_strides(const tensor_view& tensor, std::size_t index, bool writable, bool reachable) noexcept {
+  static result<bool> needs_strides(const tensor_view& tensor, std::size_t index, bool writable,
+                                    bool reachable) noexcept {
     const std::size_t rank = tensor.shape.size();
     const auto size = size_bytes(tensor.type, tensor.shape);
     if (!size) return failure(size.error().code, index, tensor.name);
-    if (rank > std::numeric_limits<std::uint16_t>::max() || (tensor.data == nullptr && *size != 0 && !tensor.indirect) ||
-        (!tensor.strides_bytes.empty() && (tensor.strides_bytes.size() != rank || tensor.indirect)) || (tensor.indirect && !reachable) || tensor.swap_bytes > 8)
+    if (rank > std::numeric_limits<std::uint16_t>::max() ||
+        (tensor.data == nullptr && *size != 0 && !tensor.indirect) ||
+        (!tensor.strides_bytes.empty() && (tensor.strides_bytes.size() != rank || tensor.indirect)) ||
+        (tensor.indirect && !reachable) || tensor.swap_bytes > 8)
       return failure(errc::invalid_argument, index, tensor.name);
     const bool strided = !is_contiguous(tensor.type, tensor.shape, tensor.strides_bytes);
     if (strided && (writable || rank > max_strided_rank || bits(tensor.type) % 8 != 0))
@@ -86,7 +96,8 @@ class dynamic_image {
   }
 
   /// Gives a tensor that begins before the one in front of it in memory has ended; null: there is none. Sorts both.
-  static const tensor_entry* sort_by_address(std::span<tensor_entry> entries, std::span<std::uintptr_t> where) noexcept {
+  static const tensor_entry* sort_by_address(std::span<tensor_entry> entries,
+                                             std::span<std::uintptr_t> where) noexcept {
     detail::sort_in_place(
         entries.size(), [&](std::size_t a, std::size_t b) { return where[a] < where[b]; },
         [&](std::size_t a, std::size_t b) { std::swap(entries[a], entries[b]), std::swap(where[a], where[b]); });
@@ -100,7 +111,8 @@ class dynamic_image {
   }
 
   template <class View, class Access>
-  static result<dynamic_image> make_from(std::span<const View> tensors, std::span<const metadata_entry> metadata, const Access& access) noexcept {
+  static result<dynamic_image> make_from(std::span<const View> tensors, std::span<const metadata_entry> metadata,
+                                         const Access& access) noexcept {
     constexpr bool writable = std::is_same_v<View, mutable_tensor_view>;
     bool reachable = false;
     std::uint64_t writer_bytes = 0;
@@ -120,8 +132,10 @@ class dynamic_image {
     }
     for (const metadata_entry& pair : metadata) total.characters += pair.key.size() + pair.value.size();
 
-    const std::uint64_t bytes = sizeof(table) + writer_bytes + tensors.size() * std::uint64_t{sizeof(tensor_entry) + sizeof(std::uintptr_t)} +
-                                (total.extents + total.strides) * 8 + metadata.size() * std::uint64_t{sizeof(metadata_entry)} + total.characters;
+    const std::uint64_t bytes = sizeof(table) + writer_bytes +
+                                tensors.size() * std::uint64_t{sizeof(tensor_entry) + sizeof(std::uintptr_t)} +
+                                (total.extents + total.strides) * 8 +
+                                metadata.size() * std::uint64_t{sizeof(metadata_entry)} + total.characters;
     if (bytes > std::numeric_limits<std::size_t>::max() / 2) return failure(errc::out_of_memory);
     void* const block = ::operator new(static_cast<std::size_t>(bytes), std::nothrow);
     if (block == nullptr) return failure(errc::out_of_memory);
@@ -131,7 +145,9 @@ class dynamic_image {
     const std::span entries(carve.take<tensor_entry>(tensors.size()), tensors.size());
     std::uint64_t* extents = carve.take<std::uint64_t>(static_cast<std::size_t>(total.extents));
     std::int64_t* strides = carve.take<std::int64_t>(static_cast<std::size_t>(total.strides));
-    [[maybe_unused]] auto* const writer = carve.take<destination_writer>(writer_bytes != 0 ? 1 : 0);  // pointers: of 4 bytes on some machines
+    [[maybe_unused]] auto* const writer = carve.take<destination_writer>(writer_bytes != 0 ? 1 : 0);  // pointers: of 4
+                                                                                                      // bytes on some
+                                                                                                      // machines
     const std::span pairs(carve.take<metadata_entry>(metadata.size()), metadata.size());
     const std::span where(carve.take<std::uintptr_t>(tensors.size()), tensors.size());
     for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -149,12 +165,14 @@ class dynamic_image {
       if (strided) strides = std::copy(tensor.strides_bytes.begin(), tensor.strides_bytes.end(), strides);
       where[i] = reinterpret_cast<std::uintptr_t>(tensor.data);
     }
-    for (std::size_t i = 0; i < metadata.size(); ++i) pairs[i] = {carve.copy(metadata[i].key), carve.copy(metadata[i].value)};
+    for (std::size_t i = 0; i < metadata.size(); ++i)
+      pairs[i] = {carve.copy(metadata[i].key), carve.copy(metadata[i].value)};
 
     auto schema = arrange(entries, where, pairs);
     if (!schema) return failure(schema.error());
     if constexpr (writable) {
-      if (const tensor_entry* const shared = sort_by_address(entries, where)) return failure(errc::unsupported_layout, 0, shared->name);
+      if (const tensor_entry* const shared = sort_by_address(entries, where))
+        return failure(errc::unsupported_layout, 0, shared->name);
       schema = arrange(entries, where, pairs);
     }
     table& made = *image.table_;

@@ -1,5 +1,6 @@
-// Any byte range of an image as a list of spans: gather for sending, scatter for receiving. Gather decides what is sent straight from
-// the tensors' memory and what is packed into the slice. Scatter decides which addresses of a destination a transfer writes to.
+// Any byte range of an image as a list of spans: gather for sending, scatter for receiving. Gather decides what is sent
+// straight from the tensors' memory and what is packed into the slice. Scatter decides which addresses of a destination
+// a transfer writes to.
 #pragma once
 
 #include <tensorpull/image/header.hpp>
@@ -14,16 +15,17 @@ namespace tensorpull {
 
 /// What a gather gave: the first `pieces` spans hold `bytes` bytes of the image.
 struct gathered {
-  std::size_t pieces = 0;   ///< Spans that were filled.
+  std::size_t pieces = 0;  ///< Spans that were filled.
   std::uint64_t bytes = 0;  ///< Bytes of these spans together.
-  std::size_t sliced = 0;   ///< Bytes of the slice that they use, from its beginning on.
+  std::size_t sliced = 0;  ///< Bytes of the slice that they use, from its beginning on.
   /// the bytes that follow could not be read; none of them are among the pieces
   bool failed = false;
 };
 
 namespace detail {
 
-/// Appends pieces to a caller's list. A piece that continues the last one extends it: fewer entries for the system call.
+/// Appends pieces to a caller's list. A piece that continues the last one extends it: fewer entries for the system
+/// call.
 template <class Byte>
 class piece_list {
  public:
@@ -46,7 +48,9 @@ class piece_list {
   std::uint64_t bytes() const noexcept { return bytes_; }
 
  private:
-  bool continues(const std::byte* data) const noexcept { return count_ != 0 && out_[count_ - 1].data() + out_[count_ - 1].size() == data; }
+  bool continues(const std::byte* data) const noexcept {
+    return count_ != 0 && out_[count_ - 1].data() + out_[count_ - 1].size() == data;
+  }
 
   std::span<std::span<Byte>> out_;
   std::size_t count_ = 0;
@@ -55,17 +59,19 @@ class piece_list {
 
 }  // namespace detail
 
-/// Fills `out` with spans that are the image's bytes [offset, offset + bytes), bytes <= length. They point into a tensor if memory holds it
-/// as the image does. Header text and all other tensors are written to `slice` by this call. The spans hold until either changes.
-/// Stops early when `out` or `slice` is used up, or a source_reader fails. Takes at least one byte if length, out and slice are not empty
-/// and nothing failed. Nothing is allocated.
-/// Requires that [offset, offset + length) lies within the image. Costs O(log tensors) and the pieces; header text, O(names).
+/// Fills `out` with spans that are the image's bytes [offset, offset + bytes), bytes <= length. They point into a
+/// tensor if memory holds it as the image does. Header text and all other tensors are written to `slice` by this call.
+/// The spans hold until either changes. Stops early when `out` or `slice` is used up, or a source_reader fails. Takes
+/// at least one byte if length, out and slice are not empty and nothing failed. Nothing is allocated. Requires that
+/// [offset, offset + length) lies within the image. Costs O(log tensors) and the pieces; header text, O(names).
 inline gathered gather(const source_view& source, std::uint64_t offset, std::uint64_t length,
                        std::span<std::span<const std::byte>> out, std::span<std::byte> slice) noexcept {
   const image_schema& schema = *source.schema;
   detail::piece_list<const std::byte> pieces(out);
   const std::size_t room = slice.size();
-  const auto done = [&](bool failed) noexcept -> gathered { return {pieces.count(), pieces.bytes(), room - slice.size(), failed}; };
+  const auto done = [&](bool failed) noexcept -> gathered {
+    return {pieces.count(), pieces.bytes(), room - slice.size(), failed};
+  };
   if (offset < schema.header_bytes && length > 0 && !out.empty()) {
     const std::size_t wanted = detail::smaller(length, schema.header_bytes - offset);
     const std::size_t n = write_header(schema, offset, slice.first(detail::smaller(wanted, slice.size())));
@@ -74,7 +80,8 @@ inline gathered gather(const source_view& source, std::uint64_t offset, std::uin
     if (n != wanted) return done(false);
   }
   std::uint64_t at = offset + pieces.bytes() - schema.header_bytes;
-  for (std::size_t i = pieces.bytes() < length ? tensor_at(schema, at) : schema.tensor_count; i < schema.tensor_count; ++i) {
+  for (std::size_t i = pieces.bytes() < length ? tensor_at(schema, at) : schema.tensor_count; i < schema.tensor_count;
+       ++i) {
     const tensor_entry& entry = schema.tensors[i];
     if (entry.begin == entry.end) continue;
     const std::size_t wanted = detail::smaller(length - pieces.bytes(), entry.end - at);
@@ -97,15 +104,18 @@ inline gathered gather(const source_view& source, std::uint64_t offset, std::uin
 
 /// What a scatter gave: the first `pieces` spans take `bytes` bytes of the image.
 struct scattered {
-  std::size_t pieces = 0;   ///< Spans that were filled.
+  std::size_t pieces = 0;  ///< Spans that were filled.
   std::uint64_t bytes = 0;  ///< Bytes of these spans together.
 };
 
-/// Fills `out` with spans of the destination's memory that take the image's bytes [offset, offset + bytes), bytes <= length. Bytes of
-/// tensors that are `indirect` get spans of the writer's staging memory, and on a big-endian machine bytes of numbers get spans of `staging`; hand_over()
-/// brings both to their place when they have arrived. Stops early when `out` or the staging memory is used up. Nothing is written or allocated. O(log tensors) and the pieces.
-/// Requires offset >= header_bytes (a header does not land in tensors) and that [offset, offset + length) lies within the image.
-inline scattered scatter(const destination_view& destination, std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out,
+/// Fills `out` with spans of the destination's memory that take the image's bytes [offset, offset + bytes), bytes <=
+/// length. Bytes of tensors that are `indirect` get spans of the writer's staging memory, and on a big-endian machine
+/// bytes of numbers get spans of `staging`; hand_over() brings both to their place when they have arrived. Stops early
+/// when `out` or the staging memory is used up. Nothing is written or allocated. O(log tensors) and the pieces.
+/// Requires offset >= header_bytes (a header does not land in tensors) and that [offset, offset + length) lies within
+/// the image.
+inline scattered scatter(const destination_view& destination, std::uint64_t offset, std::uint64_t length,
+                         std::span<std::span<std::byte>> out,
                          [[maybe_unused]] std::span<std::byte> staging = {}) noexcept {
   const image_schema& schema = *destination.schema;
   detail::piece_list<std::byte> pieces(out);
@@ -132,19 +142,24 @@ inline scattered scatter(const destination_view& destination, std::uint64_t offs
   return {pieces.count(), pieces.bytes()};
 }
 
-/// Hands bytes that have arrived in spans of scatter() to the destination's writer, as far as they are those of `indirect` tensors. On a big-endian machine
-/// it also puts numbers where they belong, in the machine's order. It need not be called on a little-endian machine where there is no writer.
-/// `bytes` are the image's bytes from `offset` on, offset >= header_bytes. Error: the writer's, with the tensor's name.
-inline result<void> hand_over(const destination_view& destination, std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
+/// Hands bytes that have arrived in spans of scatter() to the destination's writer, as far as they are those of
+/// `indirect` tensors. On a big-endian machine it also puts numbers where they belong, in the machine's order. It need
+/// not be called on a little-endian machine where there is no writer. `bytes` are the image's bytes from `offset` on,
+/// offset >= header_bytes. Error: the writer's, with the tensor's name.
+inline result<void> hand_over(const destination_view& destination, std::uint64_t offset,
+                              std::span<const std::byte> bytes) noexcept {
   const image_schema& schema = *destination.schema;
   std::uint64_t at = offset - schema.header_bytes;
   for (std::size_t i = tensor_at(schema, at); i < schema.tensor_count && !bytes.empty(); ++i) {
     const tensor_entry& entry = schema.tensors[i];
     if (entry.begin == entry.end) continue;
     const std::size_t n = detail::smaller(bytes.size(), entry.end - at);
-    if (!little_endian_machine && entry.reversed_bytes() != 0) detail::write_swapped(entry.reversed_bytes(), destination.address(i), at - entry.begin, bytes.first(n));
+    if (!little_endian_machine && entry.reversed_bytes() != 0)
+      detail::write_swapped(entry.reversed_bytes(), destination.address(i), at - entry.begin, bytes.first(n));
     else if (entry.indirect)
-      if (const auto done = destination.writer->write(destination.writer->context, destination.where[i], at - entry.begin, bytes.first(n)); !done) {
+      if (const auto done = destination.writer->write(destination.writer->context, destination.where[i],
+                                                      at - entry.begin, bytes.first(n));
+          !done) {
         error why = done.error();
         why.name = entry.name;
         return failure(why);

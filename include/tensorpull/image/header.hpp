@@ -1,7 +1,8 @@
-// The header of an image: its length, and any range of its text, byte for byte what `safetensors.save` writes. Never held as a whole.
+// The header of an image: its length, and any range of its text, byte for byte what `safetensors.save` writes. Never
+// held as a whole.
 //
-// {"__metadata__":{"key":"value"},"name":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}, ...} and spaces to a multiple of 8,
-// behind the text's length in 8 bytes. Strings are escaped as serde_json does it.
+// {"__metadata__":{"key":"value"},"name":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}, ...} and spaces to a
+// multiple of 8, behind the text's length in 8 bytes. Strings are escaped as serde_json does it.
 #pragma once
 
 #include <tensorpull/image/schema.hpp>
@@ -54,9 +55,11 @@ constexpr std::uint64_t decimal_length(std::uint64_t value) noexcept {
 
 /// Length of `"name":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}`, without a comma.
 constexpr std::uint64_t entry_text_length(const tensor_entry& entry) noexcept {
-  std::uint64_t n = json_length(entry.name) + to_string(entry.type).size() + decimal_length(entry.begin) + decimal_length(entry.end);
+  std::uint64_t n = json_length(entry.name) + to_string(entry.type).size() + decimal_length(entry.begin) +
+                    decimal_length(entry.end);
   for (std::size_t i = 0; i < entry.rank; ++i) n += decimal_length(entry.shape[i]);
-  return n + (entry.rank > 1 ? entry.rank - 1u : 0u) + std::string_view(R"("":{"dtype":"","shape":[],"data_offsets":[,]})").size();
+  return n + (entry.rank > 1 ? entry.rank - 1u : 0u) +
+         std::string_view(R"("":{"dtype":"","shape":[],"data_offsets":[,]})").size();
 }
 
 constexpr std::uint64_t pair_text_length(const metadata_entry& pair) noexcept {
@@ -181,16 +184,18 @@ constexpr void put_entry(text_window& window, const tensor_entry& entry) noexcep
 }  // namespace detail
 
 /// The length of the header, its 8 leading bytes included, from entries whose places are set. O(bytes of names).
-constexpr std::uint64_t header_length(std::span<const tensor_entry> entries, std::span<const metadata_entry> metadata) noexcept {
+constexpr std::uint64_t header_length(std::span<const tensor_entry> entries,
+                                      std::span<const metadata_entry> metadata) noexcept {
   std::uint64_t n = detail::metadata_text_length(metadata);
   for (const tensor_entry& entry : entries) n += detail::entry_text_length(entry);
   return detail::header_bytes_of(entries.size() + (metadata.empty() ? 0 : 1), n);
 }
 
-/// Writes the header's bytes from `offset` on until `out` is full or the header ends; returns how many. No memory beyond `out`.
-/// O(log tensors) and the length of what is written; if the entries do not know where their text begins, or the window begins within the metadata, a
-/// pass over the names or the metadata before it.
-constexpr std::size_t write_header(const image_schema& schema, std::uint64_t offset, std::span<std::byte> out) noexcept {
+/// Writes the header's bytes from `offset` on until `out` is full or the header ends; returns how many. No memory
+/// beyond `out`. O(log tensors) and the length of what is written; if the entries do not know where their text begins,
+/// or the window begins within the metadata, a pass over the names or the metadata before it.
+constexpr std::size_t write_header(const image_schema& schema, std::uint64_t offset,
+                                   std::span<std::byte> out) noexcept {
   if (offset >= schema.header_bytes) return 0;
   out = out.first(detail::smaller(out.size(), schema.header_bytes - offset));
   const std::size_t begun = detail::text_entry_at(schema, offset);

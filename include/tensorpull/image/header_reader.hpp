@@ -1,11 +1,13 @@
-// Reads the header of an image while it arrives, a piece at a time, and keeps what it says: names, dtypes, shapes, metadata. The JSON
-// text is never held. Only the writer's spelling (image/header.hpp) is accepted, apart from the escapes in strings. The length and the data
-// offsets are passed over: they follow from the tensors, and whoever uses the header compares its fingerprint and its sizes.
+// Reads the header of an image while it arrives, a piece at a time, and keeps what it says: names, dtypes, shapes,
+// metadata. The JSON text is never held. Only the writer's spelling (image/header.hpp) is accepted, apart from the
+// escapes in strings. The length and the data offsets are passed over: they follow from the tensors, and whoever uses
+// the header compares its fingerprint and its sizes.
 //
-// The reader of safetensors files (component `safetensors`) takes any spelling of the JSON, in any order and with unknown fields, from a file
-// that is at hand as a whole and can be read twice; it needs a JSON library. This one takes one spelling, needs no library, can stop after any
-// byte and go back to an earlier one. Neither could serve both: a file need not be canonical, and an owner's header cannot be read twice.
-// What they share is what a header means: dtypes by name, sizes and order are checked by core and by arrange().
+// The reader of safetensors files (component `safetensors`) takes any spelling of the JSON, in any order and with
+// unknown fields, from a file that is at hand as a whole and can be read twice; it needs a JSON library. This one takes
+// one spelling, needs no library, can stop after any byte and go back to an earlier one. Neither could serve both: a
+// file need not be canonical, and an owner's header cannot be read twice. What they share is what a header means:
+// dtypes by name, sizes and order are checked by core and by arrange().
 #pragma once
 
 #include <tensorpull/image/header.hpp>
@@ -20,15 +22,15 @@
 
 namespace tensorpull {
 
-/// Memory grows with what has been received, not with what the header claims, and is kept packed: of each byte of the header at most one is kept, and
-/// the strings that hold them may reserve twice that.
+/// Memory grows with what has been received, not with what the header claims, and is kept packed: of each byte of the
+/// header at most one is kept, and the strings that hold them may reserve twice that.
 class header_reader {
  public:
   /// `most_tensors`: take() refuses a header with more.
   explicit header_reader(std::uint64_t most_tensors) noexcept : most_tensors_(most_tensors) {}
 
-  /// Takes the next bytes of the header, its 8 leading bytes first. Errors: bad_frame with the place (no header of an image);
-  /// unsupported_dtype with the tensor's name; too_large (more tensors than allowed). Throws std::bad_alloc.
+  /// Takes the next bytes of the header, its 8 leading bytes first. Errors: bad_frame with the place (no header of an
+  /// image); unsupported_dtype with the tensor's name; too_large (more tensors than allowed). Throws std::bad_alloc.
   result<void> take(std::span<const std::byte> bytes) {
     for (const std::byte b : bytes) {
       const auto taken = take(static_cast<char>(b));
@@ -42,10 +44,13 @@ class header_reader {
 
   /// Bytes of the table that entries() makes.
   std::uint64_t table_bytes() const noexcept {
-    return now_.tensors * sizeof(tensor_entry) + now_.extents * sizeof(std::uint64_t) + now_.pairs * sizeof(metadata_entry);
+    return now_.tensors * sizeof(tensor_entry) + now_.extents * sizeof(std::uint64_t) +
+           now_.pairs * sizeof(metadata_entry);
   }
-  /// Makes entries and pairs, in the order of the text. They point into this object and into `extents`. Throws std::bad_alloc.
-  void entries(std::vector<tensor_entry>& tensors, std::vector<std::uint64_t>& extents, std::vector<metadata_entry>& metadata) const {
+  /// Makes entries and pairs, in the order of the text. They point into this object and into `extents`. Throws
+  /// std::bad_alloc.
+  void entries(std::vector<tensor_entry>& tensors, std::vector<std::uint64_t>& extents,
+               std::vector<metadata_entry>& metadata) const {
     extents.reserve(static_cast<std::size_t>(now_.extents));
     tensors.reserve(static_cast<std::size_t>(now_.tensors));
     metadata.reserve(static_cast<std::size_t>(now_.pairs));
@@ -68,7 +73,8 @@ class header_reader {
     }
   }
 
-  /// A place to go back to if bytes that were taken turn out to be damaged. For that, nothing below is taken away or changed.
+  /// A place to go back to if bytes that were taken turn out to be damaged. For that, nothing below is taken away or
+  /// changed.
   struct mark {
     std::uint64_t at = 0;  ///< Bytes of the header taken so far.
 
@@ -102,11 +108,11 @@ class header_reader {
     std::uint64_t number = 0;
     std::string_view literal{};
     char name[16]{};  // of a dtype
-    std::size_t text = 0, numbers = 0;                // bytes kept
-    std::size_t begin = 0, key_bytes = 0;             // of the string that was begun; of the key before a value
-    std::size_t unused = 0;                           // bytes of text before the first pair or tensor
+    std::size_t text = 0, numbers = 0;  // bytes kept
+    std::size_t begin = 0, key_bytes = 0;  // of the string that was begun; of the key before a value
+    std::size_t unused = 0;  // bytes of text before the first pair or tensor
     std::uint64_t tensors = 0, pairs = 0, extents = 0;  // so far
-    std::uint16_t rank = 0;                           // of the last tensor, so far
+    std::uint16_t rank = 0;  // of the last tensor, so far
   };
   /// The place after the last byte taken.
   mark here() const noexcept {
@@ -123,8 +129,9 @@ class header_reader {
  private:
   using in = mark::in;
   using part = enum mark::part;
-  // A pair is kept as the lengths of its texts; a tensor as the length of its name, its dtype, and a 1 before each extent and a 0 behind the last. A number
-  // has seven bits in each byte, the lowest first, and the high bit in all bytes but the last.
+  // A pair is kept as the lengths of its texts; a tensor as the length of its name, its dtype, and a 1 before each
+  // extent and a 0 behind the last. A number has seven bits in each byte, the lowest first, and the high bit in all
+  // bytes but the last.
   void keep_number(std::uint64_t n) {
     for (; n >= 0x80; n >>= 7) numbers_.push_back(static_cast<char>((n & 0x7f) | 0x80));
     numbers_.push_back(static_cast<char>(n));
@@ -141,7 +148,9 @@ class header_reader {
 
   result<void> bad() const noexcept { return failure(errc::bad_frame, now_.at); }
   void go(in state) noexcept { now_.state = state; }
-  void expect(std::string_view literal, in after) noexcept { now_.literal = literal, now_.after = after, now_.state = in::literal; }
+  void expect(std::string_view literal, in after) noexcept {
+    now_.literal = literal, now_.after = after, now_.state = in::literal;
+  }
   void begin_string(part which) noexcept { now_.part = which, now_.begin = text_.size(), now_.state = in::string; }
   bool is_digit(char c) noexcept {
     if (c < '0' || c > '9' || (now_.digits && now_.number == 0)) return false;  // no leading zeros
@@ -200,7 +209,8 @@ class header_reader {
         now_.state = in::extent;
         return is_digit(c) ? result<void>{} : bad();
       case in::extent: return take_extent(c);
-      case in::offset:  // where the tensor is follows from its place in the list; the schema's fingerprint and length settle that
+      case in::offset:  // where the tensor is follows from its place in the list; the schema's fingerprint and length
+                        // settle that
         if (is_digit(c)) return {};
         if (!now_.digits || (c != ',' && c != ']') || (c == ',') == (now_.count != 0)) return bad();
         now_.count = c == ',';
@@ -283,7 +293,7 @@ class header_reader {
 
   std::uint64_t most_tensors_;
   mark now_{};
-  std::string text_;     // names, keys and values, one behind the other
+  std::string text_;  // names, keys and values, one behind the other
   std::string numbers_;  // see keep_number()
 };
 

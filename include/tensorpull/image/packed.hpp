@@ -1,5 +1,6 @@
 // Any byte range of a tensor that memory does not hold as the image has it: strided, with numbers in another byte order
-// than the image, or behind a source_reader. On a big-endian machine these are all tensors of numbers of more than one byte.
+// than the image, or behind a source_reader. On a big-endian machine these are all tensors of numbers of more than one
+// byte.
 #pragma once
 
 #include <tensorpull/image/detail/strided.hpp>
@@ -13,13 +14,15 @@
 namespace tensorpull::detail {
 
 /// The tensor's bytes as they lie in memory, in C order.
-inline void read_elements(const tensor_entry& entry, const std::byte* from, std::uint64_t offset, std::span<std::byte> out) noexcept {
+inline void read_elements(const tensor_entry& entry, const std::byte* from, std::uint64_t offset,
+                          std::span<std::byte> out) noexcept {
   if (entry.strides_bytes == nullptr) std::memcpy(out.data(), from + static_cast<std::size_t>(offset), out.size());
   else strided_reader(entry, from).read(offset, out);
 }
 
 /// The same with the bytes of each number in reverse. Any range: a number that it cuts is read whole.
-inline void read_swapped(const tensor_entry& entry, const std::byte* from, std::uint64_t offset, std::span<std::byte> out) noexcept {
+inline void read_swapped(const tensor_entry& entry, const std::byte* from, std::uint64_t offset,
+                         std::span<std::byte> out) noexcept {
   const std::size_t width = entry.reversed_bytes();
   while (!out.empty()) {
     const std::size_t within = static_cast<std::size_t>(offset % width);
@@ -43,9 +46,11 @@ inline void read_swapped(const tensor_entry& entry, const std::byte* from, std::
   }
 }
 
-/// The inverse of read_swapped: puts the bytes that come at `offset` where they belong among numbers of `width` bytes from `to` on, each in reverse.
-/// Any range, also one that begins and ends within a number: each byte has a place of its own, whatever has come before.
-inline void write_swapped(std::size_t width, std::byte* to, std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
+/// The inverse of read_swapped: puts the bytes that come at `offset` where they belong among numbers of `width` bytes
+/// from `to` on, each in reverse. Any range, also one that begins and ends within a number: each byte has a place of
+/// its own, whatever has come before.
+inline void write_swapped(std::size_t width, std::byte* to, std::uint64_t offset,
+                          std::span<const std::byte> bytes) noexcept {
   std::size_t within = static_cast<std::size_t>(offset % width);
   std::byte* number = to + static_cast<std::size_t>(offset - within);
   for (std::size_t i = 0; i < bytes.size(); ++i) {
@@ -59,7 +64,9 @@ inline void write_swapped(std::size_t width, std::byte* to, std::uint64_t offset
 /// Writes bytes [offset, offset + out.size()) of tensor i, as the image has them. False: its reader failed.
 inline bool pack(const source_view& source, std::size_t i, std::uint64_t offset, std::span<std::byte> out) noexcept {
   const tensor_entry& entry = source.schema->tensors[i];
-  if (entry.indirect) return source.reader != nullptr && source.reader->read(source.reader->context, source.where[i], offset, out).has_value();
+  if (entry.indirect)
+    return source.reader != nullptr &&
+           source.reader->read(source.reader->context, source.where[i], offset, out).has_value();
   if (entry.reversed_bytes() != 0) read_swapped(entry, source.address(i), offset, out);
   else read_elements(entry, source.address(i), offset, out);
   return true;

@@ -1,6 +1,8 @@
-// What an image consists of: the tensors in image order with their places, the metadata, the sizes, the fingerprint. Data only.
+// What an image consists of: the tensors in image order with their places, the metadata, the sizes, the fingerprint.
+// Data only.
 //
-// A schema is a constant (tensors/structs/raw.hpp), or lies in memory that dynamic_image owns, or in arrays of the caller's (arrange.hpp).
+// A schema is a constant (tensors/structs/raw.hpp), or lies in memory that dynamic_image owns, or in arrays of the
+// caller's (arrange.hpp).
 #pragma once
 
 #include <tensorpull/core/byte_order.hpp>
@@ -18,7 +20,9 @@ namespace tensorpull {
 
 namespace detail {
 /// The smaller of two numbers of which at least one fits a size_t.
-constexpr std::size_t smaller(std::uint64_t a, std::uint64_t b) noexcept { return static_cast<std::size_t>(a < b ? a : b); }
+constexpr std::size_t smaller(std::uint64_t a, std::uint64_t b) noexcept {
+  return static_cast<std::size_t>(a < b ? a : b);
+}
 }  // namespace detail
 
 /// One tensor of an image. Nothing is owned. 56 bytes on a 64-bit host; with its address and a shape of rank 4, 96.
@@ -33,18 +37,21 @@ struct tensor_entry {
   std::uint16_t rank = 0;
   /// bytes of a number (2, 4 or 8) if memory holds its numbers in the other byte order; otherwise 0
   std::uint32_t swap_bytes : 4 = 0;
-  /// where its text begins in the header, behind the comma; 0: not known, and then finding a place in the header costs a pass over the names before it
+  /// where its text begins in the header, behind the comma; 0: not known, and then finding a place in the header costs
+  /// a pass over the names before it
   std::uint32_t text_at : 28 = 0;
   /// `rank` extents, outermost first; may be null for a scalar
   const std::uint64_t* shape = nullptr;
-  /// `rank` strides in bytes of the tensor in memory, or null: C-contiguous. Not part of the image, which is always contiguous.
+  /// `rank` strides in bytes of the tensor in memory, or null: C-contiguous. Not part of the image, which is always
+  /// contiguous.
   const std::int64_t* strides_bytes = nullptr;
   std::uint64_t begin = 0;  ///< First byte in the data section.
-  std::uint64_t end = 0;    ///< The byte behind the last one.
+  std::uint64_t end = 0;  ///< The byte behind the last one.
 
   /// Bytes of the tensor in the image.
   constexpr std::uint64_t size_bytes() const noexcept { return end - begin; }
-  /// Bytes of a number whose bytes are in memory in the reverse of the image's order, which is little-endian; otherwise 0.
+  /// Bytes of a number whose bytes are in memory in the reverse of the image's order, which is little-endian; otherwise
+  /// 0.
   constexpr unsigned reversed_bytes() const noexcept {
     if constexpr (little_endian_machine) return swap_bytes;
     else return indirect || swap_bytes != 0 ? 0 : number_bytes(type);
@@ -57,12 +64,12 @@ struct tensor_entry {
 
 /// One pair of the header's `__metadata__`.
 struct metadata_entry {
-  std::string_view key;    ///< UTF-8
+  std::string_view key;  ///< UTF-8
   std::string_view value;  ///< UTF-8
 };
 
-/// An image without its bytes. The tensors are in image order: dtype descending, then name bytewise, as `safetensors.save` has them;
-/// the metadata keys ascend.
+/// An image without its bytes. The tensors are in image order: dtype descending, then name bytewise, as
+/// `safetensors.save` has them; the metadata keys ascend.
 struct image_schema {
   const tensor_entry* tensors = nullptr;  ///< `tensor_count` entries.
   std::size_t tensor_count = 0;  ///< Number of tensors.
@@ -72,11 +79,18 @@ struct image_schema {
   std::uint64_t header_bytes = 0;
   std::uint64_t image_bytes = 0;  ///< Bytes of header and data section.
   std::uint64_t fingerprint = 0;  ///< See hash_entry().
-  bool of_members = false;  ///< The tensors are members of a struct, so that BOOL elements are C++ `bool`s in its memory.
+  bool of_members = false;  ///< The tensors are members of a struct, so that BOOL elements are C++ `bool`s in its
+                            ///< memory.
 
-  constexpr std::span<const tensor_entry> entries() const noexcept { return {tensors, tensor_count}; }  ///< The tensors in image order.
-  constexpr std::span<const metadata_entry> pairs() const noexcept { return {metadata, metadata_count}; }  ///< The metadata, keys ascending.
-  constexpr std::uint64_t data_bytes() const noexcept { return image_bytes - header_bytes; }  ///< Bytes of the data section.
+  constexpr std::span<const tensor_entry> entries() const noexcept {
+    return {tensors, tensor_count};
+  }  ///< The tensors in image order.
+  constexpr std::span<const metadata_entry> pairs() const noexcept {
+    return {metadata, metadata_count};
+  }  ///< The metadata, keys ascending.
+  constexpr std::uint64_t data_bytes() const noexcept {
+    return image_bytes - header_bytes;
+  }  ///< Bytes of the data section.
 };
 
 static_assert(sizeof(void*) != 8 || sizeof(tensor_entry) == 56);
@@ -99,8 +113,9 @@ constexpr bool image_order(dtype a_type, std::string_view a_name, dtype b_type, 
 /// name length (u32), name, dtype's value (u8), rank (u16), each extent (u64); all little-endian, nothing between.
 constexpr void hash_entry(xxh3_64& hash, const tensor_entry& entry) noexcept {
   const auto put = [&hash](std::uint64_t value, std::size_t n) {
-    const char bytes[8] = {static_cast<char>(value & 0xff), static_cast<char>(value >> 8 & 0xff), static_cast<char>(value >> 16 & 0xff),
-                           static_cast<char>(value >> 24 & 0xff), static_cast<char>(value >> 32 & 0xff), static_cast<char>(value >> 40 & 0xff),
+    const char bytes[8] = {static_cast<char>(value & 0xff),       static_cast<char>(value >> 8 & 0xff),
+                           static_cast<char>(value >> 16 & 0xff), static_cast<char>(value >> 24 & 0xff),
+                           static_cast<char>(value >> 32 & 0xff), static_cast<char>(value >> 40 & 0xff),
                            static_cast<char>(value >> 48 & 0xff), static_cast<char>(value >> 56 & 0xff)};
     hash.update(bytes, n);
   };
@@ -110,7 +125,8 @@ constexpr void hash_entry(xxh3_64& hash, const tensor_entry& entry) noexcept {
   for (std::size_t i = 0; i < entry.rank; ++i) put(entry.shape[i], 8);
 }
 
-/// The index of the tensor whose bytes hold `data_offset`; tensor_count at or behind the end. Never an empty tensor. O(log n).
+/// The index of the tensor whose bytes hold `data_offset`; tensor_count at or behind the end. Never an empty tensor.
+/// O(log n).
 constexpr std::size_t tensor_at(const image_schema& schema, std::uint64_t data_offset) noexcept {
   std::size_t first = 0, last = schema.tensor_count;
   while (first < last) {

@@ -1,8 +1,9 @@
-// An image whose tensors are known at compile time: names, order, places, header length and fingerprint become constants.
+// An image whose tensors are known at compile time: names, order, places, header length and fingerprint become
+// constants.
 //
-// The work is split over several constants of bounded size, because clang allows 2^20 steps for each and no flag may be needed:
-// a thousand tensors cost 0.4 s in g++ 12 and 0.5 s in clang 14; 4,000 with names of 50 characters still compile in both.
-// Header text is never a constant: a megabyte of it would cost more than all the rest.
+// The work is split over several constants of bounded size, because clang allows 2^20 steps for each and no flag may be
+// needed: a thousand tensors cost 0.4 s in g++ 12 and 0.5 s in clang 14; 4,000 with names of 50 characters still
+// compile in both. Header text is never a constant: a megabyte of it would cost more than all the rest.
 #pragma once
 
 #include <tensorpull/core/detail/xxh3_words.hpp>
@@ -17,7 +18,8 @@ namespace tensorpull::detail {
 
 inline constexpr std::size_t static_block = 256;
 
-/// The tensors [First, First + Count) of a list of names, in order: a merge sort, each half a constant of its own while it is large.
+/// The tensors [First, First + Count) of a list of names, in order: a merge sort, each half a constant of its own while
+/// it is large.
 template <const auto& Names, const auto& Keys, bool ByType, std::size_t First, std::size_t Count>
 constexpr auto sort_names() noexcept;
 
@@ -30,8 +32,8 @@ struct index_list {
 };
 
 template <const auto& Keys, bool ByType>
-constexpr void merge_names(const std::uint32_t* a, const std::uint32_t* a_end, const std::uint32_t* b, const std::uint32_t* b_end,
-                           std::uint32_t* out) noexcept {
+constexpr void merge_names(const std::uint32_t* a, const std::uint32_t* a_end, const std::uint32_t* b,
+                           const std::uint32_t* b_end, std::uint32_t* out) noexcept {
   while (a != a_end && b != b_end) *out++ = Keys.before(*b, *a, ByType) ? *b++ : *a++;
   while (a != a_end) *out++ = *a++;
   while (b != b_end) *out++ = *b++;
@@ -46,18 +48,20 @@ constexpr auto sort_names() noexcept {
     const auto& right = sorted_names<Names, Keys, ByType, First + half, Count - half>;
     merge_names<Keys, ByType>(left.at, left.at + half, right.at, right.at + (Count - half), sorted.at);
   } else {
-    // By dtype at first, in the order of the model: then the names of layers come in long ascending runs (l.0 to l.9, l.10 to l.99), and a few
-    // merges of whole runs take the place of log2(Count) passes.
+    // By dtype at first, in the order of the model: then the names of layers come in long ascending runs (l.0 to l.9,
+    // l.10 to l.99), and a few merges of whole runs take the place of log2(Count) passes.
     index_list<Count> other;
     std::uint32_t places[dtype_count + 1]{};
-    for (std::size_t i = First; ByType && i < First + Count; ++i) ++places[dtype_count - 1 - static_cast<std::size_t>(Keys.keys[i].type)];
+    for (std::size_t i = First; ByType && i < First + Count; ++i)
+      ++places[dtype_count - 1 - static_cast<std::size_t>(Keys.keys[i].type)];
     for (std::uint32_t k = 0, next = 0; ByType && k < dtype_count; ++k) {
       const std::uint32_t here = places[k];
       places[k] = next;
       next += here;
     }
     for (std::size_t i = First; i < First + Count; ++i)
-      sorted.at[ByType ? places[dtype_count - 1 - static_cast<std::size_t>(Keys.keys[i].type)]++ : i - First] = static_cast<std::uint32_t>(i);
+      sorted.at[ByType ? places[dtype_count - 1 - static_cast<std::size_t>(Keys.keys[i].type)]++ : i - First] =
+          static_cast<std::uint32_t>(i);
 
     std::size_t starts[Count + 2]{}, runs = 0;
     for (std::size_t i = 0; i < Count; ++i)
@@ -66,7 +70,8 @@ constexpr auto sort_names() noexcept {
       starts[runs] = starts[runs + 1] = Count;
       for (std::size_t r = 0; r < runs; r += 2) {
         const std::size_t begin = starts[r], middle = starts[r + 1], end = r + 1 < runs ? starts[r + 2] : middle;
-        merge_names<Keys, ByType>(sorted.at + begin, sorted.at + middle, sorted.at + middle, sorted.at + end, other.at + begin);
+        merge_names<Keys, ByType>(sorted.at + begin, sorted.at + middle, sorted.at + middle, sorted.at + end,
+                                  other.at + begin);
         starts[r / 2] = begin;
       }
       sorted = other;
@@ -75,8 +80,8 @@ constexpr auto sort_names() noexcept {
   return sorted;
 }
 
-// Named, so that a constant of such a type is one object in the whole program: with an unnamed type g++ makes it local to each file,
-// and under -fsanitize=address a model that two files use does not link.
+// Named, so that a constant of such a type is one object in the whole program: with an unnamed type g++ makes it local
+// to each file, and under -fsanitize=address a model that two files use does not link.
 template <std::size_t N>
 struct entry_list {
   tensor_entry at[N == 0 ? 1 : N]{};
@@ -97,7 +102,8 @@ struct metadata_list {
 };
 inline constexpr metadata_list<0> no_metadata{};
 
-/// Everything about the image of the tensors in Names: a constant static_names in the order of the model's members. Metadata: by key.
+/// Everything about the image of the tensors in Names: a constant static_names in the order of the model's members.
+/// Metadata: by key.
 template <const auto& Names, const auto& Metadata = no_metadata>
 struct static_image {
   static constexpr std::size_t count = Names.count;
@@ -119,7 +125,16 @@ struct static_image {
       const static_leaf& leaf = Names.leaves[order.at[i]];
       const std::uint64_t begin = end;
       end += leaf.bytes;
-      list.at[i] = {{Names.characters + leaf.name_begin, std::size_t{leaf.name_length}}, leaf.type, false, leaf.rank, 0, 0, leaf.shape, nullptr, begin, end};
+      list.at[i] = {{Names.characters + leaf.name_begin, std::size_t{leaf.name_length}},
+                    leaf.type,
+                    false,
+                    leaf.rank,
+                    0,
+                    0,
+                    leaf.shape,
+                    nullptr,
+                    begin,
+                    end};
     }
     return list;
   }();
@@ -127,7 +142,8 @@ struct static_image {
   /// The bytes that hash_entry hashes, packed: the fingerprint is the hash of these.
   static constexpr std::size_t hashed_bytes = [] {
     std::size_t n = 0;
-    for (std::size_t i = 0; i < count; ++i) n += 7 + Names.leaves[i].name_length + std::size_t{8} * Names.leaves[i].rank;
+    for (std::size_t i = 0; i < count; ++i)
+      n += 7 + Names.leaves[i].name_length + std::size_t{8} * Names.leaves[i].rank;
     return n;
   }();
   static constexpr auto hashed = [] {
@@ -147,16 +163,18 @@ struct static_image {
     return packed;
   }();
 
-  /// Header text of the first tensors, block by block: where that of each tensor of the last block begins, and its length without commas. A name without
-  /// a character that JSON escapes is as long as it is.
+  /// Header text of the first tensors, block by block: where that of each tensor of the last block begins, and its
+  /// length without commas. A name without a character that JSON escapes is as long as it is.
   template <std::size_t Blocks>
   static constexpr text_block measure_text() noexcept {
     text_block block;
     if constexpr (Blocks > 0) {
       block.bytes = text<Blocks - 1>.bytes;
-      const std::size_t first = (Blocks - 1) * static_block, last = Blocks * static_block < count ? Blocks * static_block : count;
+      const std::size_t first = (Blocks - 1) * static_block,
+                        last = Blocks * static_block < count ? Blocks * static_block : count;
       for (std::size_t i = first; i < last; ++i) {
-        block.at[i - first] = static_cast<std::uint32_t>(first_text_at({Metadata.at, Metadata.count}) + block.bytes + i);
+        block.at[i - first] = static_cast<std::uint32_t>(first_text_at({Metadata.at, Metadata.count}) + block.bytes +
+                                                         i);
         tensor_entry entry = placed.at[i];
         if (!keys.needs_escape(order.at[i])) {
           block.bytes += entry.name.size();
@@ -175,7 +193,8 @@ struct static_image {
   static constexpr void place_text(entry_list<count>& list) noexcept {
     if constexpr (Blocks > 0) {
       place_text<Blocks - 1>(list);
-      const std::size_t first = (Blocks - 1) * static_block, last = Blocks * static_block < count ? Blocks * static_block : count;
+      const std::size_t first = (Blocks - 1) * static_block,
+                        last = Blocks * static_block < count ? Blocks * static_block : count;
       for (std::size_t i = first; i < last; ++i) list.at[i].text_at = text<Blocks>.at[i - first] & text_at_mask;
     }
   }
@@ -187,9 +206,16 @@ struct static_image {
 
   static constexpr image_schema schema = [] {
     constexpr std::size_t pairs = Metadata.count;
-    const std::uint64_t header = header_bytes_of(count + (pairs != 0 ? 1 : 0), text<blocks>.bytes + metadata_text_length({Metadata.at, pairs}));
-    return image_schema{entries.at, count, pairs != 0 ? Metadata.at : nullptr, pairs, header, header + (count == 0 ? 0 : entries.at[count == 0 ? 0 : count - 1].end),
-                        xxh3_64_of_words(hashed.words, hashed_bytes), true};
+    const std::uint64_t header = header_bytes_of(count + (pairs != 0 ? 1 : 0),
+                                                 text<blocks>.bytes + metadata_text_length({Metadata.at, pairs}));
+    return image_schema{entries.at,
+                        count,
+                        pairs != 0 ? Metadata.at : nullptr,
+                        pairs,
+                        header,
+                        header + (count == 0 ? 0 : entries.at[count == 0 ? 0 : count - 1].end),
+                        xxh3_64_of_words(hashed.words, hashed_bytes),
+                        true};
   }();
 };
 

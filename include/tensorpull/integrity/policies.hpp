@@ -1,5 +1,5 @@
-// The integrity policies, from nothing to everything, over any hash. Those of hosts, with the hash of the xxHash library, are in
-// integrity/xxhash/policies.hpp; a microcontroller uses core/xxh3.hpp.
+// The integrity policies, from nothing to everything, over any hash. Those of hosts, with the hash of the xxHash
+// library, are in integrity/xxhash/policies.hpp; a microcontroller uses core/xxh3.hpp.
 #pragma once
 
 #include <tensorpull/integrity/concept.hpp>
@@ -31,8 +31,8 @@ struct basic_image_digest {
   static constexpr bool per_chunk = false;
 };
 
-/// A digest with each chunk, none of the whole. The outcome is `completed_unverified`: each chunk was checked, but the image as a whole
-/// was not compared with what was published.
+/// A digest with each chunk, none of the whole. The outcome is `completed_unverified`: each chunk was checked, but the
+/// image as a whole was not compared with what was published.
 template <hash Hash>
 struct basic_chunk_digest {
   using is_integrity_policy = void;

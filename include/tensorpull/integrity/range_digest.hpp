@@ -11,10 +11,12 @@
 
 namespace tensorpull {
 
-/// Feeds the image's bytes [offset, offset + length) to a hash. Cost: one pass over them; no heap. Bytes that memory does not hold as the image has
-/// them (those of a file, for example) go through `slice`, which is not empty. Error: io if a source_reader failed.
+/// Feeds the image's bytes [offset, offset + length) to a hash. Cost: one pass over them; no heap. Bytes that memory
+/// does not hold as the image has them (those of a file, for example) go through `slice`, which is not empty. Error: io
+/// if a source_reader failed.
 template <hash Hash>
-result<void> hash_range(Hash& into, const source_view& image, std::uint64_t offset, std::uint64_t length, std::span<std::byte> slice) noexcept {
+result<void> hash_range(Hash& into, const source_view& image, std::uint64_t offset, std::uint64_t length,
+                        std::span<std::byte> slice) noexcept {
   std::span<const std::byte> pieces[16];
   while (length > 0) {
     const gathered g = gather(image, offset, length, pieces, slice);
@@ -41,7 +43,8 @@ result<std::uint64_t> range_digest(const source_view& image, std::uint64_t offse
   return h.digest();
 }
 
-/// The version of a verifiable image: the digest of all its bytes, with XXH3-64 as Hash; 0 is mapped to 1, since 0 on the wire means "any".
+/// The version of a verifiable image: the digest of all its bytes, with XXH3-64 as Hash; 0 is mapped to 1, since 0 on
+/// the wire means "any".
 template <hash Hash, std::size_t SliceBytes = 4096>
 result<std::uint64_t> image_version(const source_view& image) noexcept {
   const auto d = range_digest<Hash, SliceBytes>(image, 0, image.schema->image_bytes);

@@ -1,4 +1,5 @@
-// A byte stream: what the bytes of an endpoint move over. A class of your own that meets the six requirements is driven like a TCP socket.
+// A byte stream: what the bytes of an endpoint move over. A class of your own that meets the six requirements is driven
+// like a TCP socket.
 #pragma once
 
 #include <tensorpull/core/error.hpp>
@@ -13,12 +14,14 @@ namespace tensorpull {
 
 /// How one call to a stream ended. The end of the stream is a value and not an error.
 enum class io_status : std::uint8_t {
-  ok,           ///< bytes were moved
+  ok,  ///< bytes were moved
   would_block,  ///< nothing can be moved now
-  closed,       ///< the peer has closed the stream, or the connection is gone
-  truncated,    ///< the connection is gone, and the peer has not said that it closes, as the stream's protocol demands (TLS)
-  refused,      ///< the peer has ended the connection, since it does not accept who this end is (TLS: its certificate, or its lack)
-  failed,       ///< any other fault, at this end
+  closed,  ///< the peer has closed the stream, or the connection is gone
+  truncated,  ///< the connection is gone, and the peer has not said that it closes, as the stream's protocol demands
+              ///< (TLS)
+  refused,  ///< the peer has ended the connection, since it does not accept who this end is (TLS: its certificate, or
+            ///< its lack)
+  failed,  ///< any other fault, at this end
 };
 
 /// Whether a stream can be used no more.
@@ -27,33 +30,42 @@ constexpr bool is_end(io_status s) noexcept { return s >= io_status::closed; }
 /// What one call to a stream did.
 struct io_result {
   io_status status = io_status::ok;  ///< how it ended
-  std::int32_t system = 0;           ///< errno if `failed`, and if a connection is gone for another reason than an orderly end
-  std::size_t bytes = 0;             ///< how many bytes were moved
+  std::int32_t system = 0;  ///< errno if `failed`, and if a connection is gone for another reason than an orderly end
+  std::size_t bytes = 0;  ///< how many bytes were moved
 };
 
 /// What ended a wait(). Both false: the time ran out, or a signal arrived.
 struct io_ready {
-  bool read = false;   ///< read_some() can make progress
+  bool read = false;  ///< read_some() can make progress
   bool write = false;  ///< write_some() can make progress
 };
 
 /// A byte stream S is one end of a reliable, ordered connection, such as TCP, a Unix socket or TLS:
-///  1. `s.read_some(spans)` reads into the spans in order, at most their sum, and never waits; 0 bytes only with would_block or an end (closed, truncated, refused, failed);
-///  2. `s.write_some(spans)` writes from the spans in order and never waits; it may take any part. If it takes less than it was offered, the
-///     end of what it took may leave with a later write (a stream that encrypts has to send whole records), and the next byte to be written stays the same;
-///  3. `s.wait(read, write, timeout)` waits until a direction that was asked for can make progress, or the timeout is over;
-///  4. optionally, `s.read_or_wait(spans, timeout)`: read_some() that waits up to about `timeout` for the first byte, or for as many as are worth waking up for, in one call;
+///  1. `s.read_some(spans)` reads into the spans in order, at most their sum, and never waits; 0 bytes only with
+///  would_block or an end (closed, truncated, refused, failed);
+///  2. `s.write_some(spans)` writes from the spans in order and never waits; it may take any part. If it takes less
+///  than it was offered, the
+///     end of what it took may leave with a later write (a stream that encrypts has to send whole records), and the
+///     next byte to be written stays the same;
+///  3. `s.wait(read, write, timeout)` waits until a direction that was asked for can make progress, or the timeout is
+///  over;
+///  4. optionally, `s.read_or_wait(spans, timeout)`: read_some() that waits up to about `timeout` for the first byte,
+///  or for as many as are worth waking up for, in one call;
 ///  5. movable, closed by its destructor; after an end only destruction is needed;
 ///  6. no call throws, allocates, or raises a signal;
-///  7. optionally, it passes descriptors: `s.write_some(spans, descriptors)` sends them with the first byte that it takes, and `s.take_descriptors()` gives those
+///  7. optionally, it passes descriptors: `s.write_some(spans, descriptors)` sends them with the first byte that it
+///  takes, and `s.take_descriptors()` gives those
 ///     that came with the bytes that were read last.
-/// testing/conformance checks each of them. An event loop asks for a little more: transports/stream/pollable_stream.hpp.
+/// testing/conformance checks each of them. An event loop asks for a little more:
+/// transports/stream/pollable_stream.hpp.
 template <class S>
-concept byte_stream = std::movable<S> && requires(S s, std::span<const std::span<std::byte>> in, std::span<const std::span<const std::byte>> out, std::chrono::milliseconds t) {
-  { s.read_some(in) } noexcept -> std::same_as<io_result>;
-  { s.write_some(out) } noexcept -> std::same_as<io_result>;
-  { s.wait(true, true, t) } noexcept -> std::same_as<io_ready>;
-};
+concept byte_stream = std::movable<S> &&
+                      requires(S s, std::span<const std::span<std::byte>> in,
+                               std::span<const std::span<const std::byte>> out, std::chrono::milliseconds t) {
+                        { s.read_some(in) } noexcept -> std::same_as<io_result>;
+                        { s.write_some(out) } noexcept -> std::same_as<io_result>;
+                        { s.wait(true, true, t) } noexcept -> std::same_as<io_ready>;
+                      };
 
 namespace detail {
 /// The smallest model: it shows that the concept asks for no more than this.

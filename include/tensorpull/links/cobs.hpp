@@ -1,5 +1,6 @@
-// Frames on a line of bytes: consistent overhead byte stuffing (S. Cheshire, M. Baker, IEEE/ACM Transactions on Networking 7(2), 1999), a CRC32C, and a zero byte at
-// the end. Nothing within a frame is zero, so a reader that has lost its place finds it again at the next zero.
+// Frames on a line of bytes: consistent overhead byte stuffing (S. Cheshire, M. Baker, IEEE/ACM Transactions on
+// Networking 7(2), 1999), a CRC32C, and a zero byte at the end. Nothing within a frame is zero, so a reader that has
+// lost its place finds it again at the next zero.
 #pragma once
 
 #include <tensorpull/core/byte_order.hpp>
@@ -13,7 +14,8 @@ constexpr std::size_t cobs_frame_bytes(std::size_t datagram_bytes) noexcept {
   return bytes + bytes / 254 + 2;
 }
 
-/// Writes frames. One step and one CRC look-up for each byte; it holds nothing but the frame. `Crc`: crc32c_fast, or crc32c_small.
+/// Writes frames. One step and one CRC look-up for each byte; it holds nothing but the frame. `Crc`: crc32c_fast, or
+/// crc32c_small.
 template <std::size_t MaxDatagramBytes, class Crc = crc32c_fast>
 class cobs_writer {
  public:
@@ -33,7 +35,8 @@ class cobs_writer {
       crc = Crc::of(s, crc);
       put(s);
     }
-    const std::array check{static_cast<std::byte>(crc & 0xff), static_cast<std::byte>(crc >> 8 & 0xff), static_cast<std::byte>(crc >> 16 & 0xff), static_cast<std::byte>(crc >> 24)};
+    const std::array check{static_cast<std::byte>(crc & 0xff), static_cast<std::byte>(crc >> 8 & 0xff),
+                           static_cast<std::byte>(crc >> 16 & 0xff), static_cast<std::byte>(crc >> 24)};
     put(check);
     end_block();
     frame_[size_++] = std::byte{0};
@@ -60,12 +63,13 @@ class cobs_writer {
   std::array<std::byte, cobs_frame_bytes(MaxDatagramBytes)> frame_{};
 };
 
-/// Reads frames out of any bytes. It holds one datagram and its CRC; one step for each byte and one CRC look-up for each byte of a datagram. `Crc`: as the writer's.
+/// Reads frames out of any bytes. It holds one datagram and its CRC; one step for each byte and one CRC look-up for
+/// each byte of a datagram. `Crc`: as the writer's.
 template <std::size_t MaxDatagramBytes, class Crc = crc32c_fast>
 class cobs_reader {
  public:
-  /// Reads on until a datagram is whole. Takes what it has read off the front of `bytes`. True: datagram() has it. A frame that is damaged, cut or too long is
-  /// dropped, and with it nothing that comes after the next zero.
+  /// Reads on until a datagram is whole. Takes what it has read off the front of `bytes`. True: datagram() has it. A
+  /// frame that is damaged, cut or too long is dropped, and with it nothing that comes after the next zero.
   constexpr bool read(std::span<const std::byte>& bytes) noexcept {
     for (std::size_t i = 0; i < bytes.size(); ++i) {
       if (!take(bytes[i])) continue;
@@ -111,7 +115,9 @@ class cobs_reader {
   std::uint64_t dropped_ = 0;
   std::size_t filled_ = 0, size_ = 0;
   std::uint8_t left_ = 0;                                          // of the block
-  bool begins_ = true, any_ = false, bad_ = false, zero_due_ = false;  // the next byte begins a frame; it has a byte; it is too long; the block before ends with a zero
+  bool begins_ = true, any_ = false, bad_ = false, zero_due_ = false;  // the next byte begins a frame; it has a byte;
+                                                                       // it is too long; the block before ends with a
+                                                                       // zero
   std::array<std::byte, MaxDatagramBytes + 4> memory_{};
 };
 

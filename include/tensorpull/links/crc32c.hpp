@@ -1,4 +1,5 @@
-// CRC32C (Castagnoli) for frames on a line, portable, with a table of 1 KiB or of 64 bytes. Hosts that compute it with each chunk use integrity/crc32c.
+// CRC32C (Castagnoli) for frames on a line, portable, with a table of 1 KiB or of 64 bytes. Hosts that compute it with
+// each chunk use integrity/crc32c.
 #pragma once
 
 #include <array>
@@ -21,8 +22,8 @@ inline constexpr auto crc32c_table = [] {
   return table;
 }();
 
-/// The CRC32C of `before` and `bytes`, as RFC 3720 defines it (initial value and final complement included), where `crc` is that of `before`; 0: nothing is
-/// before. One look-up for each byte.
+/// The CRC32C of `before` and `bytes`, as RFC 3720 defines it (initial value and final complement included), where
+/// `crc` is that of `before`; 0: nothing is before. One look-up for each byte.
 constexpr std::uint32_t crc32c_of(std::span<const std::byte> bytes, std::uint32_t crc = 0) noexcept {
   crc = ~crc;
   for (const std::byte b : bytes) crc = crc >> 8 ^ crc32c_table[(crc ^ static_cast<std::uint32_t>(b)) & 0xff];
@@ -42,7 +43,9 @@ inline constexpr auto crc32c_halves = [] {
 /// The CRC of each byte out of a table of 1 KiB: one look-up for each.
 struct crc32c_fast {
   /// As detail::crc32c_of.
-  static constexpr std::uint32_t of(std::span<const std::byte> bytes, std::uint32_t crc = 0) noexcept { return detail::crc32c_of(bytes, crc); }
+  static constexpr std::uint32_t of(std::span<const std::byte> bytes, std::uint32_t crc = 0) noexcept {
+    return detail::crc32c_of(bytes, crc);
+  }
 };
 /// The same CRC out of a table of 64 bytes: two look-ups for each byte.
 struct crc32c_small {

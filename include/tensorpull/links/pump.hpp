@@ -1,4 +1,5 @@
-// The step that moves bytes between an endpoint and a byte stream. Every driver is a loop around it: sessions, hosts, and your own.
+// The step that moves bytes between an endpoint and a byte stream. Every driver is a loop around it: sessions, hosts,
+// and your own.
 #pragma once
 
 #include <tensorpull/core/result.hpp>
@@ -15,11 +16,13 @@ struct pumped {
   std::size_t sent = 0;        ///< bytes that the stream took
   bool wants_read = false;     ///< there is memory for what comes: wait for the stream to be readable
   bool wants_write = false;    ///< something is left to write: wait for it to be writable
-  bool works = false;          ///< a digest is being computed for an answer, or bytes are copied that need no read: take the next step at once, but let other connections go first
-  bool waited = false;         ///< the read itself may have waited, as `patience` allows
+  bool works = false;  ///< a digest is being computed for an answer, or bytes are copied that need no read: take the
+                       ///< next step at once, but let other connections go first
+  bool waited = false;  ///< the read itself may have waited, as `patience` allows
   bool write_blocked = false;  ///< the stream took less than it was offered
-  bool write_ended = false;    ///< it takes nothing any more, although the other end may still send: there is nothing to wait for in this direction
-  bool read_drained = false;   ///< the stream had less than was asked for
+  bool write_ended = false;  ///< it takes nothing any more, although the other end may still send: there is nothing to
+                             ///< wait for in this direction
+  bool read_drained = false;  ///< the stream had less than was asked for
 };
 
 /// Bytes that one gather write collects before it stops adding replies.
@@ -28,7 +31,8 @@ inline constexpr std::size_t write_piece_bytes = 256 * 1024;
 namespace detail {
 
 template <byte_stream Stream>
-io_result read_patiently(Stream& stream, std::span<const std::span<std::byte>> spans, std::chrono::milliseconds patience, bool& waited) noexcept {
+io_result read_patiently(Stream& stream, std::span<const std::span<std::byte>> spans,
+                         std::chrono::milliseconds patience, bool& waited) noexcept {
   if constexpr (requires { stream.read_or_wait(spans, patience); }) {
     if (patience.count() > 0) {
       waited = true;
@@ -69,10 +73,13 @@ void shorten(Plan& plan, std::uint64_t n) noexcept {
   plan.span_count = i;
 }
 
-/// One gather write, which does not wait. It adds answers until they are `most` bytes. What the stream did not take is written by a later call.
-/// `gate.admit(bytes)` says how many of these bytes may be written now, and `gate.wrote(bytes)` is told how many were.
+/// One gather write, which does not wait. It adds answers until they are `most` bytes. What the stream did not take is
+/// written by a later call. `gate.admit(bytes)` says how many of these bytes may be written now, and
+/// `gate.wrote(bytes)` is told how many were.
 template <class Endpoint, class Transfer, byte_stream Stream, class Gate = open_gate>
-[[gnu::noinline]] result<void> pump_write(Endpoint& end, Transfer& t, Stream& stream, std::span<std::byte> scratch, pumped& did, std::size_t most = write_piece_bytes, [[maybe_unused]] Gate gate = {}) noexcept {
+[[gnu::noinline]] result<void> pump_write(Endpoint& end, Transfer& t, Stream& stream, std::span<std::byte> scratch,
+                                          pumped& did, std::size_t most = write_piece_bytes,
+                                          [[maybe_unused]] Gate gate = {}) noexcept {
   typename Endpoint::plan_type plan;
   if (const auto ok = end.plan_write(t, plan, scratch, most); !ok) return ok;
   if (plan.bytes > 0) {
@@ -90,16 +97,19 @@ template <class Endpoint, class Transfer, byte_stream Stream, class Gate = open_
     did.write_blocked = io.bytes < plan.bytes;
     if (const auto ok = end.written(t, plan, io.bytes); !ok) return ok;
     if (io.status == io_status::failed) return failure(errc::io, 0, {}, io.system);
-    did.write_ended = is_end(io.status);  // answers that arrived before may still be read, and the read says what happened
+    did.write_ended = is_end(io.status);  // answers that arrived before may still be read, and the read says what
+                                          // happened
   }
   did.works = works(end, t);
-  did.wants_write = end.output_ready() && !did.write_ended;  // part of the plan, or answers that the plan had no room for
+  did.wants_write = end.output_ready() && !did.write_ended;  // part of the plan, or answers that the plan had no room
+                                                             // for
   return {};
 }
 
 /// One scatter read into what the endpoint wants next, without looking at what came.
 template <class Endpoint, class Transfer, byte_stream Stream>
-[[gnu::noinline]] io_result read_wanted(Endpoint& end, Transfer& t, Stream& stream, pumped& did, std::chrono::milliseconds patience) noexcept {
+[[gnu::noinline]] io_result read_wanted(Endpoint& end, Transfer& t, Stream& stream, pumped& did,
+                                        std::chrono::milliseconds patience) noexcept {
   std::array<std::span<std::byte>, 32> spans;
   const std::size_t n = end.plan_read(t, spans, t.read_piece_bytes);
   did.wants_read = n > 0;
@@ -114,10 +124,12 @@ template <class Endpoint, class Transfer, byte_stream Stream>
   return io;
 }
 
-/// One scatter read. It does not wait, except for at most `patience` if the stream has read_or_wait(). connection_lost: the peer closed, or the
-/// network says so; truncated: it ended without a notice; not_authenticated: the peer does not accept who this end is. io: the destination may not be written, or there is another fault at this end.
+/// One scatter read. It does not wait, except for at most `patience` if the stream has read_or_wait(). connection_lost:
+/// the peer closed, or the network says so; truncated: it ended without a notice; not_authenticated: the peer does not
+/// accept who this end is. io: the destination may not be written, or there is another fault at this end.
 template <class Endpoint, class Transfer, byte_stream Stream>
-[[gnu::noinline]] result<void> pump_read(Endpoint& end, Transfer& t, Stream& stream, pumped& did, std::chrono::milliseconds patience = {}) noexcept {
+[[gnu::noinline]] result<void> pump_read(Endpoint& end, Transfer& t, Stream& stream, pumped& did,
+                                         std::chrono::milliseconds patience = {}) noexcept {
   // there may be memory now for what waits in the buffer, or room for its answers
   if (const auto ok = end.parse(t); !ok) return ok;
   const io_result io = read_wanted(end, t, stream, did, patience);
@@ -125,30 +137,37 @@ template <class Endpoint, class Transfer, byte_stream Stream>
     if (const auto ok = end.parse(t); !ok) return ok;
   if (io.status == io_status::failed) return failure(errc::io, 0, {}, io.system);
   if (io.status == io_status::closed) return failure(errc::connection_lost, 0, {}, io.system);
-  if (io.status == io_status::refused) return failure(errc::not_authenticated, 0, std::string_view("it does not accept who this end is"), io.system);
+  if (io.status == io_status::refused)
+    return failure(errc::not_authenticated, 0, std::string_view("it does not accept who this end is"), io.system);
   if (io.status == io_status::truncated) return failure(errc::truncated, 0, {}, io.system);
   return {};
 }
 
 }  // namespace detail
 
-/// One step of a connection: one gather write of at most `most` bytes (and one answer), then one scatter read, for a program with a loop of its own.
-/// `end`: an endpoint. `t`: the transfer that it pulls with; no_transfer if it only owns. `scratch`: memory for bytes that are not in memory in the
-/// form in which they are sent (header text, packed elements, the content of a file); 64 KiB for an owner, none for an end that only pulls.
-/// It does not wait. With a `patience`, the read waits about that long at most, if nothing is left to write and the stream has read_or_wait().
+/// One step of a connection: one gather write of at most `most` bytes (and one answer), then one scatter read, for a
+/// program with a loop of its own. `end`: an endpoint. `t`: the transfer that it pulls with; no_transfer if it only
+/// owns. `scratch`: memory for bytes that are not in memory in the form in which they are sent (header text, packed
+/// elements, the content of a file); 64 KiB for an owner, none for an end that only pulls. It does not wait. With a
+/// `patience`, the read waits about that long at most, if nothing is left to write and the stream has read_or_wait().
 ///
-/// Call it again while it receives or sends something, or works; otherwise wait for what `pumped` says. If it says neither, memory is missing: a buffer of
-/// the pool, or room at the consumer. No descriptor announces that; try again after a short time. After each step an owner reports what has
-/// settled (publisher::deliver). A transfer may end in a step: see t.ended().
+/// Call it again while it receives or sends something, or works; otherwise wait for what `pumped` says. If it says
+/// neither, memory is missing: a buffer of the pool, or room at the consumer. No descriptor announces that; try again
+/// after a short time. After each step an owner reports what has settled (publisher::deliver). A transfer may end in a
+/// step: see t.ended().
 ///
-/// An error ends the connection. connection_lost: the peer closed, or the network says so; truncated: it ended without a notice; not_authenticated: the peer does not accept who this end is. io: there is a fault at this end. Any other: the peer
-/// broke the protocol. Allocates nothing. Calls write_some() and the read at most once each.
+/// An error ends the connection. connection_lost: the peer closed, or the network says so; truncated: it ended without
+/// a notice; not_authenticated: the peer does not accept who this end is. io: there is a fault at this end. Any other:
+/// the peer broke the protocol. Allocates nothing. Calls write_some() and the read at most once each.
 template <class Endpoint, class Transfer, byte_stream Stream>
-result<pumped> pump_once(Endpoint& end, Transfer& t, Stream& stream, std::span<std::byte> scratch, std::chrono::milliseconds patience = {},
-                         std::size_t most = write_piece_bytes) noexcept {
+result<pumped> pump_once(Endpoint& end, Transfer& t, Stream& stream, std::span<std::byte> scratch,
+                         std::chrono::milliseconds patience = {}, std::size_t most = write_piece_bytes) noexcept {
   pumped did;
   if (const auto ok = detail::pump_write(end, t, stream, scratch, did, most); !ok) return failure(ok.error());
-  if (const auto ok = detail::pump_read(end, t, stream, did, did.wants_write || detail::works(end, t) ? std::chrono::milliseconds(0) : patience); !ok) return failure(ok.error());
+  if (const auto ok = detail::pump_read(
+          end, t, stream, did, did.wants_write || detail::works(end, t) ? std::chrono::milliseconds(0) : patience);
+      !ok)
+    return failure(ok.error());
   did.works = detail::works(end, t);
   return did;
 }

@@ -1,4 +1,5 @@
-// A datagram link over any byte device: frames of COBS with a CRC32C make a noisy line lose datagrams, and never change one.
+// A datagram link over any byte device: frames of COBS with a CRC32C make a noisy line lose datagrams, and never change
+// one.
 #pragma once
 
 #include <tensorpull/links/byte_device.hpp>
@@ -11,12 +12,14 @@
 
 namespace tensorpull {
 
-/// Datagrams of at most `MaxDatagramBytes` between two ends of a line. It holds one datagram that comes, one frame that goes, and `read_bytes` of what the device has
-/// given: no heap. After any garbage the first frame that begins behind a zero byte is received again: noise costs the frames that it touches, and at most the one
-/// that follows if the noise has no zero at its end.
+/// Datagrams of at most `MaxDatagramBytes` between two ends of a line. It holds one datagram that comes, one frame that
+/// goes, and `read_bytes` of what the device has given: no heap. After any garbage the first frame that begins behind a
+/// zero byte is received again: noise costs the frames that it touches, and at most the one that follows if the noise
+/// has no zero at its end.
 ///
-/// A line is slower than a processor, so a frame that was sent waits here until the device has taken it, and one at a time. Every call hands on what the device
-/// takes, and wait() does so while it waits. When the link is destroyed, what is left of a frame is lost.
+/// A line is slower than a processor, so a frame that was sent waits here until the device has taken it, and one at a
+/// time. Every call hands on what the device takes, and wait() does so while it waits. When the link is destroyed, what
+/// is left of a frame is lost.
 template <byte_device Device, std::size_t MaxDatagramBytes = 512>
 class serial_link {
  public:
@@ -47,7 +50,8 @@ class serial_link {
     return {ended_, system_, 0};
   }
 
-  /// would_block: the device has not taken the frame before. ok with 0 bytes: it is empty, or longer than MaxDatagramBytes.
+  /// would_block: the device has not taken the frame before. ok with 0 bytes: it is empty, or longer than
+  /// MaxDatagramBytes.
   io_result send(std::span<const std::span<const std::byte>> datagram, const address&) noexcept {
     hand_on();
     if (ended_ != io_status::would_block) return {ended_, system_, 0};
@@ -120,7 +124,7 @@ class serial_link {
   cobs_reader<MaxDatagramBytes> reader_;
   std::array<std::byte, read_bytes> memory_{};
   std::size_t unread_at_ = 0, unread_ = 0;  // of memory_
-  std::size_t taken_ = 0;                   // of the writer's frame
+  std::size_t taken_ = 0;  // of the writer's frame
 };
 
 }  // namespace tensorpull

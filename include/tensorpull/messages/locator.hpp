@@ -1,5 +1,5 @@
-// Where to pull a reference from: what one party hands to another, so that a third one can be asked. One line of text, or a member of a
-// message struct.
+// Where to pull a reference from: what one party hands to another, so that a third one can be asked. One line of text,
+// or a member of a message struct.
 #pragma once
 
 #include <tensorpull/core/ids.hpp>
@@ -14,8 +14,8 @@
 
 namespace tensorpull {
 
-/// Addresses ("host:port", "[v6]:port") and a reference. A value of fixed size (about 560 bytes) that owns its text and never allocates,
-/// so that nothing a peer sends decides how much memory it takes.
+/// Addresses ("host:port", "[v6]:port") and a reference. A value of fixed size (about 560 bytes) that owns its text and
+/// never allocates, so that nothing a peer sends decides how much memory it takes.
 class locator {
  public:
   static constexpr std::size_t max_addresses = 4;  ///< The most addresses.
@@ -29,13 +29,15 @@ class locator {
   /// A locator without addresses.
   explicit locator(const tensorpull::reference& ref) noexcept : reference(ref) {}
 
-  /// Appends an address; recipients try them in order. bad_address: not host:port, too long, no host, port 0, or one of the characters
-  /// that no address may have (what is not ASCII, spaces, control characters, `,` `@` `"`). table_full: there are max_addresses already.
+  /// Appends an address; recipients try them in order. bad_address: not host:port, too long, no host, port 0, or one of
+  /// the characters that no address may have (what is not ASCII, spaces, control characters, `,` `@` `"`). table_full:
+  /// there are max_addresses already.
   result<void> add(std::string_view address) noexcept {
     if (count_ == max_addresses) return failure(errc::table_full, max_addresses);
     if (address.size() > max_address_bytes) return failure(errc::bad_address, address.size(), address);
     for (const char c : address)
-      if (c <= ' ' || c >= 0x7f || c == ',' || c == '@' || c == '"') return failure(errc::bad_address);  // not named: it may not be fit to print
+      if (c <= ' ' || c >= 0x7f || c == ',' || c == '@' || c == '"')
+        return failure(errc::bad_address);  // not named: it may not be fit to print
     const auto parsed = parse_address(address);
     if (!parsed) return failure(parsed.error());
     if (parsed->host[0] == '\0' || parsed->number == 0) return failure(errc::bad_address, 0, address);
@@ -88,8 +90,8 @@ inline bool parse_word(std::string_view text, std::uint64_t& out) noexcept {
 
 }  // namespace detail
 
-/// One line: `tensorpull:ID/VERSION/FINGERPRINT` with the numbers as hexadecimal digits. If there are addresses, an at sign and the
-/// addresses follow, separated by commas.
+/// One line: `tensorpull:ID/VERSION/FINGERPRINT` with the numbers as hexadecimal digits. If there are addresses, an at
+/// sign and the addresses follow, separated by commas.
 inline locator_text to_text(const locator& l) noexcept {
   locator_text t;
   const auto put = [&t](std::string_view s) {
@@ -114,24 +116,30 @@ inline locator_text to_text(const locator& l) noexcept {
   return t;
 }
 
-/// Reads the text form, from anybody: bounded work, no allocation, nothing accepted but what to_text() writes (hexadecimal digits may be
-/// of either case). too_large: longer than any locator; bad_frame, with the place in `at`: not a locator; bad_address; table_full.
+/// Reads the text form, from anybody: bounded work, no allocation, nothing accepted but what to_text() writes
+/// (hexadecimal digits may be of either case). too_large: longer than any locator; bad_frame, with the place in `at`:
+/// not a locator; bad_address; table_full.
 inline result<locator> parse_locator(std::string_view text) noexcept {
   if (text.size() > locator::max_text_bytes) return failure(errc::too_large, text.size());
-  constexpr std::size_t id_at = detail::locator_scheme.size(), version_at = id_at + 33, fingerprint_at = version_at + 17, end_at = fingerprint_at + 16;
+  constexpr std::size_t id_at = detail::locator_scheme.size(), version_at = id_at + 33,
+                        fingerprint_at = version_at + 17, end_at = fingerprint_at + 16;
   if (text.substr(0, id_at) != detail::locator_scheme) return failure(errc::bad_frame, 0);
-  if (text.size() < end_at || text[version_at - 1] != '/' || text[fingerprint_at - 1] != '/') return failure(errc::bad_frame, id_at);
+  if (text.size() < end_at || text[version_at - 1] != '/' || text[fingerprint_at - 1] != '/')
+    return failure(errc::bad_frame, id_at);
   const auto id = parse_ref_id(text.substr(id_at, 32));
   if (!id || !*id) return failure(errc::bad_frame, id_at);
   locator out;
   out.reference.id = *id;
-  if (!detail::parse_word(text.substr(version_at, 16), out.reference.version)) return failure(errc::bad_frame, version_at);
-  if (!detail::parse_word(text.substr(fingerprint_at, 16), out.reference.fingerprint)) return failure(errc::bad_frame, fingerprint_at);
+  if (!detail::parse_word(text.substr(version_at, 16), out.reference.version))
+    return failure(errc::bad_frame, version_at);
+  if (!detail::parse_word(text.substr(fingerprint_at, 16), out.reference.fingerprint))
+    return failure(errc::bad_frame, fingerprint_at);
   if (text.size() == end_at) return out;
   if (text[end_at] != '@') return failure(errc::bad_frame, end_at);
   for (std::size_t at = end_at + 1;;) {
     const std::size_t comma = text.find(',', at);
-    if (const auto ok = out.add(text.substr(at, comma == std::string_view::npos ? comma : comma - at)); !ok) return failure(ok.error());
+    if (const auto ok = out.add(text.substr(at, comma == std::string_view::npos ? comma : comma - at)); !ok)
+      return failure(ok.error());
     if (comma == std::string_view::npos) return out;
     at = comma + 1;
   }

@@ -1,5 +1,6 @@
-// Message structs between two programs: a task or a result with numbers, strings and sets of tensors goes as one Cap'n Proto message, in
-// which small tensors are inline and large ones are references that the other end pulls, at once or later.
+// Message structs between two programs: a task or a result with numbers, strings and sets of tensors goes as one Cap'n
+// Proto message, in which small tensors are inline and large ones are references that the other end pulls, at once or
+// later.
 #pragma once
 
 #include <tensorpull/messages/detail/recompose.hpp>
@@ -7,23 +8,25 @@
 
 namespace tensorpull {
 
-/// The default threshold: tensors of at most `Bytes` travel in the message itself, others are pulled. Decided for each tensor, so a set may
-/// be split: the biases come at once, the weights are one published image.
+/// The default threshold: tensors of at most `Bytes` travel in the message itself, others are pulled. Decided for each
+/// tensor, so a set may be split: the biases come at once, the weights are one published image.
 template <std::uint64_t Bytes>
 struct inline_up_to {
   static constexpr std::uint64_t bytes = Bytes;  ///< The threshold.
 };
 
-/// A message that was taken apart: ready to be sent, any number of times and to any number of connections. Owns its body (one allocation).
-/// Large tensors are published by then; they stay so until their recipients have settled them or withdraw() is called, whatever
-/// becomes of this object.
+/// A message that was taken apart: ready to be sent, any number of times and to any number of connections. Owns its
+/// body (one allocation). Large tensors are published by then; they stay so until their recipients have settled them or
+/// withdraw() is called, whatever becomes of this object.
 template <class Limits = default_limits>
 class decomposed {
  public:
   /// The references that the body names by index, for session.send. Valid while this object lives.
   std::span<const reference> references() const noexcept { return {references_.data(), reference_count_}; }
   /// One Cap'n Proto message, for session.send. Valid while this object lives.
-  std::span<const std::byte> body() const noexcept { return {reinterpret_cast<const std::byte*>(body_.get()), body_bytes_}; }
+  std::span<const std::byte> body() const noexcept {
+    return {reinterpret_cast<const std::byte*>(body_.get()), body_bytes_};
+  }
 
   /// Whether every set of large tensors that was published for this message is settled; at once if there was none.
   template <class Owner>
@@ -61,31 +64,37 @@ class decomposed {
 /// How to receive a message struct.
 struct receive_options {
   std::chrono::milliseconds timeout = std::chrono::seconds(600);  ///< for the message itself
-  pull_options pull{};                                            ///< for the tensors of sets that have a destination; its `stop` also ends the wait
+  pull_options pull{};  ///< for the tensors of sets that have a destination; its `stop` also ends the wait
 };
 
-/// `Net`: a pipeline; its limits bound the message, and with chunk size 0 (`whole`) every tensor is inline. `Threshold`: inline_up_to<N>.
+/// `Net`: a pipeline; its limits bound the message, and with chunk size 0 (`whole`) every tensor is inline.
+/// `Threshold`: inline_up_to<N>.
 ///
-/// The struct is the same at both ends. Members of tensors_of<Model> hold a model to send, a destination (`into(model)`: received eagerly), or
-/// nothing (received as a handle, pulled later). One message has at most Limits::application_references sets and locators with a reference.
+/// The struct is the same at both ends. Members of tensors_of<Model> hold a model to send, a destination
+/// (`into(model)`: received eagerly), or nothing (received as a handle, pulled later). One message has at most
+/// Limits::application_references sets and locators with a reference.
 template <class Net, class Threshold = inline_up_to<16 * 1024>>
 struct tensor_decomposer {
   using limits = typename Net::limits;  ///< Of the pipeline.
   using message_type = decomposed<limits>;  ///< What decompose() gives.
 
   /// Tensors above it are references.
-  static constexpr std::uint64_t inline_bytes = Net::chunking::max_chunk_bytes == 0 ? std::numeric_limits<std::uint64_t>::max() : Threshold::bytes;
+  static constexpr std::uint64_t inline_bytes = Net::chunking::max_chunk_bytes == 0
+                                                    ? std::numeric_limits<std::uint64_t>::max()
+                                                    : Threshold::bytes;
 
-  /// Takes a message apart and publishes its large tensors with `owner` (a session, a downloader, a host's published()). Sets that were
-  /// received from somebody else are sent on without having been pulled: their inline tensors again, the rest by its addresses.
-  /// `options.recipients`: how many will pull each; 0: published until withdraw(), or until
-  /// nobody has used it for the budget `transaction_idle`. Models are borrowed as tensors_of says.
-  /// Errors, which name the field if one is to blame: does_not_fit (the body, with chunk size 0 the tensors, above the limit of
-  /// application messages; too many references); invalid_argument (a set that holds nothing, or was received without an address of
-  /// its owner); those of publishing (table_full, ...); out_of_memory. After an error nothing stays published.
-  /// Cost: one pass over the published bytes for the digest, one allocation for the body and some for each split set.
+  /// Takes a message apart and publishes its large tensors with `owner` (a session, a downloader, a host's
+  /// published()). Sets that were received from somebody else are sent on without having been pulled: their inline
+  /// tensors again, the rest by its addresses. `options.recipients`: how many will pull each; 0: published until
+  /// withdraw(), or until nobody has used it for the budget `transaction_idle`. Models are borrowed as tensors_of says.
+  /// Errors, which name the field if one is to blame: does_not_fit (the body, with chunk size 0 the tensors, above the
+  /// limit of application messages; too many references); invalid_argument (a set that holds nothing, or was received
+  /// without an address of its owner); those of publishing (table_full, ...); out_of_memory. After an error nothing
+  /// stays published. Cost: one pass over the published bytes for the digest, one allocation for the body and some for
+  /// each split set.
   template <class Owner, class Message>
-  static result<message_type> decompose(Owner& owner, const Message& message, const publish_options& options = {.recipients = 1}) noexcept {
+  static result<message_type> decompose(Owner& owner, const Message& message,
+                                        const publish_options& options = {.recipients = 1}) noexcept {
     message_type out;
     if constexpr (detail::message_checks<Message>::accepted) {
       detail::body_measure<limits> size{inline_bytes};
@@ -97,7 +106,8 @@ struct tensor_decomposer {
       result<void> written{};
       const bool ok = detail::quietly([&] {
         capnp::FlatMessageBuilder builder(kj::arrayPtr(reinterpret_cast<capnp::word*>(out.body_.get() + 1), words - 1));
-        auto fields = builder.initRoot<wire::Decomposed>().initFields(static_cast<unsigned>(detail::count_fields<Message>()));
+        auto fields = builder.initRoot<wire::Decomposed>().initFields(
+            static_cast<unsigned>(detail::count_fields<Message>()));
         detail::body_writer<Owner, message_type> writer{owner, options, inline_bytes, out, fields};
         (void)detail::walk_fields(message, writer);
         written = writer.status;
@@ -112,11 +122,13 @@ struct tensor_decomposer {
     return out;
   }
 
-  /// decompose(), and sends it over a session. What was published stays published: serve until it is settled, or withdraw() it.
-  /// Further errors: those of session.send, after which nothing stays published.
+  /// decompose(), and sends it over a session. What was published stays published: serve until it is settled, or
+  /// withdraw() it. Further errors: those of session.send, after which nothing stays published.
   template <class Session, class Message>
-  static result<message_type> send(Session& session, std::uint32_t kind, const Message& message, const publish_options& options = {.recipients = 1},
-                                   std::chrono::milliseconds timeout = std::chrono::seconds(600), const stop_token& stop = {}) noexcept {
+  static result<message_type> send(Session& session, std::uint32_t kind, const Message& message,
+                                   const publish_options& options = {.recipients = 1},
+                                   std::chrono::milliseconds timeout = std::chrono::seconds(600),
+                                   const stop_token& stop = {}) noexcept {
     auto apart = decompose(session, message, options);
     if (!apart) return apart;
     if (const auto sent = session.send(kind, apart->references(), apart->body(), timeout, stop); !sent) {
@@ -126,20 +138,23 @@ struct tensor_decomposer {
     return apart;
   }
 
-  /// Puts a message together again without pulling: every set becomes a handle, also one that has a destination. For handlers of a host;
-  /// the views may end with the call. The body must be aligned to 8, as what sessions and handlers give is.
-  /// Errors, which name the field if one is to blame: missing_field, unknown_field, wrong_kind, value_out_of_range (a number, a length or
-  /// text that is not UTF-8), schema_mismatch, digest_mismatch (inline tensors), bad_address, bad_frame, out_of_memory. After an error the
-  /// struct is unspecified, and no model has changed.
+  /// Puts a message together again without pulling: every set becomes a handle, also one that has a destination. For
+  /// handlers of a host; the views may end with the call. The body must be aligned to 8, as what sessions and handlers
+  /// give is. Errors, which name the field if one is to blame: missing_field, unknown_field, wrong_kind,
+  /// value_out_of_range (a number, a length or text that is not UTF-8), schema_mismatch, digest_mismatch (inline
+  /// tensors), bad_address, bad_frame, out_of_memory. After an error the struct is unspecified, and no model has
+  /// changed.
   template <class Message>
-  static result<void> recompose(std::span<const reference> references, std::span<const std::byte> body, Message& out) noexcept {
+  static result<void> recompose(std::span<const reference> references, std::span<const std::byte> body,
+                                Message& out) noexcept {
     if constexpr (detail::message_checks<Message>::accepted) return detail::read_body(references, body, out);
     else return {};
   }
 
-  /// Waits for the next message of a session and puts it together; pulls the sets that have a destination, one after the other, from the
-  /// other end. Sets whose owner is a third party (they came with addresses) stay handles: the program decides which addresses to connect to.
-  /// Returns the message's kind. Errors: those of session.receive, recompose() and the pulls; they name the set whose pull failed.
+  /// Waits for the next message of a session and puts it together; pulls the sets that have a destination, one after
+  /// the other, from the other end. Sets whose owner is a third party (they came with addresses) stay handles: the
+  /// program decides which addresses to connect to. Returns the message's kind. Errors: those of session.receive,
+  /// recompose() and the pulls; they name the set whose pull failed.
   template <class Session, class Message>
   static result<std::uint32_t> receive(Session& session, Message& out, const receive_options& options = {}) noexcept {
     const auto m = session.receive(options.timeout, options.pull.stop);
@@ -152,7 +167,8 @@ struct tensor_decomposer {
 
   /// The second half of receive(): pulls the sets that have a destination.
   template <class Session, class Message>
-  static result<void> download_tensors(Session& session, const Message& message, const pull_options& options = {}) noexcept {
+  static result<void> download_tensors(Session& session, const Message& message,
+                                       const pull_options& options = {}) noexcept {
     pull_sets<Session> visit{session, options};
     if constexpr (detail::message_checks<Message>::accepted) (void)detail::walk_fields(message, visit);
     return visit.status;

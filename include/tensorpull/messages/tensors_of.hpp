@@ -1,4 +1,5 @@
-// A set of tensors as a member of a message struct: what is sent, where it lands, or a handle to what has not been pulled yet.
+// A set of tensors as a member of a message struct: what is sent, where it lands, or a handle to what has not been
+// pulled yet.
 #pragma once
 
 #include <tensorpull/consumers/land.hpp>
@@ -45,12 +46,13 @@ struct arrived_set {
 
 }  // namespace detail
 
-/// Where a received set lands in a model: for programs that drive the pull themselves, as handlers of a host do. Movable; borrows the set and
-/// the model until finish() has returned.
+/// Where a received set lands in a model: for programs that drive the pull themselves, as handlers of a host do.
+/// Movable; borrows the set and the model until finish() has returned.
 class set_landing {
  public:
-  /// The split follows the sender's limit; everything that can be checked without pulling is. Errors as tensors_of::download_tensors;
-  /// unsupported_layout with the name of a tensor that a destination_writer would have to take (pull such models by their reference).
+  /// The split follows the sender's limit; everything that can be checked without pulling is. Errors as
+  /// tensors_of::download_tensors; unsupported_layout with the name of a tensor that a destination_writer would have to
+  /// take (pull such models by their reference).
   static result<set_landing> make(const detail::arrived_set& set, const destination_view& whole) noexcept {
     using enum detail::part_of_set;
     if (whole.schema->fingerprint != set.fingerprint) return failure(errc::schema_mismatch);
@@ -60,7 +62,8 @@ class set_landing {
     if (!inlined) return failure(inlined.error());
     auto rest = detail::image_part::make(*whole.schema, whole.where, set.limit, large);
     if (!rest) return failure(rest.error());
-    if (inlined->empty() ? set.inlined_bytes != 0 : !detail::is_image_of(set.image(), inlined->schema())) return failure(errc::schema_mismatch);
+    if (inlined->empty() ? set.inlined_bytes != 0 : !detail::is_image_of(set.image(), inlined->schema()))
+      return failure(errc::schema_mismatch);
     if (rest->empty() == static_cast<bool>(set.rest)) return failure(errc::schema_mismatch);
     return set_landing(set, whole.base, std::move(*inlined), std::move(*rest));
   }
@@ -69,8 +72,8 @@ class set_landing {
   std::optional<locator> remote() const noexcept { return set_->rest ? std::optional(set_->rest) : std::nullopt; }
   /// Lands the large tensors; valid while this object lives. Only if remote() is something.
   land consumer() const noexcept { return land(rest_.destination(base_)); }
-  /// After the pull went well: copies the inline tensors. The model is complete, unless one of them has a BOOL element that is neither 0 nor 1:
-  /// value_out_of_range, with its name.
+  /// After the pull went well: copies the inline tensors. The model is complete, unless one of them has a BOOL element
+  /// that is neither 0 nor 1: value_out_of_range, with its name.
   result<void> finish() const noexcept {
     if (inlined_.empty()) return {};
     const destination_view to = inlined_.destination(base_);
@@ -81,15 +84,17 @@ class set_landing {
   }
 
  private:
-  set_landing(const detail::arrived_set& set, std::byte* base, detail::image_part inlined, detail::image_part rest) noexcept
+  set_landing(const detail::arrived_set& set, std::byte* base, detail::image_part inlined,
+              detail::image_part rest) noexcept
       : set_(&set), base_(base), inlined_(std::move(inlined)), rest_(std::move(rest)) {}
   const detail::arrived_set* set_;
   std::byte* base_;
   detail::image_part inlined_, rest_;
 };
 
-/// `Model`: a struct adapted with BOOST_HANA_ADAPT_STRUCT, or a tensor policy (renamed structs: raw_tensors<renamed<...>>; tensor_list).
-/// Move-only, since a received set owns its small tensors' bytes until they have been pulled.
+/// `Model`: a struct adapted with BOOST_HANA_ADAPT_STRUCT, or a tensor policy (renamed structs:
+/// raw_tensors<renamed<...>>; tensor_list). Move-only, since a received set owns its small tensors' bytes until they
+/// have been pulled.
 template <class Model>
 class tensors_of {
  public:
@@ -113,31 +118,33 @@ class tensors_of {
 
   /// Whether a message that was received has filled this member.
   bool received() const noexcept { return arrived_.has_value(); }
-  /// A received set: what has to be pulled, with the addresses that came with it; nothing if all tensors came inline. For a third
-  /// party: add the owner's address if there is none. It names the tensors above the sender's limit, not the inline ones; to hand
-  /// over the whole set, send this member on in another message.
+  /// A received set: what has to be pulled, with the addresses that came with it; nothing if all tensors came inline.
+  /// For a third party: add the owner's address if there is none. It names the tensors above the sender's limit, not
+  /// the inline ones; to hand over the whole set, send this member on in another message.
   std::optional<locator> remote() const noexcept {
     if (!arrived_ || !arrived_->rest) return std::nullopt;
     return arrived_->rest;
   }
-  /// A received set: says where its owner can be reached, so that it can be sent on to somebody else. As locator::add; invalid_argument
-  /// if nothing was received.
+  /// A received set: says where its owner can be reached, so that it can be sent on to somebody else. As locator::add;
+  /// invalid_argument if nothing was received.
   result<void> owner_at(std::string_view address) noexcept {
     if (!arrived_) return failure(errc::invalid_argument);
     return arrived_->rest.add(address);
   }
 
-  /// Pulls a received set into `model` from the sender of the message, over the session that it came by. The model is unspecified after an
-  /// error. A set that came inline is copied, which sends nothing: its receipt says completed_unverified and 0 chunks, since the sender does
-  /// not hear of it. Errors: invalid_argument (nothing was received), schema_mismatch,
-  /// unsupported_layout, out_of_memory, those of the pull. If the set is split, it makes a table of 64 bytes a tensor on the heap. May be
-  /// repeated.
+  /// Pulls a received set into `model` from the sender of the message, over the session that it came by. The model is
+  /// unspecified after an error. A set that came inline is copied, which sends nothing: its receipt says
+  /// completed_unverified and 0 chunks, since the sender does not hear of it. Errors: invalid_argument (nothing was
+  /// received), schema_mismatch, unsupported_layout, out_of_memory, those of the pull. If the set is split, it makes a
+  /// table of 64 bytes a tensor on the heap. May be repeated.
   template <class Session>
-  result<receipt> download_tensors(Session& session, model_type& model, const pull_options& options = {}) const noexcept {
+  result<receipt> download_tensors(Session& session, model_type& model,
+                                   const pull_options& options = {}) const noexcept {
     return recompose(model, [&](land& to) { return session.pull(arrived_->rest.reference, to, options); });
   }
-  /// The parts of download_tensors for a program that drives the pull itself (connection.pull(landing.remote()->reference, {}, landing.consumer())
-  /// on a host whose consumer is `land`): nothing is written before finish() but by that pull. invalid_argument: nothing was received.
+  /// The parts of download_tensors for a program that drives the pull itself
+  /// (connection.pull(landing.remote()->reference, {}, landing.consumer()) on a host whose consumer is `land`): nothing
+  /// is written before finish() but by that pull. invalid_argument: nothing was received.
   result<set_landing> land_in(model_type& model) const noexcept {
     if (!arrived_) return failure(errc::invalid_argument);
     return set_landing::make(*arrived_, tensors::destination(model));
@@ -155,7 +162,8 @@ class tensors_of {
   result<receipt> recompose(model_type& model, Pull pull) const noexcept {
     const auto landing = land_in(model);
     if (!landing) return failure(landing.error());
-    result<receipt> done = receipt{outcome::completed_unverified, arrived_->inlined_bytes, 0, 0, arrived_->fingerprint, arrived_->digest};
+    result<receipt> done = receipt{outcome::completed_unverified, arrived_->inlined_bytes, 0, 0,
+                                   arrived_->fingerprint,         arrived_->digest};
     if (landing->remote()) {
       land to = landing->consumer();
       done = pull(to);

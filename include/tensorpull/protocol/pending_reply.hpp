@@ -5,22 +5,24 @@
 
 namespace tensorpull {
 
-/// An answer that waits to be sent. It has what is needed to write its frame at any time, since the rest of a partly sent frame is produced anew.
+/// An answer that waits to be sent. It has what is needed to write its frame at any time, since the rest of a partly
+/// sent frame is produced anew.
 struct pending_reply {
   frame_kind kind = frame_kind::nothing;         ///< of the answer
   tensorpull::status status = status::ok;        ///< refused: why; confirmed: how the confirmation was taken
   std::uint32_t id = 0;                          ///< the request's
   std::uint32_t slot = 0;                        ///< index of the publication at its owner
   std::uint32_t generation = 0;                  ///< of the publication when the request was answered
-  std::uint32_t length = 0;                      ///< chunk: bytes of payload; refused with withdrawn: the owner's reason
-  std::uint32_t record = 0;                      ///< index of the recipient's record at its owner
-  ref_id ref{};                                  ///< as in frame
-  std::uint64_t version = 0;                     ///< as in frame
-  std::uint64_t offset = 0;                      ///< as in frame
-  std::uint64_t nonce = 0;                       ///< as in frame
-  std::uint64_t digest = 0;                      ///< as in frame
-  digest_kind chunk_digest = digest_kind::none;  ///< chunk: a digest of this kind is still to be computed; it makes any other reply wait for owner_role::digest, too
-  bool memory = false;                           ///< as in frame
+  std::uint32_t length = 0;  ///< chunk: bytes of payload; refused with withdrawn: the owner's reason
+  std::uint32_t record = 0;  ///< index of the recipient's record at its owner
+  ref_id ref{};  ///< as in frame
+  std::uint64_t version = 0;  ///< as in frame
+  std::uint64_t offset = 0;  ///< as in frame
+  std::uint64_t nonce = 0;  ///< as in frame
+  std::uint64_t digest = 0;  ///< as in frame
+  digest_kind chunk_digest = digest_kind::none;  ///< chunk: a digest of this kind is still to be computed; it makes any
+                                                 ///< other reply wait for owner_role::digest, too
+  bool memory = false;  ///< as in frame
 };
 
 /// The frame as far as the reply itself has it; a description and a schema page take the rest from their publication.

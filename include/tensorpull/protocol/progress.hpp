@@ -31,8 +31,8 @@ constexpr std::string_view to_string(progress_phase p) noexcept {
   return "unknown";
 }
 
-/// One event of one recipient of one reference. In the events of one transfer `bytes_done` never decreases, `started` comes once, and `active`
-/// comes at most once in each interval.
+/// One event of one recipient of one reference. In the events of one transfer `bytes_done` never decreases, `started`
+/// comes once, and `active` comes at most once in each interval.
 struct progress_event {
   std::uint64_t sequence = 0;  ///< grows by one with each event of its source
   progress_phase phase = progress_phase::started;  ///< what is reported

@@ -7,7 +7,8 @@
 
 namespace tensorpull {
 
-/// Owns one object of any type. Two words; movable, not copyable. std::shared_ptr<void> does the same, but <memory> costs 0.3 s to include.
+/// Owns one object of any type. Two words; movable, not copyable. std::shared_ptr<void> does the same, but <memory>
+/// costs 0.3 s to include.
 class unique_any {
  public:
   unique_any() noexcept = default;
@@ -21,8 +22,8 @@ class unique_any {
     if (object_ != nullptr) destroy_(object_);
   }
 
-  /// Moves (or copies) `value` to the heap and destroys what was kept before. nullptr: there is no memory, and what was kept stays.
-  /// The object's address does not change when this owner is moved.
+  /// Moves (or copies) `value` to the heap and destroys what was kept before. nullptr: there is no memory, and what was
+  /// kept stays. The object's address does not change when this owner is moved.
   template <class T>
   std::remove_cvref_t<T>* keep(T&& value) {
     using type = std::remove_cvref_t<T>;

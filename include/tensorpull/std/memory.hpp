@@ -1,5 +1,5 @@
-// Sole ownership of an object on the heap, as with std::unique_ptr. <memory> costs 0.3 s in each file that includes it; this header costs next to
-// nothing.
+// Sole ownership of an object on the heap, as with std::unique_ptr. <memory> costs 0.3 s in each file that includes it;
+// this header costs next to nothing.
 #pragma once
 
 #include <utility>

@@ -1,9 +1,11 @@
-// The lock that a table takes if several threads share it, and the stand-in that does nothing if only one thread uses it.
+// The lock that a table takes if several threads share it, and the stand-in that does nothing if only one thread uses
+// it.
 #pragma once
 
 namespace tensorpull {
 
-/// The lock for what only one thread uses. A lock for several threads has the same three members; its relax() lets the other threads run.
+/// The lock for what only one thread uses. A lock for several threads has the same three members; its relax() lets the
+/// other threads run.
 struct no_lock {
   /// Does nothing.
   constexpr void lock() noexcept {}

@@ -1,5 +1,5 @@
-// A value that may be missing, for types that can be made and copied at no cost. std::optional does the same for any type, but the compiler
-// has ten times as many functions to instantiate for it.
+// A value that may be missing, for types that can be made and copied at no cost. std::optional does the same for any
+// type, but the compiler has ten times as many functions to instantiate for it.
 #pragma once
 
 #include <type_traits>

@@ -1,5 +1,6 @@
-// The abort signal that blocking calls check while they wait: a stop token of any kind. <stop_token> itself brings threads, strings and
-// streams, which costs 0.36 s in each file. A program that uses std::stop_token includes it; code that only waits for one need not.
+// The abort signal that blocking calls check while they wait: a stop token of any kind. <stop_token> itself brings
+// threads, strings and streams, which costs 0.36 s in each file. A program that uses std::stop_token includes it; code
+// that only waits for one need not.
 #pragma once
 
 #include <concepts>
@@ -10,9 +11,9 @@
 
 namespace tensorpull {
 
-/// Holds a copy of any small token T with `bool t.stop_requested() const`: std::stop_token, the stop token of an executor, or a class of your own
-/// with a pointer to a flag. T is at most two pointers large and copied without throwing. Without a token it never says stop. Allocates nothing
-/// itself.
+/// Holds a copy of any small token T with `bool t.stop_requested() const`: std::stop_token, the stop token of an
+/// executor, or a class of your own with a pointer to a flag. T is at most two pointers large and copied without
+/// throwing. Without a token it never says stop. Allocates nothing itself.
 class stop_token {
   static constexpr std::size_t room = 2 * sizeof(void*);
 
@@ -20,7 +21,10 @@ class stop_token {
   stop_token() noexcept = default;
   /// Copies the token.
   template <class T>
-    requires(!std::same_as<T, stop_token> && requires(const T& t) { { t.stop_requested() } -> std::convertible_to<bool>; })
+    requires(!std::same_as<T, stop_token> &&
+             requires(const T& t) {
+               { t.stop_requested() } -> std::convertible_to<bool>;
+             })
   stop_token(T token) noexcept : calls_(&calls_of<T>) {
     static_assert(sizeof(T) <= room && alignof(T) <= alignof(void*) && std::is_nothrow_copy_constructible_v<T>,
                   "tensorpull: a stop token is at most two pointers and copied without throwing");
@@ -52,9 +56,10 @@ class stop_token {
     void (*destroy)(void*);
   };
   template <class T>
-  static constexpr calls calls_of{[](const void* t) { return static_cast<bool>(static_cast<const T*>(t)->stop_requested()); },
-                                  [](void* to, const void* from) { ::new (to) T(*static_cast<const T*>(from)); },
-                                  [](void* t) { static_cast<T*>(t)->~T(); }};
+  static constexpr calls calls_of{
+      [](const void* t) { return static_cast<bool>(static_cast<const T*>(t)->stop_requested()); },
+      [](void* to, const void* from) { ::new (to) T(*static_cast<const T*>(from)); },
+      [](void* t) { static_cast<T*>(t)->~T(); }};
 
   const calls* calls_ = nullptr;
   alignas(void*) std::byte token_[room];

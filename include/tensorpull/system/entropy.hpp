@@ -1,4 +1,5 @@
-// Unguessable random numbers from the operating system, for reference IDs and nonces. The state machines take any such source.
+// Unguessable random numbers from the operating system, for reference IDs and nonces. The state machines take any such
+// source.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +14,10 @@
 
 namespace tensorpull {
 
-/// A source of random numbers: each call gives 64 bits. On Linux they are the kernel's (getrandom): nobody can guess them, and a call
-/// returns only when it has them, so it may wait while the system starts. Elsewhere they are as good as std::random_device. If the system has
-/// none to give (ENOSYS: an old kernel, a filter of system calls), the program ends.
+/// A source of random numbers: each call gives 64 bits. On Linux they are the kernel's (getrandom): nobody can guess
+/// them, and a call returns only when it has them, so it may wait while the system starts. Elsewhere they are as good
+/// as std::random_device. If the system has none to give (ENOSYS: an old kernel, a filter of system calls), the program
+/// ends.
 struct system_entropy {
   std::uint64_t operator()() const noexcept {
     std::uint64_t value = 0;

@@ -1,6 +1,6 @@
-// Files. System calls are repeated if they were interrupted or did only a part of their work; errors are values, and no signal is raised.
-// positioned_file is read at positions: a regular file, by any name that leads to one.
-// atomic_file appears under its name complete, or not at all: it is written next to that under another name, then renamed.
+// Files. System calls are repeated if they were interrupted or did only a part of their work; errors are values, and no
+// signal is raised. positioned_file is read at positions: a regular file, by any name that leads to one. atomic_file
+// appears under its name complete, or not at all: it is written next to that under another name, then renamed.
 #pragma once
 
 #include <tensorpull/core/checked.hpp>
@@ -73,13 +73,15 @@ inline int read_all(int fd, std::uint64_t at, std::span<std::byte> out) noexcept
   return 0;
 }
 
-/// Whether the file can become `bytes` long. ENOSPC: its file system has less room left than the file lacks. EFBIG: no file can. Otherwise 0.
-/// Nothing is reserved, so it may be full later. A file system that does not say what is left is believed to have room.
+/// Whether the file can become `bytes` long. ENOSPC: its file system has less room left than the file lacks. EFBIG: no
+/// file can. Otherwise 0. Nothing is reserved, so it may be full later. A file system that does not say what is left is
+/// believed to have room.
 inline int room_for(int fd, std::uint64_t bytes) noexcept {
   if (bytes > static_cast<std::uint64_t>(std::numeric_limits<off_t>::max())) return EFBIG;
   struct stat there{};
   struct statvfs left{};
-  if (::fstat(fd, &there) != 0 || uninterrupted([&] { return ::fstatvfs(fd, &left); }) != 0 || left.f_blocks == 0) return 0;
+  if (::fstat(fd, &there) != 0 || uninterrupted([&] { return ::fstatvfs(fd, &left); }) != 0 || left.f_blocks == 0)
+    return 0;
   const std::uint64_t taken = static_cast<std::uint64_t>(there.st_blocks) * 512;
   return bytes > taken && (bytes - taken) / left.f_frsize > left.f_bfree ? ENOSPC : 0;
 }
@@ -96,22 +98,25 @@ inline int resize(int fd, std::uint64_t bytes) noexcept {
 
 namespace tensorpull {
 
-/// One descriptor, open for reading; no heap, no mapping, no position: reads from several threads do not disturb each other.
-/// It stays the file that was opened, whatever happens to its name. Its bytes are the file system's: a change by another program is seen.
+/// One descriptor, open for reading; no heap, no mapping, no position: reads from several threads do not disturb each
+/// other. It stays the file that was opened, whatever happens to its name. Its bytes are the file system's: a change by
+/// another program is seen.
 class positioned_file {
  public:
-  /// Symbolic links are followed, as everywhere when reading (caches of models consist of them). A path that does not lead to a regular
-  /// file is refused without waiting for it or reading from it.
-  /// Errors, with the file's name without its directory: io with errno (ENOENT, EACCES, ...; EISDIR; EINVAL: a pipe, a socket, a device;
-  /// ENAMETOOLONG), invalid_argument (an empty path, or one with a NUL in it).
+  /// Symbolic links are followed, as everywhere when reading (caches of models consist of them). A path that does not
+  /// lead to a regular file is refused without waiting for it or reading from it. Errors, with the file's name without
+  /// its directory: io with errno (ENOENT, EACCES, ...; EISDIR; EINVAL: a pipe, a socket, a device; ENAMETOOLONG),
+  /// invalid_argument (an empty path, or one with a NUL in it).
   [[nodiscard]] static result<positioned_file> open(std::string_view path) noexcept {
     const std::string_view name = path.substr(path.find_last_of('/') + 1);
     if (path.empty() || path.find('\0') != path.npos) return failure(errc::invalid_argument, 0, name);
     std::array<char, PATH_MAX> text{};
     if (path.size() >= text.size()) return detail::file_failure(ENAMETOOLONG, name);
     std::copy(path.begin(), path.end(), text.begin());
-    // O_NONBLOCK: a pipe without a writer must not hold us up before it is refused. It means nothing for a regular file.
-    detail::file_descriptor fd(detail::uninterrupted([&] { return ::open(text.data(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK); }));
+    // O_NONBLOCK: a pipe without a writer must not hold us up before it is refused. It means nothing for a regular
+    // file.
+    detail::file_descriptor fd(
+        detail::uninterrupted([&] { return ::open(text.data(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK); }));
     struct stat about{};
     if (!fd || ::fstat(fd.get(), &about) != 0) return detail::file_failure(errno == ENXIO ? EINVAL : errno, name);
     if (!S_ISREG(about.st_mode)) return detail::file_failure(S_ISDIR(about.st_mode) ? EISDIR : EINVAL, name);
@@ -125,12 +130,15 @@ class positioned_file {
   /// The descriptor, which stays the file's: do not close it.
   int descriptor() const noexcept { return fd_.get(); }
 
-  /// Reads the file's bytes [offset, offset + out.size()), all of them. Errors: io, with errno, or without if the file ends before
-  /// (it was longer once, or the range was never in it); `at` is the first byte that could not be read. `out` is then unspecified.
+  /// Reads the file's bytes [offset, offset + out.size()), all of them. Errors: io, with errno, or without if the file
+  /// ends before (it was longer once, or the range was never in it); `at` is the first byte that could not be read.
+  /// `out` is then unspecified.
   [[nodiscard]] result<void> read_at(std::uint64_t offset, std::span<std::byte> out) const noexcept {
-    if (!range_within(offset, out.size(), static_cast<std::uint64_t>(std::numeric_limits<off_t>::max()))) return failure(errc::io, offset, name_);
+    if (!range_within(offset, out.size(), static_cast<std::uint64_t>(std::numeric_limits<off_t>::max())))
+      return failure(errc::io, offset, name_);
     while (!out.empty()) {
-      const ssize_t n = detail::uninterrupted([&] { return ::pread(fd_.get(), out.data(), out.size(), static_cast<off_t>(offset)); });
+      const ssize_t n = detail::uninterrupted(
+          [&] { return ::pread(fd_.get(), out.data(), out.size(), static_cast<off_t>(offset)); });
       if (n < 0) return detail::file_failure(errno, name_, offset);
       if (n == 0) return failure(errc::io, offset, name_);
       offset += static_cast<std::uint64_t>(n);
@@ -140,7 +148,8 @@ class positioned_file {
   }
 
  private:
-  positioned_file(detail::file_descriptor fd, std::uint64_t size, error_name name) noexcept : fd_(std::move(fd)), size_(size), name_(name) {}
+  positioned_file(detail::file_descriptor fd, std::uint64_t size, error_name name) noexcept
+      : fd_(std::move(fd)), size_(size), name_(name) {}
 
   detail::file_descriptor fd_;
   std::uint64_t size_;
@@ -151,8 +160,9 @@ class positioned_file {
 
 namespace tensorpull::detail {
 
-/// Two descriptors and two names; no heap. The directory is opened once: what happens to the path above it later does not matter.
-/// A process that is killed leaves at most `.NAME.PID.RANDOM.part` behind; or `.NAME.part`, which the next process continues, if it asks to.
+/// Two descriptors and two names; no heap. The directory is opened once: what happens to the path above it later does
+/// not matter. A process that is killed leaves at most `.NAME.PID.RANDOM.part` behind; or `.NAME.part`, which the next
+/// process continues, if it asks to.
 class atomic_file {
  public:
   atomic_file(atomic_file&&) noexcept = default;
@@ -167,18 +177,21 @@ class atomic_file {
   }
   ~atomic_file() { discard(); }
 
-  /// `resumable`: the other name is `.NAME.part`, and what is there is opened as it is. It is one process's at a time (EAGAIN).
-  /// Errors: invalid_argument (no file name); io, or disk_full, with errno and the name. Mode 0644 less the umask.
+  /// `resumable`: the other name is `.NAME.part`, and what is there is opened as it is. It is one process's at a time
+  /// (EAGAIN). Errors: invalid_argument (no file name); io, or disk_full, with errno and the name. Mode 0644 less the
+  /// umask.
   static result<atomic_file> create(std::string_view path, bool overwrite, bool resumable = false) noexcept {
     const std::size_t slash = path.rfind('/');
     const std::string_view name = slash == path.npos ? path : path.substr(slash + 1);
     const std::string_view parent = slash == path.npos ? "." : path.substr(0, slash + 1);
-    if (name.empty() || name == "." || name == ".." || path.find('\0') != path.npos) return failure(errc::invalid_argument, 0, path);
+    if (name.empty() || name == "." || name == ".." || path.find('\0') != path.npos)
+      return failure(errc::invalid_argument, 0, path);
     if (name.size() > NAME_MAX || parent.size() >= PATH_MAX) return file_failure(ENAMETOOLONG, name);
     atomic_file made(name, overwrite);
     std::array<char, PATH_MAX> directory{};
     std::copy(parent.begin(), parent.end(), directory.begin());
-    made.directory_ = file_descriptor(uninterrupted([&] { return ::open(directory.data(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
+    made.directory_ = file_descriptor(
+        uninterrupted([&] { return ::open(directory.data(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
     if (!made.directory_) return file_failure(errno, name);
     if (const int system = made.refusal(); system != 0) return file_failure(system, name);
     const int system = resumable ? made.open_partial() : made.open_temporary();
@@ -199,12 +212,17 @@ class atomic_file {
     if (const int system = room_for(file_.get(), bytes); system != 0) return done(system, bytes);
     return done(resize(file_.get(), bytes), bytes);
   }
-  result<void> read(std::uint64_t at, std::span<std::byte> out) const noexcept { return done(read_all(file_.get(), at, out), at); }
-  result<void> write(std::uint64_t at, std::span<const std::byte> bytes) noexcept { return done(write_all(file_.get(), at, bytes), at); }
+  result<void> read(std::uint64_t at, std::span<std::byte> out) const noexcept {
+    return done(read_all(file_.get(), at, out), at);
+  }
+  result<void> write(std::uint64_t at, std::span<const std::byte> bytes) noexcept {
+    return done(write_all(file_.get(), at, bytes), at);
+  }
 
-  /// Cuts the file, which has to be `length` bytes long, to `bytes`, gives it its name, and closes it. After an error the name is what it was before, and the file stays open
-  /// under its other one; or, if only the directory's own synchronisation failed, the complete file has its name. ESTALE: another process has
-  /// removed, replaced or cut the file.
+  /// Cuts the file, which has to be `length` bytes long, to `bytes`, gives it its name, and closes it. After an error
+  /// the name is what it was before, and the file stays open under its other one; or, if only the directory's own
+  /// synchronisation failed, the complete file has its name. ESTALE: another process has removed, replaced or cut the
+  /// file.
   result<void> publish(std::uint64_t length, std::uint64_t bytes, bool synchronise) noexcept {
     int system = has_name(length) ? resize(file_.get(), bytes) : ESTALE;
     if (system != 0) return done(system, bytes);
@@ -239,19 +257,26 @@ class atomic_file {
   }
 
  private:
-  atomic_file(std::string_view name, bool overwrite) noexcept : overwrite_(overwrite) { std::copy(name.begin(), name.end(), name_.begin()); }
+  atomic_file(std::string_view name, bool overwrite) noexcept : overwrite_(overwrite) {
+    std::copy(name.begin(), name.end(), name_.begin());
+  }
 
-  result<void> done(int system, std::uint64_t at) const noexcept { return system == 0 ? result<void>{} : file_failure(system, name(), at); }
+  result<void> done(int system, std::uint64_t at) const noexcept {
+    return system == 0 ? result<void>{} : file_failure(system, name(), at);
+  }
 
   /// Whether its other name leads to it, and it is `bytes` long if that is stated.
   bool has_name(std::uint64_t bytes = ~std::uint64_t{0}) const noexcept {
     struct stat held{}, named{};
-    if (::fstat(file_.get(), &held) != 0 || ::fstatat(directory_.get(), temporary_.data(), &named, AT_SYMLINK_NOFOLLOW) != 0) return false;
-    return held.st_dev == named.st_dev && held.st_ino == named.st_ino && (bytes == ~std::uint64_t{0} || static_cast<std::uint64_t>(held.st_size) == bytes);
+    if (::fstat(file_.get(), &held) != 0 ||
+        ::fstatat(directory_.get(), temporary_.data(), &named, AT_SYMLINK_NOFOLLOW) != 0)
+      return false;
+    return held.st_dev == named.st_dev && held.st_ino == named.st_ino &&
+           (bytes == ~std::uint64_t{0} || static_cast<std::uint64_t>(held.st_size) == bytes);
   }
 
-  /// Why the name cannot be given to a file now: errno, or 0. Only a regular file that may be written is ever replaced: not a symbolic
-  /// link (neither followed nor destroyed), a directory, a device.
+  /// Why the name cannot be given to a file now: errno, or 0. Only a regular file that may be written is ever replaced:
+  /// not a symbolic link (neither followed nor destroyed), a directory, a device.
   int refusal() const noexcept {
     struct stat there{};
     if (::fstatat(directory_.get(), name_.data(), &there, AT_SYMLINK_NOFOLLOW) != 0) return errno == ENOENT ? 0 : errno;
@@ -264,10 +289,12 @@ class atomic_file {
 
   int open_temporary() noexcept {
     for (int attempt = 0; attempt < 16; ++attempt) {
-      std::snprintf(temporary_.data(), temporary_.size(), ".%.200s.%ld.%016llx.part", name_.data(), static_cast<long>(::getpid()),
-                    static_cast<unsigned long long>(system_entropy{}()));
-      file_ = file_descriptor(uninterrupted(
-          [&] { return ::openat(directory_.get(), temporary_.data(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644); }));
+      std::snprintf(temporary_.data(), temporary_.size(), ".%.200s.%ld.%016llx.part", name_.data(),
+                    static_cast<long>(::getpid()), static_cast<unsigned long long>(system_entropy{}()));
+      file_ = file_descriptor(uninterrupted([&] {
+        return ::openat(directory_.get(), temporary_.data(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+                        0644);
+      }));
       if (file_) return 0;
       if (errno != EEXIST) break;
     }
@@ -280,8 +307,10 @@ class atomic_file {
     int system = EAGAIN;
     std::snprintf(temporary_.data(), temporary_.size(), ".%.240s.part", name_.data());
     for (int attempt = 0; attempt < 16; ++attempt) {
-      file_ = file_descriptor(uninterrupted(
-          [&] { return ::openat(directory_.get(), temporary_.data(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0644); }));
+      file_ = file_descriptor(uninterrupted([&] {
+        return ::openat(directory_.get(), temporary_.data(),
+                        O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0644);
+      }));
       struct stat opened{};
       if (!file_ || ::fstat(file_.get(), &opened) != 0) {
         system = errno;

@@ -1,4 +1,5 @@
-// The platform of a host, for the drivers that take one (drivers/platform.hpp): the steady clock, the kernel's random numbers, and a line on standard error.
+// The platform of a host, for the drivers that take one (drivers/platform.hpp): the steady clock, the kernel's random
+// numbers, and a line on standard error.
 #pragma once
 
 #include <tensorpull/std/chrono.hpp>
@@ -10,10 +11,13 @@
 
 namespace tensorpull {
 
-/// A platform. Its panic writes which contract is broken and ends the process with abort(), so that a debugger or a core shows where.
+/// A platform. Its panic writes which contract is broken and ends the process with abort(), so that a debugger or a
+/// core shows where.
 struct host_platform {
   /// Nanoseconds of std::chrono::steady_clock.
-  static std::chrono::nanoseconds now() noexcept { return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()); }
+  static std::chrono::nanoseconds now() noexcept {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch());
+  }
   /// As system_entropy.
   static std::uint64_t random() noexcept { return system_entropy{}(); }
   /// Does not return.

@@ -1,4 +1,5 @@
-// Where the other end is, over whatever link: "tcp://host:8002", "unix:/run/model", or "host:8002". For programs that choose the transport when they run.
+// Where the other end is, over whatever link: "tcp://host:8002", "unix:/run/model", or "host:8002". For programs that
+// choose the transport when they run.
 #pragma once
 
 #include <tensorpull/core/result.hpp>
@@ -34,15 +35,19 @@ struct link_url {
   std::string_view address{};             ///< as its transport takes it; a view into the text
 
   /// Whether its address is host:port, which it then is.
-  constexpr bool has_port() const noexcept { return scheme == link_scheme::tcp_url || scheme == link_scheme::tls_url || scheme == link_scheme::udp_url; }
+  constexpr bool has_port() const noexcept {
+    return scheme == link_scheme::tcp_url || scheme == link_scheme::tls_url || scheme == link_scheme::udp_url;
+  }
 };
 
 /// Reads an address with or without the name of a link: one of
 ///   host:port, tcp://host:port, tls://host:port, udp://host:port  as parse_address
 ///   nats://...                  the whole text, which NATS's own library reads
-///   unix:PATH, unix:\@name, shm:PATH, serial:DEVICE, pipe:COMMAND, pipe:-  with the rest of the text as it is, whatever it contains but a zero byte. `//` before
+///   unix:PATH, unix:\@name, shm:PATH, serial:DEVICE, pipe:COMMAND, pipe:-  with the rest of the text as it is,
+///   whatever it contains but a zero byte. `//` before
 ///                               an absolute path is left out (unix:///run/model)
-/// Names of links are in lower case, and nothing is written with percent signs. A host that has the name of a link needs `tcp://` before it. bad_address names the text.
+/// Names of links are in lower case, and nothing is written with percent signs. A host that has the name of a link
+/// needs `tcp://` before it. bad_address names the text.
 inline result<link_url> parse_link_url(std::string_view text) noexcept {
   const auto refuse = [&] { return failure(errc::bad_address, 0, text); };
   if (text.find('\0') != std::string_view::npos) return refuse();

@@ -1,4 +1,5 @@
-// Pages of memory from the operating system: they start as zeros, are huge where the system offers it, and go back when they are freed.
+// Pages of memory from the operating system: they start as zeros, are huge where the system offers it, and go back when
+// they are freed.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +26,8 @@ inline void* take_pages(std::size_t bytes) noexcept {
   if (!huge) return pages;
   // Cut to alignment: the kernel makes huge pages of aligned ranges only.
   std::byte* const first = static_cast<std::byte*>(pages);
-  const std::size_t before = (huge_page_bytes - reinterpret_cast<std::uintptr_t>(first) % huge_page_bytes) % huge_page_bytes;
+  const std::size_t before = (huge_page_bytes - reinterpret_cast<std::uintptr_t>(first) % huge_page_bytes) %
+                             huge_page_bytes;
   if (before != 0) ::munmap(first, before);
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   const std::size_t used = (bytes + page - 1) / page * page;
@@ -35,10 +37,13 @@ inline void* take_pages(std::size_t bytes) noexcept {
 }
 inline void give_pages(void* pages, std::size_t bytes) noexcept { ::munmap(pages, bytes); }
 
-/// For memory that somebody else has allocated and nobody has touched: huge pages where they fit. A hint; nothing depends on it.
+/// For memory that somebody else has allocated and nobody has touched: huge pages where they fit. A hint; nothing
+/// depends on it.
 inline void advise_huge_pages(std::byte* memory, std::size_t bytes) noexcept {
-  const std::size_t before = (huge_page_bytes - reinterpret_cast<std::uintptr_t>(memory) % huge_page_bytes) % huge_page_bytes;
-  if (bytes >= before + huge_page_bytes) ::madvise(memory + before, (bytes - before) / huge_page_bytes * huge_page_bytes, MADV_HUGEPAGE);
+  const std::size_t before = (huge_page_bytes - reinterpret_cast<std::uintptr_t>(memory) % huge_page_bytes) %
+                             huge_page_bytes;
+  if (bytes >= before + huge_page_bytes)
+    ::madvise(memory + before, (bytes - before) / huge_page_bytes * huge_page_bytes, MADV_HUGEPAGE);
 }
 #else
 inline constexpr bool has_pages = false;

@@ -1,5 +1,6 @@
-// Anonymous memory that has a descriptor, and seals that the kernel holds everybody to: what one process can give another to read (Linux: memfd_create(2),
-// fcntl(2) under "File Sealing"). It has no name, so nothing is left behind when the last process that holds it is gone.
+// Anonymous memory that has a descriptor, and seals that the kernel holds everybody to: what one process can give
+// another to read (Linux: memfd_create(2), fcntl(2) under "File Sealing"). It has no name, so nothing is left behind
+// when the last process that holds it is gone.
 #pragma once
 
 #include <tensorpull/core/result.hpp>
@@ -34,22 +35,25 @@ enum class sealing : std::uint8_t {
 
 namespace detail {
 
-/// Memory of `bytes` bytes, all zero, which takes no room before it is written. out_of_memory with errno: the system has no memory, no descriptors, or a
-/// limit for files (RLIMIT_FSIZE) below `bytes`.
+/// Memory of `bytes` bytes, all zero, which takes no room before it is written. out_of_memory with errno: the system
+/// has no memory, no descriptors, or a limit for files (RLIMIT_FSIZE) below `bytes`.
 inline result<file_descriptor> make_memory_file(std::uint64_t bytes) noexcept {
   constexpr unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
   file_descriptor fd(::memfd_create("tensorpull", flags | MFD_NOEXEC_SEAL));
   if (!fd && errno == EINVAL) fd = file_descriptor(::memfd_create("tensorpull", flags));  // a kernel before 6.3
   if (!fd) return failure(errc::out_of_memory, bytes, {}, errno);
-  if (bytes > static_cast<std::uint64_t>(std::numeric_limits<off_t>::max())) return failure(errc::out_of_memory, bytes, {}, EFBIG);
+  if (bytes > static_cast<std::uint64_t>(std::numeric_limits<off_t>::max()))
+    return failure(errc::out_of_memory, bytes, {}, EFBIG);
   if (const int system = resize(fd.get(), bytes); system != 0) return failure(errc::out_of_memory, bytes, {}, system);
   return fd;
 }
 
-/// Adds seals that cannot be taken off. io with errno: the kernel has no such seal (5.1 and newer do), or, for `all`, somebody has it mapped for writing.
+/// Adds seals that cannot be taken off. io with errno: the kernel has no such seal (5.1 and newer do), or, for `all`,
+/// somebody has it mapped for writing.
 inline result<void> seal_memory(int fd, sealing against) noexcept {
   const int write = against == sealing::all ? F_SEAL_WRITE : F_SEAL_FUTURE_WRITE;
-  if (::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | write | F_SEAL_SEAL) != 0) return failure(errc::io, 0, {}, errno);
+  if (::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | write | F_SEAL_SEAL) != 0)
+    return failure(errc::io, 0, {}, errno);
   return {};
 }
 
@@ -77,7 +81,8 @@ class mapped_memory {
 
   /// Maps the first `bytes` bytes of a descriptor. out_of_memory with errno.
   static result<mapped_memory> of(int fd, std::uint64_t bytes, int protection, int flags) noexcept {
-    if (bytes == 0 || bytes > std::numeric_limits<std::size_t>::max() / 2) return failure(errc::out_of_memory, bytes, {}, EINVAL);
+    if (bytes == 0 || bytes > std::numeric_limits<std::size_t>::max() / 2)
+      return failure(errc::out_of_memory, bytes, {}, EINVAL);
     void* const at = ::mmap(nullptr, static_cast<std::size_t>(bytes), protection, flags, fd, 0);
     if (at == MAP_FAILED) return failure(errc::out_of_memory, bytes, {}, errno);
     mapped_memory out;

@@ -1,4 +1,5 @@
-// Tensors that are known only at run time: a list of views. The policy for models whose shape no struct describes, and for adapters.
+// Tensors that are known only at run time: a list of views. The policy for models whose shape no struct describes, and
+// for adapters.
 #pragma once
 
 #include <tensorpull/image/dynamic.hpp>

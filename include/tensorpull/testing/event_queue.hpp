@@ -1,5 +1,5 @@
-// Virtual time: a clock that only the simulation moves, and a queue of events. Events of the same time keep the order in which they were added,
-// so nothing depends on addresses or on the machine.
+// Virtual time: a clock that only the simulation moves, and a queue of events. Events of the same time keep the order
+// in which they were added, so nothing depends on addresses or on the machine.
 #pragma once
 
 #include <algorithm>
@@ -51,7 +51,9 @@ class event_queue {
     std::uint64_t at_us, order;
     Event what;
   };
-  static bool later(const entry& a, const entry& b) noexcept { return a.at_us != b.at_us ? a.at_us > b.at_us : a.order > b.order; }
+  static bool later(const entry& a, const entry& b) noexcept {
+    return a.at_us != b.at_us ? a.at_us > b.at_us : a.order > b.order;
+  }
 
   virtual_clock& clock_;
   std::vector<entry> heap_;

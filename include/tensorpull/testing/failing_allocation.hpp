@@ -1,13 +1,15 @@
-// Makes one heap allocation of this thread fail. The program's own `operator new` asks whether to fail; this header does not replace `operator new`,
-// because the program may have one already.
+// Makes one heap allocation of this thread fail. The program's own `operator new` asks whether to fail; this header
+// does not replace `operator new`, because the program may have one already.
 #pragma once
 
 #include <cstdint>
 
 namespace tensorpull::testing {
 
-/// Counts the thread's allocations during its lifetime; one object at a time in a thread. The program's operator new has to ask it:
-///   void* operator new(std::size_t n, const std::nothrow_t&) noexcept { return failing_allocation::fails_now() ? nullptr : std::malloc(n); }
+/// Counts the thread's allocations during its lifetime; one object at a time in a thread. The program's operator new
+/// has to ask it:
+///   void* operator new(std::size_t n, const std::nothrow_t&) noexcept { return failing_allocation::fails_now() ?
+///   nullptr : std::malloc(n); }
 class failing_allocation {
  public:
   /// The `nth` allocation from now on fails (1: the next one), and only that one; 0: none.

@@ -1,4 +1,5 @@
-// A datagram link that does to datagrams what networks do: it loses, doubles, delays and damages them, and lets them overtake each other.
+// A datagram link that does to datagrams what networks do: it loses, doubles, delays and damages them, and lets them
+// overtake each other.
 #pragma once
 
 #include <tensorpull/links/datagram_link.hpp>
@@ -33,7 +34,8 @@ struct datagram_fault_counts {
   std::uint64_t damaged = 0;    ///< as above
 };
 
-/// A link around another one, with faults in what is sent over it; wrap both ends for faults both ways. It allocates for datagrams that are under way.
+/// A link around another one, with faults in what is sent over it; wrap both ends for faults both ways. It allocates
+/// for datagrams that are under way.
 template <datagram_link Link>
 class faulty_datagrams {
  public:
@@ -43,7 +45,8 @@ class faulty_datagrams {
   static constexpr bool addresses_are_proved = Link::addresses_are_proved;    ///< as the link's
 
   /// Takes the link over. `counts`: where to count, if it is not null; it must live as long as this link.
-  faulty_datagrams(Link link, const datagram_faults& faults, datagram_fault_counts* counts = nullptr) : link_(std::move(link)), faults_(faults), random_(faults.seed), counts_(counts) {}
+  faulty_datagrams(Link link, const datagram_faults& faults, datagram_fault_counts* counts = nullptr)
+      : link_(std::move(link)), faults_(faults), random_(faults.seed), counts_(counts) {}
 
   /// The link inside.
   Link& inside() noexcept { return link_; }
@@ -79,7 +82,9 @@ class faulty_datagrams {
     if (twice) count(&datagram_fault_counts::doubled);
     if (late) count(&datagram_fault_counts::overtaken);
     const auto due = faults_.delay + (late ? faults_.late : std::chrono::microseconds(0));
-    if (due.count() == 0 && !twice) return link_.send(spans, to).status == io_status::would_block ? io_result{io_status::would_block, 0, 0} : io_result{io_status::ok, 0, n};
+    if (due.count() == 0 && !twice)
+      return link_.send(spans, to).status == io_status::would_block ? io_result{io_status::would_block, 0, 0}
+                                                                    : io_result{io_status::ok, 0, n};
     const auto at = clock::now() + due;
     if (twice) under_way_.emplace(at, parcel{all, to});
     under_way_.emplace(at, parcel{std::move(all), to});

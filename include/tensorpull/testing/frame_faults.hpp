@@ -1,5 +1,5 @@
-// Passes a stream of bytes on and knows where its frames begin: it doubles, delays, drops, shortens or damages the frames that it is told to.
-// Everything else passes at once, so that a chunk still arrives in parts.
+// Passes a stream of bytes on and knows where its frames begin: it doubles, delays, drops, shortens or damages the
+// frames that it is told to. Everything else passes at once, so that a chunk still arrives in parts.
 #pragma once
 
 #include <tensorpull/framing/detail/segment_table.hpp>
@@ -14,7 +14,8 @@
 
 namespace tensorpull::testing {
 
-/// What happens to a frame. `late`: other frames overtake it. `flip_head`, `flip_payload`: one bit of its head or of its tensor bytes is inverted.
+/// What happens to a frame. `late`: other frames overtake it. `flip_head`, `flip_payload`: one bit of its head or of
+/// its tensor bytes is inverted.
 enum class frame_fault_kind : std::uint8_t {
   none,
   duplicate,
@@ -30,7 +31,8 @@ struct frame_fault {
   frame_fault_kind kind = frame_fault_kind::none;  ///< what happens to it
   /// Which frame, from 0. For flip_payload only frames that carry tensor bytes are counted.
   std::uint64_t frame = 0;
-  /// late: how many frames overtake it (at least 1); truncate: bytes left of it; flips: which bit, modulo the number of bits.
+  /// late: how many frames overtake it (at least 1); truncate: bytes left of it; flips: which bit, modulo the number of
+  /// bits.
   std::uint64_t detail = 0;
 };
 
@@ -111,7 +113,8 @@ class frame_faults {
   frame_fault fault() noexcept {
     const std::uint64_t number = frames_++, chunk = payload_ ? chunks_++ : ~std::uint64_t{0};
     for (std::size_t i = 0; i < count_; ++i)
-      if (armed_[i].kind != frame_fault_kind::none && armed_[i].frame == (armed_[i].kind == frame_fault_kind::flip_payload ? chunk : number))
+      if (armed_[i].kind != frame_fault_kind::none &&
+          armed_[i].frame == (armed_[i].kind == frame_fault_kind::flip_payload ? chunk : number))
         return std::exchange(armed_[i], {});
     return {};
   }
@@ -132,7 +135,9 @@ class frame_faults {
         break;
       case frame_fault_kind::drop: break;
       case frame_fault_kind::truncate: emit(whole.first(static_cast<std::size_t>(now_.detail % frame_.size()))); break;
-      case frame_fault_kind::flip_head: flip(0, payload_ ? std::min(prefix, frame_.size()) : frame_.size()), emit(whole); break;
+      case frame_fault_kind::flip_head:
+        flip(0, payload_ ? std::min(prefix, frame_.size()) : frame_.size()), emit(whole);
+        break;
       case frame_fault_kind::flip_payload:
         if (frame_.size() > prefix) flip(prefix, frame_.size());
         emit(whole);

@@ -14,13 +14,16 @@ namespace tensorpull::testing {
 
 /// A simulated model M takes the place of a user's model in a simulation:
 ///  1. `typename M::shape`, made from a seeded_random&: what all models of one run have in common;
-///  2. `M(shape)`: a model whose memory, guard bytes included, is filled with a fixed pattern; the shape outlives it; it is never moved;
+///  2. `M(shape)`: a model whose memory, guard bytes included, is filled with a fixed pattern; the shape outlives it;
+///  it is never moved;
 ///  3. `m.fill(random)`: gives the tensors values;
 ///  4. `m.source()`, `m.destination()`: its image;
 ///  5. `m.guards_intact()`: whether nothing was written around the tensors;
-///  6. optionally `M(shape, parts)` with bit i for tensor i, and `m.names()`: a model that has only some of the tensors, to pull a subset.
+///  6. optionally `M(shape, parts)` with bit i for tensor i, and `m.names()`: a model that has only some of the
+///  tensors, to pull a subset.
 template <class M>
-concept simulated_model = std::constructible_from<typename M::shape, seeded_random&> && std::constructible_from<M, const typename M::shape&> &&
+concept simulated_model = std::constructible_from<typename M::shape, seeded_random&> &&
+                          std::constructible_from<M, const typename M::shape&> &&
                           requires(M m, const M& k, seeded_random& r) {
                             m.fill(r);
                             { k.source() } -> std::same_as<source_view>;
@@ -38,7 +41,8 @@ struct guard {
   }
 };
 
-/// Up to 6 tensors: several dtypes, scalars, empty ones, addresses that are not aligned. `scale` multiplies the first extent of each.
+/// Up to 6 tensors: several dtypes, scalars, empty ones, addresses that are not aligned. `scale` multiplies the first
+/// extent of each.
 class guarded_tensors {
  public:
   /// Dtypes, extents and places of the tensors.
@@ -78,18 +82,23 @@ class guarded_tensors {
   };
 
   /// Borrows the shape. `parts`: bit i for tensor i.
-  explicit guarded_tensors(const shape& s, std::uint32_t parts = ~0u) : shape_(&s), parts_(parts), memory_(s.total_, guard::pattern) {
+  explicit guarded_tensors(const shape& s, std::uint32_t parts = ~0u)
+      : shape_(&s), parts_(parts), memory_(s.total_, guard::pattern) {
     // the last name is so long that a request with it does not fit the 512 bytes of a connection's own buffer
     static constexpr auto long_name = [] {
       std::array<char, 480> text{};
       text.fill('n');
       return text;
     }();
-    static constexpr std::array<std::string_view, 6> names{"b.weight", "a.weight", "b.bias", "a.bias", "step", {long_name.data(), long_name.size()}};
+    static constexpr std::array<std::string_view, 6> names{
+        "b.weight", "a.weight", "b.bias", "a.bias", "step", {long_name.data(), long_name.size()}};
     std::array<mutable_tensor_view, 6> views;
     for (std::size_t i = 0; i < s.count_; ++i) {
       if (!has(i)) continue;
-      views[count_] = {names[i], s.tensors_[i].type, {s.tensors_[i].extents.data(), s.tensors_[i].rank}, memory_.data() + s.tensors_[i].at};
+      views[count_] = {names[i],
+                       s.tensors_[i].type,
+                       {s.tensors_[i].extents.data(), s.tensors_[i].rank},
+                       memory_.data() + s.tensors_[i].at};
       names_[count_++] = names[i];
     }
     auto made = dynamic_image::make(std::span<const mutable_tensor_view>(views.data(), count_));
@@ -100,7 +109,8 @@ class guarded_tensors {
 
   /// Gives the tensors values.
   void fill(seeded_random& random) noexcept {
-    for (std::size_t i = 0; i < shape_->count_; ++i) random.fill({memory_.data() + shape_->tensors_[i].at, shape_->tensors_[i].bytes});
+    for (std::size_t i = 0; i < shape_->count_; ++i)
+      random.fill({memory_.data() + shape_->tensors_[i].at, shape_->tensors_[i].bytes});
   }
   /// The image to publish; valid as long as the model.
   source_view source() const noexcept { return image_->source(); }
@@ -132,12 +142,14 @@ class guarded_tensors {
 
 static_assert(simulated_model<guarded_tensors>);
 
-/// One object of a tensor policy's model type (raw_tensors<Mlp>), between guard bytes. Only for trivially copyable models.
+/// One object of a tensor policy's model type (raw_tensors<Mlp>), between guard bytes. Only for trivially copyable
+/// models.
 template <class Tensors>
 class guarded_object {
  public:
   using model_type = typename Tensors::model_type;
-  static_assert(std::is_trivially_copyable_v<model_type>, "tensorpull: guarded_object writes the model's bytes: the model has to be trivially copyable");
+  static_assert(std::is_trivially_copyable_v<model_type>,
+                "tensorpull: guarded_object writes the model's bytes: the model has to be trivially copyable");
   /// All objects of a type have the same shape.
   struct shape {
     /// Draws nothing.
@@ -147,7 +159,10 @@ class guarded_object {
   /// Allocates the object and the guard bytes around it.
   explicit guarded_object(const shape&) : memory_(sizeof(block)) {
     std::fill(memory_.begin(), memory_.end(), guard::pattern);
-    at_ = (alignof(model_type) - (reinterpret_cast<std::uintptr_t>(memory_.data()) + guard::bytes) % alignof(model_type)) % alignof(model_type) + guard::bytes;
+    at_ = (alignof(model_type) -
+           (reinterpret_cast<std::uintptr_t>(memory_.data()) + guard::bytes) % alignof(model_type)) %
+              alignof(model_type) +
+          guard::bytes;
     model_ = ::new (memory_.data() + at_) model_type;
     std::fill_n(memory_.data() + at_, sizeof(model_type), guard::pattern);
   }
@@ -157,7 +172,8 @@ class guarded_object {
   /// Gives the tensors values.
   void fill(seeded_random& random) noexcept {
     const destination_view to = destination();
-    for (std::size_t i = 0; i < to.schema->tensor_count; ++i) random.fill({to.address(i), static_cast<std::size_t>(to.schema->tensors[i].size_bytes())});
+    for (std::size_t i = 0; i < to.schema->tensor_count; ++i)
+      random.fill({to.address(i), static_cast<std::size_t>(to.schema->tensors[i].size_bytes())});
     mend_booleans(to, to.schema->data_bytes());
   }
   /// The image to publish; valid as long as the object.

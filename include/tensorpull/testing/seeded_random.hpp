@@ -9,7 +9,8 @@
 
 namespace tensorpull::testing {
 
-/// splitmix64: the same seed gives the same values on every machine. Predictable, so not for the nonces or reference IDs of a real owner.
+/// splitmix64: the same seed gives the same values on every machine. Predictable, so not for the nonces or reference
+/// IDs of a real owner.
 class seeded_random {
  public:
   /// Starts the sequence of this seed.
@@ -20,10 +21,13 @@ class seeded_random {
   /// A number in [0, n); n > 0.
   constexpr std::uint64_t below(std::uint64_t n) noexcept { return (*this)() % n; }
   /// A number in [low, high].
-  constexpr std::uint64_t between(std::uint64_t low, std::uint64_t high) noexcept { return low + below(high - low + 1); }
+  constexpr std::uint64_t between(std::uint64_t low, std::uint64_t high) noexcept {
+    return low + below(high - low + 1);
+  }
   /// True with a probability in thousandths.
   constexpr bool chance(std::uint32_t per_thousand) noexcept { return below(1000) < per_thousand; }
-  /// A separate generator for one part of a program, so that the values of other parts do not depend on how many this part draws.
+  /// A separate generator for one part of a program, so that the values of other parts do not depend on how many this
+  /// part draws.
   constexpr seeded_random fork() noexcept { return seeded_random((*this)()); }
 
   /// Random bytes.

@@ -1,4 +1,5 @@
-// The transport slot of a pipeline: everything that a policy must have. For a policy over a byte stream, stream/stream_transport.hpp has most of it.
+// The transport slot of a pipeline: everything that a policy must have. For a policy over a byte stream,
+// stream/stream_transport.hpp has most of it.
 #pragma once
 
 #include <tensorpull/consumers/receipt.hpp>
@@ -17,12 +18,15 @@ namespace tensorpull {
 
 /// A transport policy T, as far as it can be seen without a pipeline:
 ///  1. `T::is_transport_policy` names a type;
-///  2. `T::max_payload_bytes` (a static constexpr std::uint64_t): the longest chunk that one frame of this transport carries;
-///  3. `T::connection_bytes` (a static constexpr std::size_t): memory that the transport keeps for each connection besides the library's 2 KiB;
-///  4. what it is, as constants that a pipeline checks its other policies against. Four are a static constexpr bool: `T::reliable` (what arrives is what
-///     was sent, or the connection is lost), `T::ordered` (nothing overtakes what was sent before), `T::shares_memory` (both ends are on one machine, and
-///     the owner's bytes are mapped), `T::encrypted` (nobody between the ends reads along). `T::identifies` (a static constexpr identity_kind) is what
-///     proves who the other end is.
+///  2. `T::max_payload_bytes` (a static constexpr std::uint64_t): the longest chunk that one frame of this transport
+///  carries;
+///  3. `T::connection_bytes` (a static constexpr std::size_t): memory that the transport keeps for each connection
+///  besides the library's 2 KiB;
+///  4. what it is, as constants that a pipeline checks its other policies against. Four are a static constexpr bool:
+///  `T::reliable` (what arrives is what
+///     was sent, or the connection is lost), `T::ordered` (nothing overtakes what was sent before), `T::shares_memory`
+///     (both ends are on one machine, and the owner's bytes are mapped), `T::encrypted` (nobody between the ends reads
+///     along). `T::identifies` (a static constexpr identity_kind) is what proves who the other end is.
 template <class T>
 concept transport = requires {
   typename T::is_transport_policy;
@@ -35,38 +39,49 @@ concept transport = requires {
 
 /// The same in a pipeline, whose resolved policies are `Parts` (pipeline.hpp):
 ///  5. `T::downloader<Parts>` names the owner's side;
-///  6. `T::session<Parts>` names the driver of one connection in both roles; a transport that has none says `no_session<T>`;
+///  6. `T::session<Parts>` names the driver of one connection in both roles; a transport that has none says
+///  `no_session<T>`;
 ///  7. `T::pull<Parts>(where, ref, consumer, options, chunking)` connects, pulls, closes: see pulls_from;
 ///  8. optionally, `T::host<Parts, Handler, Consumer>` names the driver of many connections in both roles;
-///  9. optionally, `T::pull_bytes<Parts>` (a static constexpr std::size_t): bytes of the endpoints of one pull and of their buffers, if it has others than
+///  9. optionally, `T::pull_bytes<Parts>` (a static constexpr std::size_t): bytes of the endpoints of one pull and of
+///  their buffers, if it has others than
 ///     pull_with();
-/// 10. optionally, if it shares memory, `T::open_view<Parts>(where, ref, options)`, which is the pipeline's view(); and, for the drivers over streams,
-///     `T::sharing_owner<Owner>` and `T::shared_transfer<Parts, Consumer>`: the state machines of both ends, which derive from the protocol's own.
-/// 11. optionally, `T::cuts_frames` (a static constexpr bool): true if control frames that do not fit one message travel in pieces; requests without names do not.
-/// The concept only names the drivers and does not instantiate them, so a program that only pulls compiles no owner.
+/// 10. optionally, if it shares memory, `T::open_view<Parts>(where, ref, options)`, which is the pipeline's view();
+/// and, for the drivers over streams,
+///     `T::sharing_owner<Owner>` and `T::shared_transfer<Parts, Consumer>`: the state machines of both ends, which
+///     derive from the protocol's own.
+/// 11. optionally, `T::cuts_frames` (a static constexpr bool): true if control frames that do not fit one message
+/// travel in pieces; requests without names do not. The concept only names the drivers and does not instantiate them,
+/// so a program that only pulls compiles no owner.
 template <class T, class Parts>
 concept transport_for = transport<T> && requires {
   typename T::template downloader<Parts>;
   typename T::template session<Parts>;
 };
 
-/// Requirement 7 for one pull: `where` is whatever the transport calls an address. It does not throw, gives a receipt or an error, and borrows its
-/// arguments until it returns.
+/// Requirement 7 for one pull: `where` is whatever the transport calls an address. It does not throw, gives a receipt
+/// or an error, and borrows its arguments until it returns.
 template <class T, class Parts, class Where, class Consumer>
-concept pulls_from = requires(Where&& where, const reference& ref, Consumer& to, const pull_options& options, typename Parts::chunking chunking) {
-  { T::template pull<Parts>(std::forward<Where>(where), ref, to, options, chunking) } noexcept -> std::same_as<result<receipt>>;
+concept pulls_from = requires(Where&& where, const reference& ref, Consumer& to, const pull_options& options,
+                              typename Parts::chunking chunking) {
+  {
+    T::template pull<Parts>(std::forward<Where>(where), ref, to, options, chunking)
+  } noexcept -> std::same_as<result<receipt>>;
 };
 
 namespace detail {
 template <class...>
 inline constexpr bool never = false;
 
-/// Bytes that the driver of a pull keeps besides its transfer, its endpoints and their buffers: tries, progress, and where the buffers are.
+/// Bytes that the driver of a pull keeps besides its transfer, its endpoints and their buffers: tries, progress, and
+/// where the buffers are.
 inline constexpr std::size_t pull_bookkeeping_bytes = 152;
 
-/// Bytes of the buffer for bytes to be sent that are not in memory as they are: header text, packed elements, the content of a file.
+/// Bytes of the buffer for bytes to be sent that are not in memory as they are: header text, packed elements, the
+/// content of a file.
 template <class Limits>
-inline constexpr std::size_t slice_bytes = Limits::control_frame_bytes < 4096 ? 4 * Limits::control_frame_bytes : 64 * 1024;
+inline constexpr std::size_t slice_bytes = Limits::control_frame_bytes < 4096 ? 4 * Limits::control_frame_bytes
+                                                                              : 64 * 1024;
 }  // namespace detail
 
 /// The session of a transport that has none. No object of it can be made.
@@ -76,13 +91,17 @@ struct no_session {
   /// Refused when it compiles.
   template <class... Arguments>
   static result<no_session> connect(Arguments&&...) noexcept {
-    static_assert(detail::never<Arguments...>, "tensorpull: this transport has no session: owner and recipient are in one place. Use its downloader and download_tensors");
+    static_assert(
+        detail::never<Arguments...>,
+        "tensorpull: this transport has no session: owner and recipient are in one place. Use its downloader and download_tensors");
     return failure(errc::invalid_argument);
   }
   /// Refused when it compiles.
   template <class... Arguments>
   static result<no_session> over(Arguments&&...) noexcept {
-    static_assert(detail::never<Arguments...>, "tensorpull: this transport has no session: owner and recipient are in one place. Use its downloader and download_tensors");
+    static_assert(
+        detail::never<Arguments...>,
+        "tensorpull: this transport has no session: owner and recipient are in one place. Use its downloader and download_tensors");
     return failure(errc::invalid_argument);
   }
 };

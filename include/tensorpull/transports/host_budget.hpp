@@ -1,4 +1,5 @@
-// Decides when a host ends a connection that is silent, too slow, or in a transfer that does not move. A timer tells it what the connection has done.
+// Decides when a host ends a connection that is silent, too slow, or in a transfer that does not move. A timer tells it
+// what the connection has done.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +9,16 @@ namespace tensorpull {
 
 /// Budgets of a host's connections, on the monotonic clock.
 struct connection_budgets {
-  /// Until the other end has shown something: asked for what is published, said a message that was taken, or answered. Nothing is asked of a connection
-  /// that this end has begun (once it is established) or trusts. The time starts with the host's first look at the connection, within 0.2 s of its start.
+  /// Until the other end has shown something: asked for what is published, said a message that was taken, or answered.
+  /// Nothing is asked of a connection that this end has begun (once it is established) or trusts. The time starts with
+  /// the host's first look at the connection, within 0.2 s of its start.
   std::chrono::milliseconds accept = std::chrono::seconds(10);
-  /// While one side owes bytes (an unfinished frame, answers not taken, a transfer under way): the connection ends if on average fewer than
-  /// `least_bytes_per_second` move over this time. While the other end waits for memory of ours, no time passes.
+  /// While one side owes bytes (an unfinished frame, answers not taken, a transfer under way): the connection ends if
+  /// on average fewer than `least_bytes_per_second` move over this time. While the other end waits for memory of ours,
+  /// no time passes.
   std::chrono::milliseconds stall = std::chrono::seconds(60);
-  /// While neither side owes bytes: the connection ends if nothing is heard for so long. Requests that are refused do not count.
+  /// While neither side owes bytes: the connection ends if nothing is heard for so long. Requests that are refused do
+  /// not count.
   std::chrono::milliseconds idle = std::chrono::seconds(600);
   std::uint64_t least_bytes_per_second = 64;  ///< in both directions together; 0: any byte counts
   /// From the first to the last byte of a frame above 512 bytes, which takes one of the host's buffers meanwhile.
@@ -25,12 +29,12 @@ namespace detail {
 
 /// What a connection has done so far, for its budgets.
 struct connection_activity {
-  std::uint64_t bytes = 0;       ///< moved in both directions
-  std::uint32_t heard = 0;       ///< what the other end has said that counts (endpoint::heard)
+  std::uint64_t bytes = 0;  ///< moved in both directions
+  std::uint32_t heard = 0;  ///< what the other end has said that counts (endpoint::heard)
   std::uint32_t long_frame = 0;  ///< the number of the long frame that is coming in; 0: none
-  bool trusted = false;          ///< nothing has to be heard first
-  bool owing = false;            ///< one side owes bytes
-  bool awaits_us = false;        ///< the other end waits for memory of ours
+  bool trusted = false;  ///< nothing has to be heard first
+  bool owing = false;  ///< one side owes bytes
+  bool awaits_us = false;  ///< the other end waits for memory of ours
 };
 
 class budget_watch {
@@ -42,7 +46,8 @@ class budget_watch {
   /// Whether a time is over.
   bool over(const connection_budgets& b, time_point now, const connection_activity& a) noexcept {
     const auto limit = a.owing ? b.stall : b.idle;
-    const bool active = a.owing ? a.bytes - before_.bytes >= at_least(b.least_bytes_per_second, limit) : a.heard != before_.heard;
+    const bool active = a.owing ? a.bytes - before_.bytes >= at_least(b.least_bytes_per_second, limit)
+                                : a.heard != before_.heard;
     if (first_ == time_point{}) first_ = now;
     if (a.long_frame != before_.long_frame || a.awaits_us) frame_mark_ = now, before_.long_frame = a.long_frame;
     if (active || a.awaits_us || a.owing != before_.owing || a.trusted != before_.trusted) mark_ = now, before_ = a;
@@ -55,7 +60,8 @@ class budget_watch {
 
  private:
   static std::uint64_t at_least(std::uint64_t per_second, std::chrono::milliseconds limit) noexcept {
-    const auto seconds = static_cast<std::uint64_t>(limit.count()) / 1000, rest = static_cast<std::uint64_t>(limit.count()) % 1000;
+    const auto seconds = static_cast<std::uint64_t>(limit.count()) / 1000,
+               rest = static_cast<std::uint64_t>(limit.count()) % 1000;
     if (per_second != 0 && seconds >= ~std::uint64_t{0} / 2 / per_second) return ~std::uint64_t{0};
     return per_second * seconds + per_second * rest / 1000 + 1;
   }

@@ -1,4 +1,5 @@
-// Publishes models: adds slots, kept models and digests to the owner's state machine. Every driver that owns (host, session, loopback) has one.
+// Publishes models: adds slots, kept models and digests to the owner's state machine. Every driver that owns (host,
+// session, loopback) has one.
 #pragma once
 
 #include <tensorpull/protocol/owner/access.hpp>
@@ -46,17 +47,23 @@ struct owner_over<Transport, Owner> {
 template <class Limits, class Kept, std::size_t References, std::size_t Recipients>
 struct room_of {
   owner_storage<References, Recipients> memory{};
-  std::array<Kept, 2 * References> kept{};  // a version and the one before, which is kept until its settlement is delivered
+  std::array<Kept, 2 * References> kept{};  // a version and the one before, which is kept until its settlement is
+                                            // delivered
   explicit room_of(const owner_room_size&) noexcept {}
-  static constexpr bool has(const owner_room_size& wanted) noexcept { return owner_storage<References, Recipients>::has(wanted); }
+  static constexpr bool has(const owner_room_size& wanted) noexcept {
+    return owner_storage<References, Recipients>::has(wanted);
+  }
 };
 template <class Limits, class Kept, std::size_t References, std::size_t Recipients>
   requires requires { typename Limits::owner_room; }
 struct room_of<Limits, Kept, References, Recipients> {
   typename Limits::owner_room::template storage<References, Recipients> memory;
   typename Limits::owner_room::template list<Kept, 2 * References> kept;
-  explicit room_of(const owner_room_size& wanted) noexcept : memory(all_of(wanted)), kept(memory.has(all_of(wanted)) ? 2 * all_of(wanted).references : 0) {}
-  bool has(const owner_room_size& wanted) const noexcept { return memory.has(all_of(wanted)) && kept.size() >= 2 * all_of(wanted).references; }
+  explicit room_of(const owner_room_size& wanted) noexcept
+      : memory(all_of(wanted)), kept(memory.has(all_of(wanted)) ? 2 * all_of(wanted).references : 0) {}
+  bool has(const owner_room_size& wanted) const noexcept {
+    return memory.has(all_of(wanted)) && kept.size() >= 2 * all_of(wanted).references;
+  }
   static constexpr owner_room_size all_of(owner_room_size wanted) noexcept {
     if (wanted.references == 0) wanted.references = References;
     if (wanted.recipients == 0) wanted.recipients = Recipients;
@@ -73,34 +80,42 @@ auto region_of(const Pointer& p) noexcept {
 }
 }  // namespace detail
 
-/// `Parts`: a pipeline's resolved policies (detail/policy_slots.hpp). `Lock`: the owner's. `Recipients`: how many recipients it remembers at a time.
-/// `References`: how many references it publishes at a time.
-/// Not movable, because connections point to it.
-template <class Parts, class Lock = no_lock, std::size_t Recipients = 64, std::size_t References = Parts::limits::references>
+/// `Parts`: a pipeline's resolved policies (detail/policy_slots.hpp). `Lock`: the owner's. `Recipients`: how many
+/// recipients it remembers at a time. `References`: how many references it publishes at a time. Not movable, because
+/// connections point to it.
+template <class Parts, class Lock = no_lock, std::size_t Recipients = 64,
+          std::size_t References = Parts::limits::references>
 class publisher {
  public:
   /// The state machine behind it.
-  using owner_type = typename detail::owner_over<typename Parts::transport, owner<typename Parts::owner_hash, typename Parts::limits, Lock, typename Parts::owner_chunk_hash>>::type;
+  using owner_type = typename detail::owner_over<
+      typename Parts::transport,
+      owner<typename Parts::owner_hash, typename Parts::limits, Lock, typename Parts::owner_chunk_hash>>::type;
   using tensors = typename Parts::tensors;          ///< the pipeline's tensor policy
   using model_type = typename tensors::model_type;  ///< what is published
 
-  /// Allocates nothing, unless the limits say that its room is elsewhere (protocol/owner/owner_room.hpp): then has_room() has to be asked.
-  explicit publisher(const owner_room_size& wanted = {}) noexcept : room_(wanted), owner_(room_.memory, system_entropy{}), has_room_(room_.has(wanted)) {}
+  /// Allocates nothing, unless the limits say that its room is elsewhere (protocol/owner/owner_room.hpp): then
+  /// has_room() has to be asked.
+  explicit publisher(const owner_room_size& wanted = {}) noexcept
+      : room_(wanted), owner_(room_.memory, system_entropy{}), has_room_(room_.has(wanted)) {}
   publisher(const publisher&) = delete;
   publisher& operator=(const publisher&) = delete;
-  /// Settles what has not settled, with what there was, tells it, and releases the models. The connections that used it are gone by then.
+  /// Settles what has not settled, with what there was, tells it, and releases the models. The connections that used it
+  /// are gone by then.
   ~publisher() {
     owner_.withdraw_all();
     deliver();
   }
 
   /// Publishes a model that the caller keeps: it must not change until it is settled or withdrawn.
-  /// Cost: one pass over the bytes for the digest (none if the integrity policy has no digest of the whole). Bytes that are not in memory are read
-  /// through a slice on the stack of four times the limits' control_frame_bytes, at most 16 KiB.
-  /// Errors: table_full; what the tensor policy finds (unsupported_layout, ...).
-  result<reference> add_tensors(const model_type& model, publish_options options = {}) noexcept { return publish(tensors::source(model), options, {}); }
-  /// Publishes a model that is handed over (`add_tensors(std::move(model))`): it is kept, and released when the reference is settled or
-  /// withdrawn. One more error: out_of_memory.
+  /// Cost: one pass over the bytes for the digest (none if the integrity policy has no digest of the whole). Bytes that
+  /// are not in memory are read through a slice on the stack of four times the limits' control_frame_bytes, at most 16
+  /// KiB. Errors: table_full; what the tensor policy finds (unsupported_layout, ...).
+  result<reference> add_tensors(const model_type& model, publish_options options = {}) noexcept {
+    return publish(tensors::source(model), options, {});
+  }
+  /// Publishes a model that is handed over (`add_tensors(std::move(model))`): it is kept, and released when the
+  /// reference is settled or withdrawn. One more error: out_of_memory.
   template <class Model>
     requires(std::is_same_v<Model, model_type>)
   result<reference> add_tensors(Model&& model, publish_options options = {}) {
@@ -111,7 +126,10 @@ class publisher {
   }
   /// The same for a pointer that owns a model (std::shared_ptr, std::unique_ptr, model_ptr).
   template <class Pointer>
-    requires(!std::is_pointer_v<Pointer> && requires(const Pointer& p) { { *p } -> std::convertible_to<const model_type&>; })
+    requires(!std::is_pointer_v<Pointer> &&
+             requires(const Pointer& p) {
+               { *p } -> std::convertible_to<const model_type&>;
+             })
   result<reference> add_tensors(Pointer pointer, publish_options options = {}) {
     const model_type& model = *pointer;
     const auto region = detail::region_of(pointer);
@@ -126,22 +144,29 @@ class publisher {
   template <class Model>
     requires(std::is_same_v<Model, const model_type>)
   result<reference> add_tensors(Model&&, publish_options = {}) noexcept {
-    static_assert(!std::is_const_v<Model>,
-                  "tensorpull: add_tensors was given a constant temporary, which can be neither kept (it is constant) nor borrowed (it is a temporary): "
-                  "give the model a name, or drop the const");
+    static_assert(
+        !std::is_const_v<Model>,
+        "tensorpull: add_tensors was given a constant temporary, which can be neither kept (it is constant) nor borrowed (it is a temporary): "
+        "give the model a name, or drop the const");
     return failure(errc::withdrawn);
   }
   /// Publishes any image. The caller keeps the memory behind the view. Cost and errors: as add_tensors.
-  result<reference> add_image(const source_view& image, publish_options options = {}) noexcept { return publish(image, options, {}); }
+  result<reference> add_image(const source_view& image, publish_options options = {}) noexcept {
+    return publish(image, options, {});
+  }
   /// The same, and `keep` (its table, its model, or both) is released when the reference is settled or withdrawn.
-  result<reference> add_image(const source_view& image, publish_options options, unique_any keep) noexcept { return publish(image, options, std::move(keep)); }
+  result<reference> add_image(const source_view& image, publish_options options, unique_any keep) noexcept {
+    return publish(image, options, std::move(keep));
+  }
 
-  /// Publishes images in a transaction of their own: all, or none. An error leaves everything as it was: what is published under an ID that is given is
-  /// replaced only if all of them can be published, and no recipient sees some of them alone. An ID that is 0 is drawn; IDs, versions and fingerprints are
-  /// written to `images`. `keep` is released when the transaction has settled. Cost: as add_tensors for each. Errors: of the digests (`at`: the index of the image);
-  /// those of open_transaction() and owner::publish_all(); table_full: there is no room for `keep`.
+  /// Publishes images in a transaction of their own: all, or none. An error leaves everything as it was: what is
+  /// published under an ID that is given is replaced only if all of them can be published, and no recipient sees some
+  /// of them alone. An ID that is 0 is drawn; IDs, versions and fingerprints are written to `images`. `keep` is
+  /// released when the transaction has settled. Cost: as add_tensors for each. Errors: of the digests (`at`: the index
+  /// of the image); those of open_transaction() and owner::publish_all(); table_full: there is no room for `keep`.
   template <class Images>
-  result<transaction_id> add_images(Images&& images, const transaction_options& options, unique_any keep = {}) noexcept {
+  result<transaction_id> add_images(Images&& images, const transaction_options& options,
+                                    unique_any keep = {}) noexcept {
     const system_entropy random;
     for (std::size_t i = 0; i < images.size(); ++i) {
       transaction_image& x = images[i];
@@ -162,7 +187,8 @@ class publisher {
     const auto t = open_transaction(options);
     if (!t) return t;
     kept_model* const kept = keep ? put_away(*t, keep) : nullptr;  // before a recipient can settle it
-    const auto done = keep ? result<void>(failure(errc::table_full, room_.kept.size())) : owner_.publish_all(images, Parts::integrity::whole, *t);
+    const auto done = keep ? result<void>(failure(errc::table_full, room_.kept.size()))
+                           : owner_.publish_all(images, Parts::integrity::whole, *t);
     if (!done) {
       if (kept != nullptr) take_back(*kept, keep);
       owner_.cancel(*t);
@@ -173,7 +199,8 @@ class publisher {
     return t;
   }
 
-  /// Opens a transaction for references that settle together: publish each with `{.transaction = id}`, then seal it. Error: table_full.
+  /// Opens a transaction for references that settle together: publish each with `{.transaction = id}`, then seal it.
+  /// Error: table_full.
   result<transaction_id> open_transaction(const transaction_options& options) noexcept {
     catch_up();
     return owner_.open_transaction(options);
@@ -181,19 +208,24 @@ class publisher {
   /// No more references are added to the transaction, so it may settle.
   void seal(transaction_id id) noexcept { owner_.seal(id); }
 
-  /// Ends a publication: recipients are told `withdrawn` with `reason`, a number of the application's, in the answers to requests in flight and to later
-  /// ones. Waits for other threads that are reading the model; when it returns, nothing reads it any more. If its transaction has settled now, it has been told, callbacks of it that were running on other threads have returned, none will run, and
-  /// what was kept for it is released. (If other references of the transaction are published, callbacks go on for those.) From within a callback of
-  /// any publisher it does not wait for callbacks, so two of them that withdraw each other's references do not wait for each other; none begins
+  /// Ends a publication: recipients are told `withdrawn` with `reason`, a number of the application's, in the answers
+  /// to requests in flight and to later ones. Waits for other threads that are reading the model; when it returns,
+  /// nothing reads it any more. If its transaction has settled now, it has been told, callbacks of it that were running
+  /// on other threads have returned, none will run, and what was kept for it is released. (If other references of the
+  /// transaction are published, callbacks go on for those.) From within a callback of any publisher it does not wait
+  /// for callbacks, so two of them that withdraw each other's references do not wait for each other; none begins
   /// afterwards; what was kept is released when the last one returns. Do not hold a lock that a callback waits for.
   /// Errors: unknown_reference; busy: called from within the reading of this model.
-  result<void> withdraw(const reference& ref, std::uint32_t reason = 0) noexcept { return ended(owner_.withdraw(ref.id, reason)); }
+  result<void> withdraw(const reference& ref, std::uint32_t reason = 0) noexcept {
+    return ended(owner_.withdraw(ref.id, reason));
+  }
   /// The same where another owner coordinates the transaction, which is gone: it ends as verdict::owner_lost.
   result<void> lose(const reference& ref) noexcept { return ended(owner_.lose(ref.id)); }
 
-  /// Who may have what, by a callback of the program: it is asked before anything about a reference is said, also about references that nobody knows. Who may not
-  /// have it hears the same as of an unknown reference. If it throws, the answer is no, and counts as a callback failure. It may be asked on each thread that
-  /// runs connections, and may call whatever a callback may. Call this before there are connections. owner::authorise says when it is asked again.
+  /// Who may have what, by a callback of the program: it is asked before anything about a reference is said, also about
+  /// references that nobody knows. Who may not have it hears the same as of an unknown reference. If it throws, the
+  /// answer is no, and counts as a callback failure. It may be asked on each thread that runs connections, and may call
+  /// whatever a callback may. Call this before there are connections. owner::authorise says when it is asked again.
   void authorise(const authorise_callback& may) noexcept {
     may_ = may;
     owner_.authorise([this](const access_request& r) noexcept {
@@ -205,31 +237,38 @@ class publisher {
 
   /// How many of its recipients have it, have failed, and so on. Error: unknown_reference.
   result<publication_status> status_of(const reference& ref) const noexcept { return owner_.status_of(ref.id); }
-  /// Whether its transaction has settled, nothing reads the model any more, its callbacks have returned and what was kept is released. Within a callback:
-  /// without the last two. True for an unknown reference: nothing is left of it.
+  /// Whether its transaction has settled, nothing reads the model any more, its callbacks have returned and what was
+  /// kept is released. Within a callback: without the last two. True for an unknown reference: nothing is left of it.
   bool settled(const reference& ref) const noexcept {
-    return owner_.settled(ref.id) && (detail::callbacks_entered != 0 || !owner_.calls(owner_.transaction_of(ref.id), true));
+    return owner_.settled(ref.id) &&
+           (detail::callbacks_entered != 0 || !owner_.calls(owner_.transaction_of(ref.id), true));
   }
   /// How its transaction ended; `open` while it has not. Error: unknown_reference.
   result<settlement> settlement_of(const reference& ref) noexcept { return owner_.settlement_of(ref.id); }
   /// How one recipient stands. unknown_reference: nothing is remembered of it.
-  result<recipient_record> recipient_of(const reference& ref, recipient_id who) noexcept { return owner_.recipient_of(ref.id, who); }
+  result<recipient_record> recipient_of(const reference& ref, recipient_id who) noexcept {
+    return owner_.recipient_of(ref.id, who);
+  }
   /// Copies the recipients of the reference's transaction into `out`, as many as fit; the number copied.
-  std::size_t recipients_of(const reference& ref, std::span<recipient_record> out) noexcept { return owner_.recipients_of(ref.id, out); }
+  std::size_t recipients_of(const reference& ref, std::span<recipient_record> out) noexcept {
+    return owner_.recipients_of(ref.id, out);
+  }
   /// How many callbacks (of transactions, or of authorise()) have thrown. What they threw is dropped.
   std::uint64_t callback_failures() const noexcept {
     const lock_guard hold(lock_);
     return callback_failures_;
   }
 
-  /// Reads the clock for the budgets and reports progress, then calls deliver(). Drivers call it several times a second.
+  /// Reads the clock for the budgets and reports progress, then calls deliver(). Drivers call it several times a
+  /// second.
   void tick() noexcept {
     catch_up();
     report();
     deliver();
   }
-  /// Calls back for each transaction that has settled, then releases the models that were handed over for it. Drivers call it after each step. A
-  /// settlement is told after the progress of its transaction: by the thread whose callback returns last.
+  /// Calls back for each transaction that has settled, then releases the models that were handed over for it. Drivers
+  /// call it after each step. A settlement is told after the progress of its transaction: by the thread whose callback
+  /// returns last.
   void deliver() noexcept { deliver({}); }
 
   /// Whether there is as much room as was wanted. If not, nothing can be published.
@@ -310,10 +349,12 @@ class publisher {
     }
     ref_id id = options.id;
     while (!id) id = {random(), random()};
-    const auto t = options.transaction ? result<transaction_id>(options.transaction) : open_transaction(options.alone());
+    const auto t = options.transaction ? result<transaction_id>(options.transaction)
+                                       : open_transaction(options.alone());
     if (!t) return failure(t.error());
     kept_model* const kept = keep ? put_away(*t, keep) : nullptr;  // before a recipient can settle it
-    const auto done = keep ? result<ref_id>(failure(errc::table_full, room_.kept.size())) : owner_.publish(image, version, Parts::integrity::whole, id, *t);
+    const auto done = keep ? result<ref_id>(failure(errc::table_full, room_.kept.size()))
+                           : owner_.publish(image, version, Parts::integrity::whole, id, *t);
     if (!done) {
       if (kept != nullptr) take_back(*kept, keep);
       if (!options.transaction) owner_.cancel(*t);
@@ -344,7 +385,9 @@ class publisher {
   }
 
   // larger than the 4 KiB of a device, because a file is read faster so; limits for small machines make it smaller
-  static constexpr std::size_t digest_slice = Parts::limits::control_frame_bytes < 4096 ? 4 * Parts::limits::control_frame_bytes : 16 * 1024;
+  static constexpr std::size_t digest_slice = Parts::limits::control_frame_bytes < 4096
+                                                  ? 4 * Parts::limits::control_frame_bytes
+                                                  : 16 * 1024;
 
   detail::room_of<typename Parts::limits, kept_model, References, Recipients> room_;
   owner_type owner_;

@@ -1,5 +1,5 @@
-// What an end that owns says to its program: publish, withdraw, ask; and run, if it has many recipients. Owners over streams and over datagrams derive
-// from it, and sessions over datagrams.
+// What an end that owns says to its program: publish, withdraw, ask; and run, if it has many recipients. Owners over
+// streams and over datagrams derive from it, and sessions over datagrams.
 #pragma once
 
 #include <tensorpull/std/stop_token.hpp>
@@ -12,41 +12,54 @@
 
 namespace tensorpull {
 
-/// `Self` derives from it, and befriends it, and has `published()`: the publisher behind it, const or not as it is itself.
+/// `Self` derives from it, and befriends it, and has `published()`: the publisher behind it, const or not as it is
+/// itself.
 template <class Self>
 class publishing {
  public:
-  /// Publishes a model. An lvalue is borrowed: it must not change until it is settled or withdrawn. An rvalue or a pointer that owns a model is kept, and
-  /// released then. Cost and errors: as publisher::add_tensors.
+  /// Publishes a model. An lvalue is borrowed: it must not change until it is settled or withdrawn. An rvalue or a
+  /// pointer that owns a model is kept, and released then. Cost and errors: as publisher::add_tensors.
   template <class Model>
   result<reference> add_tensors(Model&& model, const publish_options& options = {}) {
     return published().add_tensors(std::forward<Model>(model), options);
   }
-  /// Publishes any image. The memory behind the view is the caller's, or that of `keep`, which is released when the reference is settled or withdrawn.
-  result<reference> add_image(const source_view& image, const publish_options& options = {}, unique_any keep = {}) noexcept {
+  /// Publishes any image. The memory behind the view is the caller's, or that of `keep`, which is released when the
+  /// reference is settled or withdrawn.
+  result<reference> add_image(const source_view& image, const publish_options& options = {},
+                              unique_any keep = {}) noexcept {
     return published().add_image(image, options, std::move(keep));
   }
   /// As publisher::add_images.
   template <class Images>
-  result<transaction_id> add_images(Images&& images, const transaction_options& options, unique_any keep = {}) noexcept {
+  result<transaction_id> add_images(Images&& images, const transaction_options& options,
+                                    unique_any keep = {}) noexcept {
     return published().add_images(images, options, std::move(keep));
   }
   /// As publisher::withdraw.
-  result<void> withdraw(const reference& ref, std::uint32_t reason = 0) noexcept { return published().withdraw(ref, reason); }
+  result<void> withdraw(const reference& ref, std::uint32_t reason = 0) noexcept {
+    return published().withdraw(ref, reason);
+  }
   /// As publisher::status_of.
   result<publication_status> status_of(const reference& ref) const noexcept { return published().status_of(ref); }
   /// As publisher::settled.
   bool settled(const reference& ref) const noexcept { return published().settled(ref); }
-  /// Opens a transaction for references that settle together: publish each with `{.transaction = id}`, then seal it. Error: table_full.
-  result<transaction_id> open_transaction(const transaction_options& options) noexcept { return published().open_transaction(options); }
+  /// Opens a transaction for references that settle together: publish each with `{.transaction = id}`, then seal it.
+  /// Error: table_full.
+  result<transaction_id> open_transaction(const transaction_options& options) noexcept {
+    return published().open_transaction(options);
+  }
   /// No more references are added to the transaction, so it may settle.
   void seal(transaction_id id) noexcept { published().seal(id); }
   /// As publisher::settlement_of.
   result<settlement> settlement_of(const reference& ref) noexcept { return published().settlement_of(ref); }
   /// As publisher::recipient_of.
-  result<recipient_record> recipient_of(const reference& ref, recipient_id who) noexcept { return published().recipient_of(ref, who); }
+  result<recipient_record> recipient_of(const reference& ref, recipient_id who) noexcept {
+    return published().recipient_of(ref, who);
+  }
   /// As publisher::recipients_of.
-  std::size_t recipients_of(const reference& ref, std::span<recipient_record> out) noexcept { return published().recipients_of(ref, out); }
+  std::size_t recipients_of(const reference& ref, std::span<recipient_record> out) noexcept {
+    return published().recipients_of(ref, out);
+  }
   /// How many callbacks of transactions have thrown. What they threw is dropped.
   std::uint64_t callback_failures() const noexcept { return published().callback_failures(); }
 
@@ -58,13 +71,14 @@ class publishing {
   const auto& published() const noexcept { return static_cast<const Self&>(*this).published(); }
 };
 
-/// An owner of many recipients. `Self` derives from it, and befriends it and publishing<Self>, and has besides `serve_a_while()`: serves on this thread for
-/// at most 0.05 s.
+/// An owner of many recipients. `Self` derives from it, and befriends it and publishing<Self>, and has besides
+/// `serve_a_while()`: serves on this thread for at most 0.05 s.
 template <class Self>
 class publishing_owner : public publishing<Self> {
  public:
-  /// Serves on this thread until `until(owner)` is true (until_settled(ref), or a lambda) or `stop` is requested, which is noticed within 0.1 s. True if
-  /// `until` held. If the transport's `threads` is true, several threads may call it at the same time. What `until` throws is passed on.
+  /// Serves on this thread until `until(owner)` is true (until_settled(ref), or a lambda) or `stop` is requested, which
+  /// is noticed within 0.1 s. True if `until` held. If the transport's `threads` is true, several threads may call it
+  /// at the same time. What `until` throws is passed on.
   template <class Until>
     requires(!std::is_convertible_v<Until, stop_token>)
   bool run(Until until, const stop_token& stop = {}) {

@@ -15,29 +15,36 @@ namespace tensorpull {
 
 /// How one pull is done. What it points to must live until the pull has ended.
 struct pull_options {
-  /// How long a request may take without progress: the time starts anew with each answer and with each 1/64 of a chunk that has landed.
-  /// An owner that accepts the connection and does not answer costs this much for each try.
+  /// How long a request may take without progress: the time starts anew with each answer and with each 1/64 of a chunk
+  /// that has landed. An owner that accepts the connection and does not answer costs this much for each try.
   std::chrono::milliseconds per_request_timeout = std::chrono::seconds(600);
   /// The version to pull; 0: that of the reference, or what is published now if it has none.
   std::uint64_t version = 0;
-  /// Names of the tensors to pull: all tensors of the destination, which are a part of what is published. Empty: the whole image.
+  /// Names of the tensors to pull: all tensors of the destination, which are a part of what is published. Empty: the
+  /// whole image.
   std::span<const std::string_view> tensors{};
-  /// Accepts an image without a digest; the outcome is then completed_unverified. Otherwise a pipeline that compares the digest of the whole refuses such
-  /// an image (not_verifiable) before a byte lands. It never makes a digest that is there count less.
+  /// Accepts an image without a digest; the outcome is then completed_unverified. Otherwise a pipeline that compares
+  /// the digest of the whole refuses such an image (not_verifiable) before a byte lands. It never makes a digest that
+  /// is there count less.
   bool unverified = false;
   /// Requests in flight; the owner may allow fewer.
   std::uint32_t window = 4;
-  /// Ends the transfer; noticed within 0.1 s wherever it waits, in back-off too. The system's resolver cannot be interrupted.
+  /// Ends the transfer; noticed within 0.1 s wherever it waits, in back-off too. The system's resolver cannot be
+  /// interrupted.
   stop_token stop{};
-  /// A number chosen by the application, which the owner is told if `stop` ends the transfer. It is read at that moment.
+  /// A number chosen by the application, which the owner is told if `stop` ends the transfer. It is read at that
+  /// moment.
   const std::uint32_t* stop_reason = nullptr;
-  /// How often to try again after a connection that cannot be made, is lost or times out, and after a busy owner. What has landed stays. It is also
-  /// how often the confirmation is tried, before the pull ends without one (receipt::confirmed).
+  /// How often to try again after a connection that cannot be made, is lost or times out, and after a busy owner. What
+  /// has landed stays. It is also how often the confirmation is tried, before the pull ends without one
+  /// (receipt::confirmed).
   retry_policy retry{};
-  /// The recipient that asks: the owner counts it once, however often it reconnects. None: a random number for this pull, or that of the session.
+  /// The recipient that asks: the owner counts it once, however often it reconnects. None: a random number for this
+  /// pull, or that of the session.
   recipient_id recipient{};
-  /// Where this transfer stands; updated with each chunk. If it is not empty and fits what is published, the transfer resumes from it. Resuming needs a
-  /// digest of the whole and a consumer whose memory can be read back (land). Without them, or if the bytes do not match the cursor, it starts at 0.
+  /// Where this transfer stands; updated with each chunk. If it is not empty and fits what is published, the transfer
+  /// resumes from it. Resuming needs a digest of the whole and a consumer whose memory can be read back (land). Without
+  /// them, or if the bytes do not match the cursor, it starts at 0.
   resume_cursor* cursor = nullptr;
   /// Called on the pulling thread; what it throws is dropped.
   callback<const progress_event&> progress{};

@@ -1,4 +1,5 @@
-// How fast an owner of many connections may send: in all, and to each of them. Drivers of streams and of datagrams have one; the time is handed in.
+// How fast an owner of many connections may send: in all, and to each of them. Drivers of streams and of datagrams have
+// one; the time is handed in.
 #pragma once
 
 #include <tensorpull/core/byte_rate.hpp>
@@ -10,15 +11,17 @@
 
 namespace tensorpull {
 
-/// Bytes a second that an owner hands to the system, all of its frames counted; 0: no limit. They hold over any second. Use at least 1,000 for each
-/// connection that is served at a time, since who is sent less may give up.
+/// Bytes a second that an owner hands to the system, all of its frames counted; 0: no limit. They hold over any second.
+/// Use at least 1,000 for each connection that is served at a time, since who is sent less may give up.
 struct send_limits {
-  std::uint64_t owner_bytes_per_second = 0;      ///< to all together
-  std::uint64_t recipient_bytes_per_second = 0;  ///< to each connection: a peer with several connections has several shares, within what the owner sends in all
+  std::uint64_t owner_bytes_per_second = 0;  ///< to all together
+  std::uint64_t recipient_bytes_per_second = 0;  ///< to each connection: a peer with several connections has several
+                                                 ///< shares, within what the owner sends in all
 };
 
-/// Shares out what may be sent. Whoever has something to send takes some; if there is none, it waits in a queue, and tick() hands out what has come since, to
-/// all that wait in equal parts; who does not need all of its part leaves. What one cannot use because of its own limit is left to the others. `Lock`: no_lock, or a lock if several threads
+/// Shares out what may be sent. Whoever has something to send takes some; if there is none, it waits in a queue, and
+/// tick() hands out what has come since, to all that wait in equal parts; who does not need all of its part leaves.
+/// What one cannot use because of its own limit is left to the others. `Lock`: no_lock, or a lock if several threads
 /// send. No heap; 40 bytes for each connection.
 template <class Lock = no_lock>
 class send_limiter {
@@ -35,15 +38,19 @@ class send_limiter {
   static constexpr std::chrono::milliseconds tick_interval{10};
 
   /// `limits`: 0 means no limit.
-  constexpr explicit send_limiter(const send_limits& limits = {}) noexcept : all_(limits.owner_bytes_per_second), each_(limits.recipient_bytes_per_second), ticking_(limited()) {}
+  constexpr explicit send_limiter(const send_limits& limits = {}) noexcept
+      : all_(limits.owner_bytes_per_second), each_(limits.recipient_bytes_per_second), ticking_(limited()) {}
 
   /// Whether there is a limit.
   constexpr bool limited() const noexcept { return all_.limited() || each_.limited(); }
   /// The most that one call of take() gives: a datagram that is longer is never sent.
-  constexpr std::uint64_t most() const noexcept { return std::min(all_.limited() ? all_.burst_bytes() : ~std::uint64_t{0}, each_.limited() ? each_.burst_bytes() : ~std::uint64_t{0}); }
+  constexpr std::uint64_t most() const noexcept {
+    return std::min(all_.limited() ? all_.burst_bytes() : ~std::uint64_t{0},
+                    each_.limited() ? each_.burst_bytes() : ~std::uint64_t{0});
+  }
 
-  /// Takes what may be sent now, at most `wanted` bytes. Fewer than `least` are not taken (a datagram cannot be cut). 0: it waits from now on until tick()
-  /// wakes it.
+  /// Takes what may be sent now, at most `wanted` bytes. Fewer than `least` are not taken (a datagram cannot be cut).
+  /// 0: it waits from now on until tick() wakes it.
   std::uint64_t take(share& s, std::uint64_t wanted, std::chrono::nanoseconds now, std::uint64_t least = 1) noexcept {
     const lock_guard hold(lock_);
     if (s.waits_) return 0;
@@ -53,7 +60,12 @@ class send_limiter {
     }
     drop_grant(s);
     const std::uint64_t needed = std::min(wanted, std::max(least, piece()));
-    const std::uint64_t there = first_ == nullptr && granted_ == 0 ? std::min(wanted, left(s, now)) : 0;  // nobody overtakes those who wait, or whose turn it is
+    const std::uint64_t there = first_ == nullptr && granted_ == 0 ? std::min(wanted, left(s, now)) : 0;  // nobody
+                                                                                                          // overtakes
+                                                                                                          // those who
+                                                                                                          // wait, or
+                                                                                                          // whose turn
+                                                                                                          // it is
     if (there < needed) return enqueue(s, needed), 0;
     use(s, there, now);
     return there;
@@ -74,7 +86,8 @@ class send_limiter {
     if (s.waits_) dequeue(s);
     else drop_grant(s);
   }
-  /// Whether somebody waits and nobody calls tick(): the caller has to, until it says false. At the start somebody calls it.
+  /// Whether somebody waits and nobody calls tick(): the caller has to, until it says false. At the start somebody
+  /// calls it.
   bool needs_ticks() noexcept {
     const lock_guard hold(lock_);
     return first_ != nullptr && !std::exchange(ticking_, true);
@@ -86,7 +99,8 @@ class send_limiter {
     std::uint64_t waiting = count_;
     for (share *s = first_, *next = nullptr; s != nullptr; s = next, --waiting) {
       next = s->next_;
-      const std::uint64_t there = all_.left(total_, now), all = there - std::min(there, granted_), own = each_.left(s->used_, now);
+      const std::uint64_t there = all_.left(total_, now), all = there - std::min(there, granted_),
+                          own = each_.left(s->used_, now);
       if (own < s->amount_) continue;
       if (all < s->amount_) break;
       const std::uint64_t given = std::min(own, std::max(all / waiting, s->amount_));
@@ -100,9 +114,15 @@ class send_limiter {
 
  private:
   /// What is worth waking somebody for.
-  constexpr std::uint64_t piece() const noexcept { return std::min<std::uint64_t>(4096, std::max<std::uint64_t>(most() / 4, 1)); }
-  std::uint64_t left(const share& s, std::chrono::nanoseconds now) const noexcept { return std::min(all_.left(total_, now), each_.left(s.used_, now)); }
-  void use(share& s, std::uint64_t n, std::chrono::nanoseconds now) noexcept { all_.use(total_, n, now), each_.use(s.used_, n, now); }
+  constexpr std::uint64_t piece() const noexcept {
+    return std::min<std::uint64_t>(4096, std::max<std::uint64_t>(most() / 4, 1));
+  }
+  std::uint64_t left(const share& s, std::chrono::nanoseconds now) const noexcept {
+    return std::min(all_.left(total_, now), each_.left(s.used_, now));
+  }
+  void use(share& s, std::uint64_t n, std::chrono::nanoseconds now) noexcept {
+    all_.use(total_, n, now), each_.use(s.used_, n, now);
+  }
   void drop_grant(share& s) noexcept { granted_ -= std::exchange(s.amount_, 0); }
   void enqueue(share& s, std::uint64_t needed) noexcept {
     s.waits_ = true;

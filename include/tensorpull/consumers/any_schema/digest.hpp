@@ -1,4 +1,5 @@
-// A consumer that keeps nothing but a hash. It verifies what an owner serves, measures a connection, or is one side of a tee.
+// A consumer that keeps nothing but a hash. It verifies what an owner serves, measures a connection, or is one side of
+// a tee.
 #pragma once
 
 #include <tensorpull/consumers/concept.hpp>
@@ -53,7 +54,8 @@ class basic_digest {
   result<void> finish(const receipt&) noexcept { return {}; }
   void abandon(const error&) noexcept {}
 
-  /// Of the bytes so far, in image order: with the default hash, what `xxhsum -H3` prints for the file. 0 before begin().
+  /// Of the bytes so far, in image order: with the default hash, what `xxhsum -H3` prints for the file. 0 before
+  /// begin().
   std::uint64_t value() const noexcept { return hash_ ? hash_->digest() : 0; }
   /// Bytes that the hash has taken so far.
   std::uint64_t bytes() const noexcept { return bytes_; }

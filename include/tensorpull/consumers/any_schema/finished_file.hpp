@@ -1,4 +1,5 @@
-// A file that is there already, compared with what is published: the pull fetches its last byte alone, and the owner is told that we have it all.
+// A file that is there already, compared with what is published: the pull fetches its last byte alone, and the owner is
+// told that we have it all.
 #pragma once
 
 #include <tensorpull/consumers/concept.hpp>
@@ -14,8 +15,9 @@
 
 namespace tensorpull {
 
-/// A consumer of one pull with the cursor that look() gives. The pull succeeds if the file is what is published, and fails with stale_version if it is not, or
-/// if it has changed since look(). Nothing is written. Owns the descriptor; no heap.
+/// A consumer of one pull with the cursor that look() gives. The pull succeeds if the file is what is published, and
+/// fails with stale_version if it is not, or if it has changed since look(). Nothing is written. Owns the descriptor;
+/// no heap.
 class finished_file {
  public:
   static constexpr bool irrevocable = false;  ///< nothing is taken

@@ -1,4 +1,5 @@
-// An image that is written by byte ranges, for programs that bring their own transport: the header first, then the tensors in any order, each byte once.
+// An image that is written by byte ranges, for programs that bring their own transport: the header first, then the
+// tensors in any order, each byte once.
 #pragma once
 
 #include <tensorpull/consumers/any_schema/new_model.hpp>
@@ -22,10 +23,11 @@
 
 namespace tensorpull {
 
-/// Makes the tensors when the header has arrived, within `new_model_limits`, through a tensor_allocator, and copies each range to its place. The header's
-/// bytes come in order, from offset 0; those behind it in any order. After an error of write() or finish() that `over()` says was the end, nothing is
-/// taken any more and what was made is freed. One thread at a time uses it.
-/// Memory: the header's names and shapes; 16 bytes for each gap between ranges that have arrived, of which there are `most_ranges` at most.
+/// Makes the tensors when the header has arrived, within `new_model_limits`, through a tensor_allocator, and copies
+/// each range to its place. The header's bytes come in order, from offset 0; those behind it in any order. After an
+/// error of write() or finish() that `over()` says was the end, nothing is taken any more and what was made is freed.
+/// One thread at a time uses it. Memory: the header's names and shapes; 16 bytes for each gap between ranges that have
+/// arrived, of which there are `most_ranges` at most.
 template <tensor_allocator Allocator>
 class image_landing {
  public:
@@ -55,11 +57,12 @@ class image_landing {
     return ranges_.empty() || ranges_.front().begin != header_bytes() ? header_bytes() : ranges_.front().end;
   }
 
-  /// Takes the image's bytes [offset, offset + bytes.size()). Errors after which it goes on as if nothing had been written: out_of_range (behind the image's
-  /// end, with the image's length; or, while the header is not complete, not at its next byte, with that byte), bad_request (a byte has arrived before, with
-  /// its place), too_large with name "ranges", invalid_argument (it is over). Errors after which it is over: too_large (above a limit), bad_frame (no header of an
-  /// image, or not as an owner writes it), unsupported_dtype, schema_mismatch (an image of another length than was stated), out_of_memory, those of
-  /// the allocator.
+  /// Takes the image's bytes [offset, offset + bytes.size()). Errors after which it goes on as if nothing had been
+  /// written: out_of_range (behind the image's end, with the image's length; or, while the header is not complete, not
+  /// at its next byte, with that byte), bad_request (a byte has arrived before, with its place), too_large with name
+  /// "ranges", invalid_argument (it is over). Errors after which it is over: too_large (above a limit), bad_frame (no
+  /// header of an image, or not as an owner writes it), unsupported_dtype, schema_mismatch (an image of another length
+  /// than was stated), out_of_memory, those of the allocator.
   result<void> write(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
     if (over_) return failure(errc::invalid_argument, offset);
     if (offset > image_bytes_ || bytes.size() > image_bytes_ - offset) return failure(errc::out_of_range, image_bytes_);
@@ -93,9 +96,10 @@ class image_landing {
     return {};
   }
 
-  /// Everything has arrived: compares its digest. `version`: what the image was published as; 0: nobody knows, and nothing is compared. Gives the image's own.
-  /// Cost: a pass over the bytes. out_of_range with the first byte that is missing, after which it goes on;
-  /// digest_mismatch, and bad_frame (an image that is too short for a header), after which it is over.
+  /// Everything has arrived: compares its digest. `version`: what the image was published as; 0: nobody knows, and
+  /// nothing is compared. Gives the image's own. Cost: a pass over the bytes. out_of_range with the first byte that is
+  /// missing, after which it goes on; digest_mismatch, and bad_frame (an image that is too short for a header), after
+  /// which it is over.
   template <hash Hash = xxh3_64>
   result<std::uint64_t> finish(std::uint64_t version) noexcept {
     if (over_) return failure(errc::invalid_argument);
@@ -142,7 +146,8 @@ class image_landing {
     if (const auto ok = header_.take(bytes); !ok) return ok;
     if (taken_ == length_bytes) {
       const std::uint64_t text = load_le64(length_);
-      if (text > limits_.max_header_bytes || text + length_bytes > limits_.max_header_bytes) return failure(errc::too_large, text);
+      if (text > limits_.max_header_bytes || text + length_bytes > limits_.max_header_bytes)
+        return failure(errc::too_large, text);
       stated_ = text + length_bytes;
       if (text == 0 || stated_ > image_bytes_) return failure(errc::bad_frame, 0);
       if (image_bytes_ - stated_ > limits_.max_bytes) return failure(errc::too_large, image_bytes_ - stated_);
@@ -154,7 +159,8 @@ class image_landing {
     if (!header_.complete()) return failure(errc::bad_frame, taken_);
     header_.entries(entries_, extents_, metadata_);
     for (std::size_t i = 1; i < entries_.size(); ++i)
-      if (!image_order(entries_[i - 1].type, entries_[i - 1].name, entries_[i].type, entries_[i].name)) return failure(errc::bad_frame, taken_, entries_[i].name);
+      if (!image_order(entries_[i - 1].type, entries_[i - 1].name, entries_[i].type, entries_[i].name))
+        return failure(errc::bad_frame, taken_, entries_[i].name);
     const auto schema = arrange(entries_, {}, metadata_);
     if (!schema) return failure(schema.error());
     schema_ = *schema;
@@ -177,17 +183,20 @@ class image_landing {
     }
     landing_.emplace(destination_view{&schema_, nullptr, where_.data()});
     description d;
-    d.fingerprint = schema_.fingerprint, d.image_bytes = image_bytes_, d.data_start = stated_, d.tensors = schema_.tensor_count;
+    d.fingerprint = schema_.fingerprint, d.image_bytes = image_bytes_, d.data_start = stated_,
+    d.tensors = schema_.tensor_count;
     return landing_->begin(d);
   }
   /// Takes note of a range, next to which others may lie. Throws std::bad_alloc.
   result<void> note(std::uint64_t offset, std::uint64_t length) {
     const std::uint64_t to = offset + length;
-    const auto after = std::upper_bound(ranges_.begin(), ranges_.end(), offset, [](std::uint64_t at, const range& r) { return at < r.begin; });
+    const auto after = std::upper_bound(ranges_.begin(), ranges_.end(), offset,
+                                        [](std::uint64_t at, const range& r) { return at < r.begin; });
     if (offset < stated_) return failure(errc::bad_request, offset);
     if (after != ranges_.begin() && std::prev(after)->end > offset) return failure(errc::bad_request, offset);
     if (after != ranges_.end() && after->begin < to) return failure(errc::bad_request, after->begin);
-    const bool joins_before = after != ranges_.begin() && std::prev(after)->end == offset, joins_after = after != ranges_.end() && after->begin == to;
+    const bool joins_before = after != ranges_.begin() && std::prev(after)->end == offset,
+               joins_after = after != ranges_.end() && after->begin == to;
     if (joins_before && joins_after) {
       std::prev(after)->end = after->end;
       ranges_.erase(after);

@@ -1,5 +1,5 @@
-// Lands in a model that does not exist yet. It is made from the header that the owner sends, within limits that the caller states.
-// For recipients that know nothing of a model but its reference.
+// Lands in a model that does not exist yet. It is made from the header that the owner sends, within limits that the
+// caller states. For recipients that know nothing of a model but its reference.
 #pragma once
 
 #include <tensorpull/consumers/concept.hpp>
@@ -20,16 +20,18 @@ namespace tensorpull {
 struct new_model_limits {
   /// of all tensors together
   std::uint64_t max_bytes = 0;
-  /// Of the header, which has the names. While it arrives, at most its own length is kept of it (the strings that hold it may reserve twice that). The
-  /// table that is made of it at its end takes 64 bytes a tensor, 8 an extent and 32 a pair of metadata, and may be twice as long as this limit: a header is refused that
-  /// has so many extents, or pairs of metadata, that it would take more.
+  /// Of the header, which has the names. While it arrives, at most its own length is kept of it (the strings that hold
+  /// it may reserve twice that). The table that is made of it at its end takes 64 bytes a tensor, 8 an extent and 32 a
+  /// pair of metadata, and may be twice as long as this limit: a header is refused that has so many extents, or pairs
+  /// of metadata, that it would take more.
   std::uint64_t max_header_bytes = 16u << 20;
   /// Tensors in the image.
   std::uint64_t max_tensors = 1'000'000;
 };
 
-/// What makes the tensors' memory, called once for each tensor in image order. `allocate` gives memory of `bytes` bytes that stays where it
-/// is, or an error; `clear` frees all of it, because the header that asked for it was damaged on its way or the transfer failed.
+/// What makes the tensors' memory, called once for each tensor in image order. `allocate` gives memory of `bytes` bytes
+/// that stays where it is, or an error; `clear` frees all of it, because the header that asked for it was damaged on
+/// its way or the transfer failed.
 template <class T>
 concept tensor_allocator = requires(T make, const tensor_entry& entry) {
   { make.allocate(entry) } -> std::same_as<result<std::byte*>>;
@@ -37,17 +39,19 @@ concept tensor_allocator = requires(T make, const tensor_entry& entry) {
 };
 
 /// A consumer of one transfer of a whole image (a subset is refused with schema_mismatch: its header does not travel).
-/// The tensors are allocated when the header has arrived and has proved to be the one that the owner described; that is the only allocation
-/// besides what the header itself takes as it arrives, and the limits bound both.
-/// Errors: too_large (above a limit), bad_frame (a header that is none), schema_mismatch (a header that is not the one described),
-/// unsupported_dtype, out_of_memory, those of the allocator. They name the tensor if one is to blame. Those of the header's text come when its chunk is whole.
+/// The tensors are allocated when the header has arrived and has proved to be the one that the owner described; that is
+/// the only allocation besides what the header itself takes as it arrives, and the limits bound both. Errors: too_large
+/// (above a limit), bad_frame (a header that is none), schema_mismatch (a header that is not the one described),
+/// unsupported_dtype, out_of_memory, those of the allocator. They name the tensor if one is to blame. Those of the
+/// header's text come when its chunk is whole.
 template <tensor_allocator Allocator>
 class new_model {
  public:
   static constexpr bool irrevocable = false;
 
   /// Allocates nothing. Copies the limits.
-  new_model(Allocator allocator, const new_model_limits& limits) noexcept : allocator_(std::move(allocator)), limits_(limits) {}
+  new_model(Allocator allocator, const new_model_limits& limits) noexcept
+      : allocator_(std::move(allocator)), limits_(limits) {}
   new_model(const new_model&) = delete;
   new_model& operator=(const new_model&) = delete;
 
@@ -73,13 +77,16 @@ class new_model {
   prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
     if (length == 0 || out.empty()) return {};
     if (landing_ && offset >= described_.data_start) return landing_->prepare(offset, length, out);
-    const std::uint64_t here = offset < described_.data_start ? described_.data_start - offset : length;  // behind a wrong header: thrown away
+    const std::uint64_t here = offset < described_.data_start ? described_.data_start - offset : length;  // behind a
+                                                                                                          // wrong
+                                                                                                          // header:
+                                                                                                          // thrown away
     const auto n = static_cast<std::size_t>(std::min({length, here, std::uint64_t{sizeof text_}}));
     out[0] = {text_, n};
     return {1, n};
   }
-  /// Allocates while the header arrives, and at its end; never after. What is wrong with a header is kept until its chunk is whole: a chunk that was damaged
-  /// on its way comes again, if chunks have digests.
+  /// Allocates while the header arrives, and at its end; never after. What is wrong with a header is kept until its
+  /// chunk is whole: a chunk that was damaged on its way comes again, if chunks have digests.
   result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
     if (wrong_ || offset >= described_.data_start) return {};
     if (const auto ok = take(offset, bytes); !ok) {
@@ -135,7 +142,8 @@ class new_model {
         return failure(errc::bad_frame, described_.data_start, entries_[i].name);
     const auto schema = arrange(entries_, {}, metadata_);
     if (!schema) return failure(schema.error());
-    if (schema->fingerprint != described_.fingerprint || schema->header_bytes != described_.data_start || schema->image_bytes != described_.image_bytes)
+    if (schema->fingerprint != described_.fingerprint || schema->header_bytes != described_.data_start ||
+        schema->image_bytes != described_.image_bytes)
       return failure(errc::schema_mismatch);
     schema_ = *schema;
     where_.reserve(entries_.size());

@@ -1,5 +1,5 @@
-// Writes the image to disk as the safetensors file that it is. At any time its name leads to the complete file or to what was there
-// before. For hosts.
+// Writes the image to disk as the safetensors file that it is. At any time its name leads to the complete file or to
+// what was there before. For hosts.
 #pragma once
 
 #include <tensorpull/consumers/concept.hpp>
@@ -24,30 +24,36 @@ struct safetensors_file_options {
   bool overwrite = true;
   /// Let finish() wait until file and name are on the disk, so that they survive a loss of power.
   bool fsync = true;
-  /// Longer images are refused (too_large): the owner, not the recipient, chooses the length. The file system's free room is a limit anyway.
+  /// Longer images are refused (too_large): the owner, not the recipient, chooses the length. The file system's free
+  /// room is a limit anyway.
   std::uint64_t max_bytes = ~std::uint64_t{0};
-  /// The only schema to take, borrowed. Null: any. Needed for a subset, whose header does not travel and is written from it.
+  /// The only schema to take, borrowed. Null: any. Needed for a subset, whose header does not travel and is written
+  /// from it.
   const image_schema* schema = nullptr;
-  /// Keeps what has arrived in `.NAME.part` when the transfer fails or the process ends, and continues with what an earlier one has left
-  /// there. Borrowed, outlives the file. create() sets it to where the earlier transfer stopped; give it to the pull as its `cursor`. It is
-  /// kept in the part, behind the last byte of the image, and is believed only if the digest of the bytes before it agrees.
+  /// Keeps what has arrived in `.NAME.part` when the transfer fails or the process ends, and continues with what an
+  /// earlier one has left there. Borrowed, outlives the file. create() sets it to where the earlier transfer stopped;
+  /// give it to the pull as its `cursor`. It is kept in the part, behind the last byte of the image, and is believed
+  /// only if the digest of the bytes before it agrees.
   resume_cursor* resume = nullptr;
   /// Bytes that are collected for one write.
   std::size_t buffer_bytes = 64 * 1024;
 };
 
-/// One file from one transfer. Holds two descriptors and a buffer, all taken by create(). Until finish() succeeds the bytes lie in
-/// `.NAME.PID.RANDOM.part` alongside it, or with `resume` in `.NAME.part`. abandon() and the destructor remove that; with `resume` they keep
-/// it if a later transfer can continue from it: also one that is complete and could not have its name.
-/// Errors carry errno, the file's name without its directory, and how far it had got: disk_full (ENOSPC, EDQUOT), io (all others; EFBIG
-/// if the process may not write files of that size; ESTALE if another process removed, replaced or cut what was written). No signal is raised.
+/// One file from one transfer. Holds two descriptors and a buffer, all taken by create(). Until finish() succeeds the
+/// bytes lie in
+/// `.NAME.PID.RANDOM.part` alongside it, or with `resume` in `.NAME.part`. abandon() and the destructor remove that;
+/// with `resume` they keep it if a later transfer can continue from it: also one that is complete and could not have
+/// its name. Errors carry errno, the file's name without its directory, and how far it had got: disk_full (ENOSPC,
+/// EDQUOT), io (all others; EFBIG if the process may not write files of that size; ESTALE if another process removed,
+/// replaced or cut what was written). No signal is raised.
 class safetensors_file {
  public:
   static constexpr bool irrevocable = false;
 
-  /// Errors: io (ELOOP: the name is a symbolic link; EISDIR, EINVAL: no regular file; EACCES: it is read-only; EEXIST), disk_full,
-  /// invalid_argument, out_of_memory.
-  [[nodiscard]] static result<safetensors_file> create(std::string_view path, const safetensors_file_options& options = {}) noexcept {
+  /// Errors: io (ELOOP: the name is a symbolic link; EISDIR, EINVAL: no regular file; EACCES: it is read-only; EEXIST),
+  /// disk_full, invalid_argument, out_of_memory.
+  [[nodiscard]] static result<safetensors_file> create(std::string_view path,
+                                                       const safetensors_file_options& options = {}) noexcept {
     if (options.buffer_bytes == 0) return failure(errc::invalid_argument);
     std::unique_ptr<std::byte[]> buffer(new (std::nothrow) std::byte[options.buffer_bytes]);
     if (!buffer) return failure(errc::out_of_memory);
@@ -63,7 +69,8 @@ class safetensors_file {
     file_ = std::move(other.file_);
     buffer_ = std::move(other.buffer_);
     options_ = other.options_;
-    own_header_ = other.own_header_, total_ = other.total_, written_ = other.written_, saved_ = other.saved_, filled_ = other.filled_;
+    own_header_ = other.own_header_, total_ = other.total_, written_ = other.written_, saved_ = other.saved_,
+    filled_ = other.filled_;
     placed_ = other.placed_;
     return *this;
   }
@@ -72,14 +79,15 @@ class safetensors_file {
   std::uint64_t fingerprint() const noexcept { return options_.schema != nullptr ? options_.schema->fingerprint : 0; }
   const image_schema* schema() const noexcept { return options_.schema; }
 
-  /// Compares the length with what the file system has left, so a disk that is too small is found before data moves. Nothing is reserved: the
-  /// length is only what the owner says, and the file takes room as bytes arrive.
+  /// Compares the length with what the file system has left, so a disk that is too small is found before data moves.
+  /// Nothing is reserved: the length is only what the owner says, and the file takes room as bytes arrive.
   result<void> begin(const description& d) noexcept {
     if (!file_.open()) return failure(errc::invalid_argument, 0, file_.name());
     const bool subset = d.data_start == 0;
-    if (d.data_start > d.image_bytes || (subset && options_.schema == nullptr)) return failure(errc::schema_mismatch, 0, file_.name());
-    if (options_.schema != nullptr &&
-        (d.fingerprint != options_.schema->fingerprint || d.image_bytes - d.data_start != options_.schema->data_bytes()))
+    if (d.data_start > d.image_bytes || (subset && options_.schema == nullptr))
+      return failure(errc::schema_mismatch, 0, file_.name());
+    if (options_.schema != nullptr && (d.fingerprint != options_.schema->fingerprint ||
+                                       d.image_bytes - d.data_start != options_.schema->data_bytes()))
       return failure(errc::schema_mismatch, 0, file_.name());
     total_ = subset ? options_.schema->image_bytes : d.image_bytes;
     if (total_ > options_.max_bytes) return failure(errc::too_large, total_, file_.name());
@@ -104,14 +112,18 @@ class safetensors_file {
   }
   result<void> commit(std::uint64_t, std::span<const std::byte> bytes) noexcept {
     filled_ += bytes.size();
-    // the pull moves the cursor behind a chunk once that is complete, so the first bytes after it save the cursor, after all that it counts
-    const bool moved = options_.resume != nullptr && options_.resume->offset > saved_ && options_.resume->offset - saved_ >= save_bytes_;
+    // the pull moves the cursor behind a chunk once that is complete, so the first bytes after it save the cursor,
+    // after all that it counts
+    const bool moved = options_.resume != nullptr && options_.resume->offset > saved_ &&
+                       options_.resume->offset - saved_ >= save_bytes_;
     if (filled_ == options_.buffer_bytes || moved)
       if (const auto ok = flush(); !ok) return ok;
     return moved ? save_cursor() : result<void>{};
   }
   /// With `resume`, a chunk is in the file when the cursor moves behind it.
-  result<void> chunk(std::uint64_t, std::uint64_t) noexcept { return options_.resume == nullptr ? result<void>{} : flush(); }
+  result<void> chunk(std::uint64_t, std::uint64_t) noexcept {
+    return options_.resume == nullptr ? result<void>{} : flush();
+  }
   /// The part on the disk, without the cursor behind it, as an image of plain bytes. Without `resume`: of no bytes.
   source_view read_back() const noexcept {
     const std::uint64_t size = options_.resume != nullptr && file_.open() ? file_.size() : 0;
@@ -119,7 +131,8 @@ class safetensors_file {
   }
 
   result<void> finish(const receipt&) noexcept {
-    if (!file_.open() || written_ + filled_ != total_) return failure(errc::invalid_argument, written_ + filled_, file_.name());
+    if (!file_.open() || written_ + filled_ != total_)
+      return failure(errc::invalid_argument, written_ + filled_, file_.name());
     if (const auto ok = flush(); !ok) return ok;
     const auto done = file_.publish(length(), total_, options_.fsync);
     if (!done && done.error().system == ESTALE) file_.discard();
@@ -130,19 +143,24 @@ class safetensors_file {
     filled_ = at < written_ ? 0 : static_cast<std::size_t>(at - written_);
     written_ = std::min(written_, at);
   }
-  /// With `resume`, writes what the buffer holds, so that all that the cursor counts is in the file; else discards the file.
+  /// With `resume`, writes what the buffer holds, so that all that the cursor counts is in the file; else discards the
+  /// file.
   void abandon(const error&) noexcept {
     if (options_.resume == nullptr || !flush()) file_.discard();
   }
 
  private:
-  safetensors_file(detail::atomic_file file, std::unique_ptr<std::byte[]> buffer, const safetensors_file_options& options) noexcept
+  safetensors_file(detail::atomic_file file, std::unique_ptr<std::byte[]> buffer,
+                   const safetensors_file_options& options) noexcept
       : file_(std::move(file)), buffer_(std::move(buffer)), options_(options) {}
 
   static constexpr std::uint64_t save_bytes_ = 1 << 20;
 
-  /// Bytes of the part: the image's, and with `resume` the cursor behind them. Less than the image's where that overflows.
-  std::uint64_t length() const noexcept { return total_ + (options_.resume != nullptr ? resume_cursor::encoded_bytes : 0); }
+  /// Bytes of the part: the image's, and with `resume` the cursor behind them. Less than the image's where that
+  /// overflows.
+  std::uint64_t length() const noexcept {
+    return total_ + (options_.resume != nullptr ? resume_cursor::encoded_bytes : 0);
+  }
 
   static result<void> read(const void* file, std::uintptr_t, std::uint64_t offset, std::span<std::byte> out) noexcept {
     return static_cast<const detail::atomic_file*>(file)->read(offset, out);
@@ -178,7 +196,8 @@ class safetensors_file {
 
   result<void> write_own_header() noexcept {
     for (std::uint64_t at = 0; at < options_.schema->header_bytes;) {
-      const std::size_t n = write_header(*options_.schema, at, {buffer_.get() + filled_, options_.buffer_bytes - filled_});
+      const std::size_t n = write_header(*options_.schema, at,
+                                         {buffer_.get() + filled_, options_.buffer_bytes - filled_});
       at += n;
       filled_ += n;
       if (filled_ < options_.buffer_bytes) continue;

@@ -39,20 +39,22 @@ class update_peer {
   error_name name_{};
 };
 
-/// The identity of an update: a peer counts once in a round, whatever reference its update comes under and however often it comes.
-/// Take both from what the program knows of the peer, such as the task that it answers. The peer's own word is not enough where peers may lie.
+/// The identity of an update: a peer counts once in a round, whatever reference its update comes under and however
+/// often it comes. Take both from what the program knows of the peer, such as the task that it answers. The peer's own
+/// word is not enough where peers may lie.
 struct update_key {
-  update_peer peer{};       ///< whose update it is
+  update_peer peer{};  ///< whose update it is
   std::uint64_t round = 0;  ///< the round that it was made for, from 1 on
 };
 
 /// What has become of a peer's update in the current round.
 enum class update_state : std::uint8_t {
   under_way,  ///< its bytes are coming
-  stopped,    ///< it ended before its last byte was verified; `added_bytes` says how much of it is in the sums
-  spoiled,    ///< all of it is in the sums, and its digest shows that it is not what the peer published: the round has no average
-  counted,    ///< it counts, and the peer was not told yet: no confirmation was heard
-  told,       ///< it counts, and the peer's confirmation was heard
+  stopped,  ///< it ended before its last byte was verified; `added_bytes` says how much of it is in the sums
+  spoiled,  ///< all of it is in the sums, and its digest shows that it is not what the peer published: the round has no
+            ///< average
+  counted,  ///< it counts, and the peer was not told yet: no confirmation was heard
+  told,  ///< it counts, and the peer's confirmation was heard
 };
 
 /// The state's name.
@@ -69,12 +71,13 @@ constexpr std::string_view to_string(update_state s) noexcept {
 
 /// One peer's update in the current round, as an average reports it.
 struct update_record {
-  update_peer peer{};             ///< whose it is
-  double weight = 0;              ///< what its values are multiplied by
-  std::uint64_t version = 0;      ///< of the image that is in the sums
-  std::uint64_t added_bytes = 0;  ///< bytes of the data section that are in the sums, from the first on; all of them if it counts
+  update_peer peer{};  ///< whose it is
+  double weight = 0;  ///< what its values are multiplied by
+  std::uint64_t version = 0;  ///< of the image that is in the sums
+  std::uint64_t added_bytes = 0;  ///< bytes of the data section that are in the sums, from the first on; all of them if
+                                  ///< it counts
   update_state state = update_state::stopped;  ///< how far it is
-  bool verifiable = false;        ///< whether the version is a digest of the image
+  bool verifiable = false;  ///< whether the version is a digest of the image
 
   /// Whether the whole update is in the average.
   constexpr bool counts() const noexcept { return state == update_state::counted || state == update_state::told; }

@@ -2,8 +2,8 @@
 // "Communication-Efficient Learning of Deep Networks from Decentralized Data", arXiv 1602.05629, algorithm 1).
 // No update is held as a whole, except with `staged`.
 //
-// Adding cannot be undone, so without `staged` a chunk is added only when its own digest was right: the pipeline needs a check of each
-// chunk. What an update that stops half-way means is chosen when the program is compiled.
+// Adding cannot be undone, so without `staged` a chunk is added only when its own digest was right: the pipeline needs
+// a check of each chunk. What an update that stops half-way means is chosen when the program is compiled.
 #pragma once
 
 #include <tensorpull/consumers/average/detail/updates.hpp>
@@ -22,13 +22,15 @@ namespace tensorpull {
 /// What to do with an update that stops at byte k.
 enum class partial_updates : std::uint8_t {
   divide_by_reached,  ///< its bytes [0, k) count; every element is divided by the weight that reached it
-  error_on_partial,   ///< the result is an error that names the peer (unless it stopped before its first element was added)
-  staged,             ///< it does not count: updates land one at a time in a model's memory, and are added when complete
+  error_on_partial,   ///< the result is an error that names the peer (unless it stopped before its first element was
+                      ///< added)
+  staged,  ///< it does not count: updates land one at a time in a model's memory, and are added when complete
 };
 
 /// Bounds of an average's memory, and where its rounds begin.
 struct average_options {
-  /// Different places where updates may stop in one round (16 bytes each); one more makes the result an error. For divide_by_reached.
+  /// Different places where updates may stop in one round (16 bytes each); one more makes the result an error. For
+  /// divide_by_reached.
   std::size_t max_partial_updates = 64;
   /// Peers of one round (104 bytes each). An update of one more is refused when it begins: table_full.
   std::size_t max_peers = 4096;
@@ -36,20 +38,23 @@ struct average_options {
   std::uint64_t first_round = 1;
 };
 
-/// The mean of models of one schema. Memory: 4 bytes for each floating-point element (8 for F64, C64 and integers), 8 for each tensor, 16 for each
-/// partial update, 104 for each peer, all allocated by make(), none later; and the chunk buffers, shared by all updates. With `staged`: one model more.
-/// Sums are float32 for floating-point dtypes of at most 32 bits and for C64, float64 for F64 and integers. The sum of weight * value has to
-/// fit: scale weights down if values are huge.
-/// Any number of updates may be under way, their calls interleaved in any way on one thread.
+/// The mean of models of one schema. Memory: 4 bytes for each floating-point element (8 for F64, C64 and integers), 8
+/// for each tensor, 16 for each partial update, 104 for each peer, all allocated by make(), none later; and the chunk
+/// buffers, shared by all updates. With `staged`: one model more. Sums are float32 for floating-point dtypes of at most
+/// 32 bits and for C64, float64 for F64 and integers. The sum of weight * value has to fit: scale weights down if
+/// values are huge. Any number of updates may be under way, their calls interleaved in any way on one thread.
 ///
 /// Each update has a key, and counts once:
-///  - It counts when its last byte was verified, whether or not its peer's confirmation is heard after that. updates() tells which.
-///  - A repeat of an update that counts adds nothing, also under another reference, and with other bytes. It is taken to its end, so the peer
+///  - It counts when its last byte was verified, whether or not its peer's confirmation is heard after that. updates()
+///  tells which.
+///  - A repeat of an update that counts adds nothing, also under another reference, and with other bytes. It is taken
+///  to its end, so the peer
 ///    hears its confirmation. So is an update of an earlier round, whether or not it counted then.
 ///  - A repeat while the first is under way fails when it begins: update_under_way.
-///  - A repeat of an update that stopped at k, without `staged`: what is in the sums is not added again. It goes on from k if it has the same weight and the
-///    same version, and the version is a digest; otherwise it fails when it begins: update_changed. The owner's version stands for the bytes [0, k): they came
-///    under it, each chunk with the digest that it had then.
+///  - A repeat of an update that stopped at k, without `staged`: what is in the sums is not added again. It goes on
+///  from k if it has the same weight and the
+///    same version, and the version is a digest; otherwise it fails when it begins: update_changed. The owner's version
+///    stands for the bytes [0, k): they came under it, each chunk with the digest that it had then.
 template <partial_updates Partial = partial_updates::error_on_partial>
 class weighted_average {
   static constexpr bool is_staged = Partial == partial_updates::staged;
@@ -61,37 +66,42 @@ class weighted_average {
   /// The consumer for one peer's update. Destroying it ends the update as abandon() does. The average outlives it.
   class update : public update_base {
    public:
-    /// `weight`: above 0 and within the range of normal float32 values. `key`: a peer, and a round from 1 up to the average's. Otherwise begin() fails with
-    /// invalid_argument (`at`: the round, if that is wrong).
-    update(weighted_average& to, double weight, const update_key& key) noexcept : update_base(*to.state_, weight, key) {}
+    /// `weight`: above 0 and within the range of normal float32 values. `key`: a peer, and a round from 1 up to the
+    /// average's. Otherwise begin() fails with invalid_argument (`at`: the round, if that is wrong).
+    update(weighted_average& to, double weight, const update_key& key) noexcept
+        : update_base(*to.state_, weight, key) {}
   };
 
-  /// Borrows the result's memory, which is written by finish() only, and the buffers; both outlive the average. The longest chunk
-  /// that an update may come in is that of the buffers. Errors: unsupported_dtype (BOOL, F4, F6, F8_E8M0) and
-  /// unsupported_layout (a tensor without an address), with the tensor's name; invalid_argument (no peers, or a first round of 0); out_of_memory.
-  [[nodiscard]] static result<weighted_average> make(const destination_view& result_model, chunk_buffers& buffers, const average_options& options = {}) noexcept {
+  /// Borrows the result's memory, which is written by finish() only, and the buffers; both outlive the average. The
+  /// longest chunk that an update may come in is that of the buffers. Errors: unsupported_dtype (BOOL, F4, F6, F8_E8M0)
+  /// and unsupported_layout (a tensor without an address), with the tensor's name; invalid_argument (no peers, or a
+  /// first round of 0); out_of_memory.
+  [[nodiscard]] static result<weighted_average> make(const destination_view& result_model, chunk_buffers& buffers,
+                                                     const average_options& options = {}) noexcept {
     return make_from(result_model, is_staged ? nullptr : &buffers, options);
   }
   /// The same with `staged`, which needs no chunk buffers.
-  [[nodiscard]] static result<weighted_average> make(const destination_view& result_model, const average_options& options = {}) noexcept
+  [[nodiscard]] static result<weighted_average> make(const destination_view& result_model,
+                                                     const average_options& options = {}) noexcept
     requires is_staged
   {
     return make_from(result_model, nullptr, options);
   }
 
   /// Writes the averages into the result's memory. May be called again after more updates.
-  /// Errors, before anything is written: partial_update (with the peer: its update stopped half-way, with error_on_partial; without a
-  /// name: `at` updates are still being added), too_many_partial_updates, digest_mismatch (with the peer: its chunks were added, and together
-  /// they were not what it published), no_updates (with the first tensor that has an element that no update reached).
+  /// Errors, before anything is written: partial_update (with the peer: its update stopped half-way, with
+  /// error_on_partial; without a name: `at` updates are still being added), too_many_partial_updates, digest_mismatch
+  /// (with the peer: its chunks were added, and together they were not what it published), no_updates (with the first
+  /// tensor that has an element that no update reached).
   result<void> finish() noexcept { return state_->finish(Partial == partial_updates::error_on_partial); }
 
-  /// Begins the next round: everything is zero again, and the peers are forgotten. Updates that are still adding add nothing more; they fail
-  /// with `cancelled` when their next bytes arrive.
+  /// Begins the next round: everything is zero again, and the peers are forgotten. Updates that are still adding add
+  /// nothing more; they fail with `cancelled` when their next bytes arrive.
   void reset() noexcept { state_->reset(); }
   std::uint64_t round() const noexcept { return state_->round; }  ///< The number of the current round.
 
-  /// What has become of this round's updates: a record for each peer of which one has begun, in the order in which the peers came. Valid until the next
-  /// call of reset(); its contents change with the updates.
+  /// What has become of this round's updates: a record for each peer of which one has begun, in the order in which the
+  /// peers came. Valid until the next call of reset(); its contents change with the updates.
   std::span<const update_record> updates() const noexcept { return state_->table.records(); }
   /// The peer's record; nullptr if no update of it has begun in this round.
   const update_record* find(const update_peer& peer) const noexcept {
@@ -99,7 +109,9 @@ class weighted_average {
     return i == detail::update_table::none ? nullptr : &state_->table.records()[i];
   }
   /// Updates that count as a whole in this round.
-  std::size_t whole_updates() const noexcept { return static_cast<std::size_t>(std::ranges::count_if(updates(), &update_record::counts)); }
+  std::size_t whole_updates() const noexcept {
+    return static_cast<std::size_t>(std::ranges::count_if(updates(), &update_record::counts));
+  }
   /// The sum of their weights.
   double whole_weight() const noexcept {
     double sum = 0;
@@ -113,20 +125,28 @@ class weighted_average {
     }));
   }
   /// What make() has allocated, the buffers not counted.
-  std::size_t allocated_bytes() const noexcept { return state_->sums.allocated_bytes() + state_->table.allocated_bytes() + sizeof(detail::averaging); }
-  const image_schema& schema() const noexcept { return state_->sums.schema(); }  ///< The result's, and so what an update has to be.
+  std::size_t allocated_bytes() const noexcept {
+    return state_->sums.allocated_bytes() + state_->table.allocated_bytes() + sizeof(detail::averaging);
+  }
+  const image_schema& schema() const noexcept {
+    return state_->sums.schema();
+  }  ///< The result's, and so what an update has to be.
 
  private:
   explicit weighted_average(std::unique_ptr<detail::averaging> state) noexcept : state_(std::move(state)) {}
 
-  static result<weighted_average> make_from(const destination_view& to, chunk_buffers* buffers, const average_options& options) noexcept {
+  static result<weighted_average> make_from(const destination_view& to, chunk_buffers* buffers,
+                                            const average_options& options) noexcept {
     if (options.first_round == 0) return failure(errc::invalid_argument);
-    const std::uint64_t staging = is_staged ? std::max<std::uint64_t>(to.schema->data_bytes(), detail::staged_update::least_staging_bytes) : 0;
+    const std::uint64_t staging = is_staged ? std::max<std::uint64_t>(to.schema->data_bytes(),
+                                                                      detail::staged_update::least_staging_bytes)
+                                            : 0;
     auto sums = detail::weighted_sums::make(to, options.max_partial_updates, staging);
     if (!sums) return failure(sums.error());
     auto table = detail::update_table::make(options.max_peers);
     if (!table) return failure(table.error());
-    std::unique_ptr<detail::averaging> state(new (std::nothrow) detail::averaging(std::move(*sums), std::move(*table), buffers, options.first_round));
+    std::unique_ptr<detail::averaging> state(
+        new (std::nothrow) detail::averaging(std::move(*sums), std::move(*table), buffers, options.first_round));
     if (!state) return failure(errc::out_of_memory);
     return weighted_average(std::move(state));
   }
@@ -135,6 +155,7 @@ class weighted_average {
 };
 
 static_assert(consumer<weighted_average<>::update> && weighted_average<>::update::irrevocable);
-static_assert(consumer<weighted_average<partial_updates::staged>::update> && !weighted_average<partial_updates::staged>::update::irrevocable);
+static_assert(consumer<weighted_average<partial_updates::staged>::update> &&
+              !weighted_average<partial_updates::staged>::update::irrevocable);
 
 }  // namespace tensorpull

@@ -1,4 +1,5 @@
-// XXH3-64 of bytes that are packed into words, which takes far fewer steps of constant evaluation. It is used for static fingerprints.
+// XXH3-64 of bytes that are packed into words, which takes far fewer steps of constant evaluation. It is used for
+// static fingerprints.
 #pragma once
 
 #include <tensorpull/core/xxh3.hpp>
@@ -43,7 +44,8 @@ constexpr std::uint64_t xxh3_64_of_words(const std::uint64_t* words, std::size_t
   const std::size_t last = n - 64;
   const std::uint64_t* const p = words + last / 8;
   const std::size_t shift = last % 8 * 8;
-  return lanes.finish([p, shift](std::size_t i) { return shift == 0 ? p[i] : p[i] >> shift | p[i + 1] << (64 - shift); }, n);
+  return lanes.finish(
+      [p, shift](std::size_t i) { return shift == 0 ? p[i] : p[i] >> shift | p[i + 1] << (64 - shift); }, n);
 }
 
 }  // namespace tensorpull::detail

@@ -1,8 +1,8 @@
-// Reads a control frame in any valid layout without a library: segment_reader.hpp follows the pointers, control_words.hpp has the meaning of
-// the words, and the storage bounds every list.
+// Reads a control frame in any valid layout without a library: segment_reader.hpp follows the pointers,
+// control_words.hpp has the meaning of the words, and the storage bounds every list.
 //
-// Spans and views are made from pointers to const and a std::size_t, as elsewhere: for each other type of pointer or number the compiler would
-// instantiate the requirements of std::span and std::string_view once more.
+// Spans and views are made from pointers to const and a std::size_t, as elsewhere: for each other type of pointer or
+// number the compiler would instantiate the requirements of std::span and std::string_view once more.
 #pragma once
 
 #include <tensorpull/core/result.hpp>
@@ -59,9 +59,12 @@ class control_reader {
     list shape;
     if (!from.at(tensors, i, tensor) || !from.follow(from.pointer_of(tensor, 2), element::words, shape)) return false;
     out.shape = {from.data_of(shape.first), shape.step, shape.count, &word_at};
-    return from.follow(from.pointer_of(tensor, 0), true, out.name) && from.follow(from.pointer_of(tensor, 1), true, out.dtype);
+    return from.follow(from.pointer_of(tensor, 0), true, out.name) &&
+           from.follow(from.pointer_of(tensor, 1), true, out.dtype);
   }
-  static std::uint64_t word_at(const void* first, std::size_t step, std::size_t i) noexcept { return load_le64(static_cast<const std::byte*>(first) + i * step); }
+  static std::uint64_t word_at(const void* first, std::size_t step, std::size_t i) noexcept {
+    return load_le64(static_cast<const std::byte*>(first) + i * step);
+  }
   static schema_row row_at(const void* lists, std::size_t, std::size_t i) noexcept {
     const Storage& from = *static_cast<const Storage*>(lists);
     segment_reader again = from.from.again();
@@ -131,7 +134,8 @@ class control_reader {
       std::uint64_t w[4];
       if (!from_.at(references, i, ref)) return bad();
       from_.copy_words(ref, w, 4);
-      if constexpr (Storage::copies) ::new (static_cast<void*>(&lists_.references[i])) reference{{w[0], w[1]}, w[2], w[3]};
+      if constexpr (Storage::copies)
+        ::new (static_cast<void*>(&lists_.references[i])) reference{{w[0], w[1]}, w[2], w[3]};
     }
     if constexpr (Storage::copies) m_.references = {lists_.references.data(), references.count};
     if (!from_.follow(from_.pointer_of(application, 1), false, body)) return bad();

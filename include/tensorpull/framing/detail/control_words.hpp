@@ -1,8 +1,9 @@
-// Which field of a frame is in which data word: the data sections of protocol.capnp, kind by kind. A test compares them with the accessors
-// that the `capnp` tool generates from the schema.
+// Which field of a frame is in which data word: the data sections of protocol.capnp, kind by kind. A test compares them
+// with the accessors that the `capnp` tool generates from the schema.
 //
-// If a kind is a group in the schema, its fields are in the Frame's own words after the first. If it is a struct, they are in that struct's words.
-// Most kinds begin with the reference and the version either way, so both are one array of words here.
+// If a kind is a group in the schema, its fields are in the Frame's own words after the first. If it is a struct, they
+// are in that struct's words. Most kinds begin with the reference and the version either way, so both are one array of
+// words here.
 #pragma once
 
 #include <tensorpull/framing/frame.hpp>
@@ -34,13 +35,17 @@ constexpr struct_size body_size(frame_kind kind) noexcept {
 /// Words of the longest data section, without the frame's first word.
 inline constexpr std::size_t most_body_words = 9;
 
-/// Bytes of the longest frame without lists, texts and bodies, a description: a segment table and a root pointer of a word each, the frame, its body.
-inline constexpr std::size_t short_frame_bytes = 8 * (2 + size_of_frame.data + size_of_frame.pointers + most_body_words);
+/// Bytes of the longest frame without lists, texts and bodies, a description: a segment table and a root pointer of a
+/// word each, the frame, its body.
+inline constexpr std::size_t short_frame_bytes = 8 *
+                                                 (2 + size_of_frame.data + size_of_frame.pointers + most_body_words);
 
-/// The Frame's first word: the request's id, the kind, `verified` of a confirmation, and `memory` of a request for a description.
+/// The Frame's first word: the request's id, the kind, `verified` of a confirmation, and `memory` of a request for a
+/// description.
 constexpr std::uint64_t first_word(const frame& m) noexcept {
   const std::uint64_t tag = m.kind == frame_kind::chunk ? 0 : static_cast<std::uint64_t>(m.kind);
-  return m.id | tag << 32 | std::uint64_t{(m.kind == frame_kind::confirm && m.flag) || (m.kind == frame_kind::describe && m.memory)} << 48;
+  return m.id | tag << 32 |
+         std::uint64_t{(m.kind == frame_kind::confirm && m.flag) || (m.kind == frame_kind::describe && m.memory)} << 48;
 }
 constexpr void take_first_word(std::uint64_t w, frame& m) noexcept {
   m.id = static_cast<std::uint32_t>(w);
@@ -116,7 +121,8 @@ constexpr void put_words(const frame& m, std::uint64_t* w) noexcept {
 
 constexpr status to_status(std::uint64_t word) noexcept {
   const auto s = static_cast<status>(static_cast<std::uint16_t>(word));
-  return s <= status::owner_lost ? s : status::unsupported;  // a newer peer's status that is not known here is still a refusal
+  return s <= status::owner_lost ? s : status::unsupported;  // a newer peer's status that is not known here is still a
+                                                             // refusal
 }
 
 /// The reverse of put_words(), for the kind that `m` has already. Words that an older peer did not send must be zero.

@@ -1,5 +1,5 @@
-// Writes control frames without a library: one segment, with its objects one after the other in the order of their pointers. Cap'n Proto's own
-// builder writes the same bytes (a test compares them, kind by kind).
+// Writes control frames without a library: one segment, with its objects one after the other in the order of their
+// pointers. Cap'n Proto's own builder writes the same bytes (a test compares them, kind by kind).
 #pragma once
 
 #include <tensorpull/core/byte_order.hpp>
@@ -15,7 +15,10 @@ namespace tensorpull::detail {
 class segment_writer {
  public:
   /// The first word is for the segment table, the second for the root pointer.
-  explicit segment_writer(std::span<std::byte> out) noexcept : out_(out.data()), room_(out.size() / 8 < most_words ? out.size() / 8 : most_words) { (void)take(2); }
+  explicit segment_writer(std::span<std::byte> out) noexcept
+      : out_(out.data()), room_(out.size() / 8 < most_words ? out.size() / 8 : most_words) {
+    (void)take(2);
+  }
 
   bool fits() const noexcept { return fits_; }
   std::size_t used() const noexcept { return used_; }
@@ -49,7 +52,8 @@ class segment_writer {
     set(at, std::uint64_t{count} << 2 | std::uint64_t{size.data} << 32 | std::uint64_t{size.pointers} << 48);
     return at + 1;
   }
-  /// Appends a list of whole words, either numbers (element size 5) or pointers (6), and returns the index of the first.
+  /// Appends a list of whole words, either numbers (element size 5) or pointers (6), and returns the index of the
+  /// first.
   std::size_t add_words(std::size_t pointer, std::size_t count, unsigned element_size) noexcept {
     const std::size_t at = take(count);
     set(pointer, offset(pointer, at) | 1 | std::uint64_t{element_size} << 32 | std::uint64_t{count} << 35);
@@ -62,14 +66,18 @@ class segment_writer {
     set(pointer, offset(pointer, at) | 1 | std::uint64_t{2} << 32 | length << 35);
     if (fits_ && count > 0) std::memcpy(out_ + 8 * at, from, count);
   }
-  void add_text(std::size_t pointer, std::string_view text) noexcept { add_bytes(pointer, text.data(), text.size(), true); }
+  void add_text(std::size_t pointer, std::string_view text) noexcept {
+    add_bytes(pointer, text.data(), text.size(), true);
+  }
 
  private:
   /// 512 MiB less a word: every length up to it fits the bits that a pointer has for it.
   static constexpr std::size_t most_words = (std::size_t{1} << 26) - 1;
 
   /// The distance from the end of the pointer to its object. Here no object lies before its pointer.
-  static std::uint64_t offset(std::size_t pointer, std::size_t object) noexcept { return std::uint64_t{object - pointer - 1} << 2; }
+  static std::uint64_t offset(std::size_t pointer, std::size_t object) noexcept {
+    return std::uint64_t{object - pointer - 1} << 2;
+  }
 
   std::byte* out_;
   std::size_t room_, used_ = 0;
@@ -110,7 +118,8 @@ inline void write_lists(const frame& m, segment_writer& out, std::size_t pointer
   }
 }
 
-/// Writes one control frame and returns its length in bytes. Writes nowhere but into `out`. does_not_fit: `out` is too small.
+/// Writes one control frame and returns its length in bytes. Writes nowhere but into `out`. does_not_fit: `out` is too
+/// small.
 inline result<std::size_t> write_control_frame(const frame& m, std::span<std::byte> out) noexcept {
   if (out.size() < 16) return failure(errc::does_not_fit, out.size());
   segment_writer to(out);

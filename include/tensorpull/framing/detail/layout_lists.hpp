@@ -1,5 +1,6 @@
-// Reads the lists of a control frame in the one layout in which our encoders write them: each object right behind the one before it, in the order of the
-// pointers. Since each place is known before it is read, no limit of traversal or of depth is needed.
+// Reads the lists of a control frame in the one layout in which our encoders write them: each object right behind the
+// one before it, in the order of the pointers. Since each place is known before it is read, no limit of traversal or of
+// depth is needed.
 #pragma once
 
 #include <tensorpull/core/limits.hpp>
@@ -10,7 +11,8 @@
 
 namespace tensorpull::detail {
 
-/// Memory for the names and the references of one decoded frame. Rows and ranges are read from the frame when they are used.
+/// Memory for the names and the references of one decoded frame. Rows and ranges are read from the frame when they are
+/// used.
 template <frame_set Kinds, class Limits>
 struct layout_storage {
   static constexpr bool has_names = Kinds.has(frame_kind::locate), has_references = Kinds.has(frame_kind::application);
@@ -28,7 +30,8 @@ template <class Limits>
 class layout_list_reader {
  public:
   /// `next`: the first word behind the fixed part.
-  layout_list_reader(std::span<const std::byte> frame, std::size_t next) noexcept : frame_(frame.data()), words_(frame.size() / 8), next_(next) {}
+  layout_list_reader(std::span<const std::byte> frame, std::size_t next) noexcept
+      : frame_(frame.data()), words_(frame.size() / 8), next_(next) {}
 
   /// Reads the tensors of a page.
   errc rows(std::size_t pointer, frame& m) noexcept {
@@ -84,7 +87,8 @@ class layout_list_reader {
     if constexpr (requires { to.references; }) {
       const std::byte* from = frame_ + 8 * (next_ - 4 * count);
       for (std::size_t i = 0; i < count; ++i, from += 32)
-        ::new (static_cast<void*>(&to.references[i])) reference{{load_le64(from), load_le64(from + 8)}, load_le64(from + 16), load_le64(from + 24)};
+        ::new (static_cast<void*>(&to.references[i]))
+            reference{{load_le64(from), load_le64(from + 8)}, load_le64(from + 16), load_le64(from + 24)};
       m.references = {to.references.data(), count};
     }
     std::string_view body;
@@ -104,7 +108,8 @@ class layout_list_reader {
   /// The pointer at the word `pointer` has to lead to the next word, to elements of the size `size`.
   errc follow(std::size_t pointer, unsigned size, std::size_t& count) const noexcept {
     const std::uint64_t p = word(pointer);
-    if ((p & 0x7ffffffff) != ((std::uint64_t{next_ - pointer - 1} << 2 & 0xffffffff) | 1 | std::uint64_t{size} << 32)) return errc::unsupported_layout;
+    if ((p & 0x7ffffffff) != ((std::uint64_t{next_ - pointer - 1} << 2 & 0xffffffff) | 1 | std::uint64_t{size} << 32))
+      return errc::unsupported_layout;
     count = static_cast<std::size_t>(p >> 35);
     return {};
   }
@@ -123,7 +128,9 @@ class layout_list_reader {
     const std::size_t tag = next_;
     if (const errc e = take(words + 1); e != errc{}) return e;
     count = words / (each.data + each.pointers);
-    const bool is = words % (each.data + each.pointers) == 0 && word(tag) == (std::uint64_t{count} << 2 | std::uint64_t{each.data} << 32 | std::uint64_t{each.pointers} << 48);
+    const bool is = words % (each.data + each.pointers) == 0 &&
+                    word(tag) == (std::uint64_t{count} << 2 | std::uint64_t{each.data} << 32 |
+                                  std::uint64_t{each.pointers} << 48);
     return is ? errc{} : errc::unsupported_layout;
   }
   errc bytes(std::size_t pointer, bool text, std::string_view& out) noexcept {
@@ -138,7 +145,9 @@ class layout_list_reader {
     return {};
   }
 
-  static std::uint64_t word_at(const void* first, std::size_t step, std::size_t i) noexcept { return load_le64(static_cast<const std::byte*>(first) + i * step); }
+  static std::uint64_t word_at(const void* first, std::size_t step, std::size_t i) noexcept {
+    return load_le64(static_cast<const std::byte*>(first) + i * step);
+  }
   static byte_range range_at(const void* first, std::size_t step, std::size_t i) noexcept {
     const std::byte* const p = static_cast<const std::byte*>(first) + i * step;
     return {load_le64(p), load_le64(p + 8)};
@@ -151,9 +160,12 @@ class layout_list_reader {
     row.shape = {object_at(p + 16), 8, static_cast<std::size_t>(load_le32(p + 20) >> 3), &word_at};
     return row;
   }
-  static const std::byte* object_at(const std::byte* pointer) noexcept { return pointer + 8 + 2 * static_cast<std::size_t>(load_le32(pointer) & ~std::uint64_t{3}); }
+  static const std::byte* object_at(const std::byte* pointer) noexcept {
+    return pointer + 8 + 2 * static_cast<std::size_t>(load_le32(pointer) & ~std::uint64_t{3});
+  }
   static std::string_view text_at(const std::byte* pointer) noexcept {
-    return {reinterpret_cast<const char*>(object_at(pointer)), static_cast<std::size_t>(load_le32(pointer + 4) >> 3) - 1};
+    return {reinterpret_cast<const char*>(object_at(pointer)),
+            static_cast<std::size_t>(load_le32(pointer + 4) >> 3) - 1};
   }
 
   const std::byte* frame_;

@@ -1,8 +1,9 @@
-// The one layout in which our encoders write control frames: where each field lies in a frame, as one constant table, and what is made of it. A test
-// compares the table with the schema of protocol.capnp.
+// The one layout in which our encoders write control frames: where each field lies in a frame, as one constant table,
+// and what is made of it. A test compares the table with the schema of protocol.capnp.
 //
-// A frame has the segment table (word 0), the root pointer (1), the frame's own data words (2 to 8) and its pointer (9). The fields of a kind are in
-// the words from 3 on, or from 10 on if they are a struct of their own, to which the pointer leads then.
+// A frame has the segment table (word 0), the root pointer (1), the frame's own data words (2 to 8) and its pointer
+// (9). The fields of a kind are in the words from 3 on, or from 10 on if they are a struct of their own, to which the
+// pointer leads then.
 #pragma once
 
 #include <tensorpull/core/byte_order.hpp>
@@ -21,7 +22,8 @@
 
 namespace tensorpull {
 
-/// A field of a frame, named like the member of `frame` that has it. ref_high and ref_low are the halves of `ref`, kind_of_digest is `chunk_digest`.
+/// A field of a frame, named like the member of `frame` that has it. ref_high and ref_low are the halves of `ref`,
+/// kind_of_digest is `chunk_digest`.
 enum class frame_field : std::uint8_t {
   ref_high,
   ref_low,
@@ -177,8 +179,9 @@ constexpr member_place place_of(frame_field field) noexcept {
 }
 static_assert(std::is_standard_layout_v<frame> && sizeof(bool) == 1);
 
-/// The fields of a kind as codes, in the order of the words; 0 ends them. A code is the place of the member in a `frame`, shifted, plus the length of the field
-/// in bytes. Since a member lies at a multiple of its length, the lowest bit of a code that is set is the length. Single bits are not among them.
+/// The fields of a kind as codes, in the order of the words; 0 ends them. A code is the place of the member in a
+/// `frame`, shifted, plus the length of the field in bytes. Since a member lies at a multiple of its length, the lowest
+/// bit of a code that is set is the length. Single bits are not among them.
 inline constexpr bool members_are_aligned = offsetof(frame, recipient) % 8 == 0 && offsetof(frame, memory) < 126;
 inline constexpr unsigned layout_shift = members_are_aligned ? 1 : 2;
 using layout_code = std::conditional_t<members_are_aligned, std::uint8_t, std::uint16_t>;
@@ -188,7 +191,9 @@ inline constexpr layout_code layout_hole = static_cast<layout_code>((126u << lay
 constexpr layout_code layout_code_of(const layout_row& row) noexcept {
   const member_place m = place_of(row.field);
   const std::size_t bytes = row.bits / 8u;
-  const std::size_t at = std::endian::native == std::endian::big ? m.at + m.bytes - bytes : m.at;  // where the low bytes of the member are
+  const std::size_t at = std::endian::native == std::endian::big ? m.at + m.bytes - bytes : m.at;  // where the low
+                                                                                                   // bytes of the
+                                                                                                   // member are
   return static_cast<layout_code>((at << layout_shift) + bytes);
 }
 constexpr std::size_t layout_length(std::size_t code) noexcept { return code & (~code + 1); }
@@ -206,7 +211,9 @@ template <frame_set Kinds>
 }
 /// The byte of a frame where the fields of a kind begin.
 template <frame_set Kinds>
-[[gnu::always_inline]] constexpr std::size_t layout_first(frame_kind kind) noexcept { return 8 * (layout_body<Kinds>(kind).data > 0 ? body_word : group_word); }
+[[gnu::always_inline]] constexpr std::size_t layout_first(frame_kind kind) noexcept {
+  return 8 * (layout_body<Kinds>(kind).data > 0 ? body_word : group_word);
+}
 
 /// Writes `size` bytes: what is before the fields of a frame that ends there, and zeros.
 inline void put_head(std::byte* out, std::size_t size, frame_kind kind, std::uint32_t id) noexcept {
@@ -231,22 +238,26 @@ class layouts {
 
  public:
   /// The kind that a frame claims; it has at least 24 bytes.
-  static frame_kind kind_of(const std::byte* p) noexcept { return static_cast<frame_kind>(static_cast<std::uint16_t>(load_le16(p + 20))); }
+  static frame_kind kind_of(const std::byte* p) noexcept {
+    return static_cast<frame_kind>(static_cast<std::uint16_t>(load_le16(p + 20)));
+  }
   /// The bytes of a frame before its lists.
   static constexpr std::size_t fixed_bytes(frame_kind kind) noexcept {
     const struct_size body = layout_body<Kinds>(kind);
     return frame_head_bytes + 8u * (body.data + body.pointers);
   }
 
-  /// Checks what every frame of its kind has: the segment table, the pointers, and that bits without a meaning are zero. A frame of a kind without lists
-  /// is then one that our encoders write. errc{}: it is; otherwise as basic_layout_framing::decode() says.
+  /// Checks what every frame of its kind has: the segment table, the pointers, and that bits without a meaning are
+  /// zero. A frame of a kind without lists is then one that our encoders write. errc{}: it is; otherwise as
+  /// basic_layout_framing::decode() says.
   [[gnu::flatten]] static errc check(std::span<const std::byte> frame) noexcept {
     const std::byte* const p = frame.data();
     const std::size_t size = frame.size();
     if (size < 16 || size % 8 != 0) return errc::bad_frame;
     if (word32(p) != 0) return errc::unsupported_layout;  // several segments
     if (word32(p + 4) != size / 8 - 1) return errc::bad_frame;
-    if (size < frame_head_bytes || word32(p + 8) != 0 || word32(p + 12) != payload_prefix::root_pointer >> 32) return errc::unsupported_layout;
+    if (size < frame_head_bytes || word32(p + 8) != 0 || word32(p + 12) != payload_prefix::root_pointer >> 32)
+      return errc::unsupported_layout;
     const frame_kind kind = kind_of(p);
     if (kind == frame_kind::chunk) return errc::unsupported_layout;
     if (!Kinds.has(kind)) return errc::unexpected_frame;
@@ -259,8 +270,7 @@ class layouts {
     unsigned spare = load_le16(p + 22) > (kind == frame_kind::describe || kind == frame_kind::confirm ? 1u : 0u);
     for (std::size_t i = 24; i < data_end; ++i)
       if (i - first >= used_.of[static_cast<std::size_t>(kind)])
-        spare |= static_cast<unsigned>(p[i]) ^ (i == 76 ? body.data : has_pointers && i == 78 ? body.pointers
-                                                                                              : 0u);
+        spare |= static_cast<unsigned>(p[i]) ^ (i == 76 ? body.data : has_pointers && i == 78 ? body.pointers : 0u);
     if (kind == frame_kind::refused) spare |= static_cast<unsigned>(load_le16(p + 58));
     if (describes && kind == frame_kind::description) spare |= static_cast<unsigned>(p[146]) & ~3u;
     return spare == 0 ? errc{} : errc::unsupported_layout;
@@ -271,10 +281,12 @@ class layouts {
     const frame_kind kind = m.kind;
     const struct_size body = layout_body<Kinds>(kind);
     put_head(out, fixed_bytes(kind), kind, m.id);
-    out[22] = static_cast<std::byte>((kind == frame_kind::confirm && m.flag) || (kind == frame_kind::describe && m.memory));
+    out[22] = static_cast<std::byte>((kind == frame_kind::confirm && m.flag) ||
+                                     (kind == frame_kind::describe && m.memory));
     out[76] = static_cast<std::byte>(body.data);
     if constexpr (has_pointers) out[78] = static_cast<std::byte>(body.pointers);
-    if (describes && kind == frame_kind::description) out[146] = static_cast<std::byte>((m.flag ? 1 : 0) | (m.memory ? 2 : 0));
+    if (describes && kind == frame_kind::description)
+      out[146] = static_cast<std::byte>((m.flag ? 1 : 0) | (m.memory ? 2 : 0));
     copy(kind, reinterpret_cast<std::byte*>(const_cast<frame*>(&m)), out, false);  // which only reads `m`
   }
 
@@ -286,25 +298,28 @@ class layouts {
     const frame_kind kind = kind_of(p);
     m.kind = kind;
     (kind == frame_kind::confirm ? m.flag : m.memory) = static_cast<bool>(p[22]);
-    if (describes && kind == frame_kind::description) m.flag = (p[146] & std::byte{1}) != std::byte{0}, m.memory = (p[146] & std::byte{2}) != std::byte{0};
+    if (describes && kind == frame_kind::description)
+      m.flag = (p[146] & std::byte{1}) != std::byte{0}, m.memory = (p[146] & std::byte{2}) != std::byte{0};
     copy(kind, reinterpret_cast<std::byte*>(&m), const_cast<std::byte*>(p), true);  // which only reads `p`
     if (m.status > status::owner_lost) m.status = status::unsupported;
   }
 
  private:
-  static constexpr bool has_pointers =
-      Kinds.has(frame_kind::schema_page) || Kinds.has(frame_kind::locate) || Kinds.has(frame_kind::located) || Kinds.has(frame_kind::application);
+  static constexpr bool has_pointers = Kinds.has(frame_kind::schema_page) || Kinds.has(frame_kind::locate) ||
+                                       Kinds.has(frame_kind::located) || Kinds.has(frame_kind::application);
   static constexpr std::size_t kinds = static_cast<std::size_t>(std::bit_width(Kinds.bits));
   static constexpr std::size_t code_count = [] {
     std::size_t n = 1;
     for (std::size_t k = 0; k < kinds; ++k) {
       if (!Kinds.has(static_cast<frame_kind>(k))) continue;
       ++n;
-      for (const layout_row& r : layout_rows) n += r.kind == static_cast<frame_kind>(k) && whole_bytes(r) ? (r.field == frame_field::delay_ms ? 2 : 1) : 0;
+      for (const layout_row& r : layout_rows)
+        n += r.kind == static_cast<frame_kind>(k) && whole_bytes(r) ? (r.field == frame_field::delay_ms ? 2 : 1) : 0;
     }
     return n;
   }();
-  /// Bytes from the first of a kind's fields to the end of the last. It is an object of its own, since a program that reads fields in place needs no codes.
+  /// Bytes from the first of a kind's fields to the end of the last. It is an object of its own, since a program that
+  /// reads fields in place needs no codes.
   struct lengths {
     std::uint8_t of[kinds]{};
   };
@@ -312,7 +327,8 @@ class layouts {
     lengths used;
     for (const layout_row& r : layout_rows) {
       const std::size_t end = 8u * r.word + (r.bit + r.bits + 7u) / 8, first = layout_first<Kinds>(r.kind);
-      if (Kinds.has(r.kind) && end > first) used.of[static_cast<std::size_t>(r.kind)] = static_cast<std::uint8_t>(end - first);
+      if (Kinds.has(r.kind) && end > first)
+        used.of[static_cast<std::size_t>(r.kind)] = static_cast<std::uint8_t>(end - first);
     }
     return used;
   }();
@@ -340,7 +356,9 @@ class layouts {
     return t;
   }();
 
-  [[gnu::always_inline]] static std::uint32_t word32(const std::byte* p) noexcept { return static_cast<std::uint32_t>(load_le32(p)); }
+  [[gnu::always_inline]] static std::uint32_t word32(const std::byte* p) noexcept {
+    return static_cast<std::uint32_t>(load_le32(p));
+  }
   /// Copies the fields between a `frame` and the bytes of one: one loop for both directions takes half the code.
   [[gnu::noinline]] static void copy(frame_kind kind, std::byte* members, std::byte* bytes, bool in) noexcept {
     bytes += layout_first<Kinds>(kind);
@@ -359,7 +377,9 @@ class layouts {
       for (std::size_t i = 0; i < n; ++i) (in ? member[n - 1 - i] : bytes[i]) = in ? bytes[i] : member[n - 1 - i];
     }
   }
-  static constexpr std::size_t in_member(std::size_t i, std::size_t n) noexcept { return std::endian::native == std::endian::big ? n - 1 - i : i; }
+  static constexpr std::size_t in_member(std::size_t i, std::size_t n) noexcept {
+    return std::endian::native == std::endian::big ? n - 1 - i : i;
+  }
 };
 
 }  // namespace detail

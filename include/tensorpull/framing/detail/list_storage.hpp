@@ -1,5 +1,5 @@
-// Memory for the lists of one decoded control frame, of bounded size, on the caller's stack. Rows and ranges are read from the frame when they are
-// used; names and references are used as spans, so they are copied.
+// Memory for the lists of one decoded control frame, of bounded size, on the caller's stack. Rows and ranges are read
+// from the frame when they are used; names and references are used as spans, so they are copied.
 #pragma once
 
 #include <tensorpull/framing/detail/segment_reader.hpp>
@@ -9,13 +9,18 @@
 
 namespace tensorpull::detail {
 
-/// For a frame of which neither names nor references are wanted: where the elements of its list lie. Some 400 bytes with the default limits.
+/// For a frame of which neither names nor references are wanted: where the elements of its list lie. Some 400 bytes
+/// with the default limits.
 template <class Limits>
 struct short_list_storage {
   static constexpr bool copies = false;
   // the most that a decoded list may have; they follow from what fits a control frame
-  static constexpr std::size_t most_rows = Limits::control_frame_bytes / 32, most_extents = Limits::control_frame_bytes / 8, most_ranges = Limits::control_frame_bytes / 16;
-  static constexpr std::size_t most_names = Limits::control_frame_bytes / 16, most_references = Limits::application_references, most_body_bytes = Limits::application_body_bytes;
+  static constexpr std::size_t most_rows = Limits::control_frame_bytes / 32,
+                               most_extents = Limits::control_frame_bytes / 8,
+                               most_ranges = Limits::control_frame_bytes / 16;
+  static constexpr std::size_t most_names = Limits::control_frame_bytes / 16,
+                               most_references = Limits::application_references,
+                               most_body_bytes = Limits::application_body_bytes;
 
   segment_reader from;
   segment_reader::list elements;

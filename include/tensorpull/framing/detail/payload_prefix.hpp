@@ -1,7 +1,7 @@
 // The constant layout of a frame that carries tensor bytes: ten words, then the payload, padded to a word.
-// It is written and read without a Cap'n Proto library, so that a chunk costs neither a builder nor a traversal. The layout follows the Cap'n
-// Proto encoding specification, https://capnproto.org/encoding.html; a test compares it with what the
-// library writes.
+// It is written and read without a Cap'n Proto library, so that a chunk costs neither a builder nor a traversal. The
+// layout follows the Cap'n Proto encoding specification, https://capnproto.org/encoding.html; a test compares it with
+// what the library writes.
 #pragma once
 
 #include <tensorpull/core/byte_order.hpp>
@@ -38,20 +38,28 @@ struct payload_prefix {
         (fixed_words + payload_words) << 32,                  // segment table: one segment
         root_pointer,
         m.id | chunk_tag << 32,
-        m.ref.high, m.ref.low, m.version, m.offset, m.nonce, m.digest,
-        1u | std::uint64_t{2} << 32 | std::uint64_t{m.length} << 35,  // list pointer: byte elements, right behind this word
+        m.ref.high,
+        m.ref.low,
+        m.version,
+        m.offset,
+        m.nonce,
+        m.digest,
+        1u | std::uint64_t{2} << 32 | std::uint64_t{m.length} << 35,  // list pointer: byte elements, right behind this
+                                                                      // word
     };
     for (std::size_t i = 0; i < words; ++i) store_le64(out.data() + 8 * i, w[i]);
   }
 
-  /// Whether the first 24 bytes of a frame are those of a chunk in this layout; read() then checks the rest of the prefix.
+  /// Whether the first 24 bytes of a frame are those of a chunk in this layout; read() then checks the rest of the
+  /// prefix.
   static constexpr bool announces_payload(std::span<const std::byte> head) noexcept {
-    return head.size() >= 24 && (load_le64(head.data()) & 0xffffffffu) == 0 && load_le64(head.data() + 8) == root_pointer &&
-           ((load_le64(head.data() + 16) >> 32) & 0xffff) == chunk_tag;
+    return head.size() >= 24 && (load_le64(head.data()) & 0xffffffffu) == 0 &&
+           load_le64(head.data() + 8) == root_pointer && ((load_le64(head.data() + 16) >> 32) & 0xffff) == chunk_tag;
   }
 
-  /// Reads the ten words and checks those that announces_payload() did not. unsupported_layout: the payload does not follow right after the prefix.
-  /// too_large: it is longer than max_payload_bytes. bad_frame: segment size and payload length disagree.
+  /// Reads the ten words and checks those that announces_payload() did not. unsupported_layout: the payload does not
+  /// follow right after the prefix. too_large: it is longer than max_payload_bytes. bad_frame: segment size and payload
+  /// length disagree.
   static constexpr result<frame> read(std::span<const std::byte, bytes> in) noexcept {
     const auto word = [&](std::size_t i) { return load_le64(in.data() + 8 * i); };
     const std::uint64_t list = word(9);

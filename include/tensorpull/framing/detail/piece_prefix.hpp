@@ -1,5 +1,6 @@
-// The constant layout of a piece, a part of a frame that does not fit one datagram: ten words, then the payload, padded to a word, like that of a chunk
-// (payload_prefix.hpp). `taken` has the same words and an empty payload. A test compares them with what the library writes.
+// The constant layout of a piece, a part of a frame that does not fit one datagram: ten words, then the payload, padded
+// to a word, like that of a chunk (payload_prefix.hpp). `taken` has the same words and an empty payload. A test
+// compares them with what the library writes.
 #pragma once
 
 #include <tensorpull/framing/detail/payload_prefix.hpp>
@@ -14,11 +15,11 @@ namespace tensorpull::detail {
 /// A piece, or how much has come of a frame in pieces.
 struct piece {
   frame_kind kind = frame_kind::nothing;  ///< piece or taken
-  std::uint64_t sender = 0;               ///< as in framing/protocol.capnp
-  std::uint32_t number = 0;               ///< as in framing/protocol.capnp
-  std::uint32_t offset = 0;               ///< as in framing/protocol.capnp
-  std::uint32_t total = 0;                ///< as in framing/protocol.capnp
-  std::uint32_t length = 0;               ///< bytes of payload
+  std::uint64_t sender = 0;  ///< as in framing/protocol.capnp
+  std::uint32_t number = 0;  ///< as in framing/protocol.capnp
+  std::uint32_t offset = 0;  ///< as in framing/protocol.capnp
+  std::uint32_t total = 0;  ///< as in framing/protocol.capnp
+  std::uint32_t length = 0;  ///< bytes of payload
 };
 
 struct piece_prefix {
@@ -45,7 +46,8 @@ struct piece_prefix {
   static constexpr bool announced(std::span<const std::byte> head) noexcept {
     const std::uint64_t kind = load_le64(head.data() + 16) >> 32 & 0xffff;
     return (load_le64(head.data()) & 0xffffffffu) == 0 && load_le64(head.data() + 8) == payload_prefix::root_pointer &&
-           (kind == static_cast<std::uint64_t>(frame_kind::piece) || kind == static_cast<std::uint64_t>(frame_kind::taken));
+           (kind == static_cast<std::uint64_t>(frame_kind::piece) ||
+            kind == static_cast<std::uint64_t>(frame_kind::taken));
   }
   /// Reads the ten words of one that is announced(). bad_frame: it has another layout than this one.
   static constexpr result<piece> read(std::span<const std::byte, bytes> in) noexcept {
@@ -57,9 +59,12 @@ struct piece_prefix {
     p.offset = static_cast<std::uint32_t>(word(4) >> 32);
     p.total = static_cast<std::uint32_t>(word(5));
     p.length = static_cast<std::uint32_t>(word(9) >> 35);
-    const std::uint64_t list = p.kind == frame_kind::piece ? 1u | std::uint64_t{2} << 32 | std::uint64_t{p.length} << 35 : 0;
-    if (word(9) != list || word(0) >> 32 != payload_prefix::fixed_words + payload_prefix::padded(p.length) / 8) return failure(errc::bad_frame, 4);
-    if (p.kind == frame_kind::piece && (p.length > p.total || p.offset > p.total - p.length)) return failure(errc::bad_frame, p.offset);
+    const std::uint64_t list = p.kind == frame_kind::piece ? 1u | std::uint64_t{2} << 32 | std::uint64_t{p.length} << 35
+                                                           : 0;
+    if (word(9) != list || word(0) >> 32 != payload_prefix::fixed_words + payload_prefix::padded(p.length) / 8)
+      return failure(errc::bad_frame, 4);
+    if (p.kind == frame_kind::piece && (p.length > p.total || p.offset > p.total - p.length))
+      return failure(errc::bad_frame, p.offset);
     return p;
   }
 };

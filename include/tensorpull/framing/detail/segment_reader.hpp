@@ -1,8 +1,9 @@
-// Follows the pointers of a Cap'n Proto message in any valid layout: far pointers, several segments, lists of structs of any size. Whatever the
-// pointers say, it never reads outside the segments, and it follows no more than a given number of words.
+// Follows the pointers of a Cap'n Proto message in any valid layout: far pointers, several segments, lists of structs
+// of any size. Whatever the pointers say, it never reads outside the segments, and it follows no more than a given
+// number of words.
 //
-// Written from the encoding specification, https://capnproto.org/encoding.html. What it refuses is what the library refuses; a test
-// compares the two on frames that were changed at random.
+// Written from the encoding specification, https://capnproto.org/encoding.html. What it refuses is what the library
+// refuses; a test compares the two on frames that were changed at random.
 #pragma once
 
 #include <tensorpull/core/byte_order.hpp>
@@ -21,8 +22,8 @@ struct segment_place {
 
 class segment_reader {
  public:
-  /// The place of a pointer, and how many levels may be followed from there. `there` is false for a pointer that the sender's version does not
-  /// have; it reads like a null pointer.
+  /// The place of a pointer, and how many levels may be followed from there. `there` is false for a pointer that the
+  /// sender's version does not have; it reads like a null pointer.
   struct pointer {
     std::size_t segment = 0, word = 0;
     int depth = 0;
@@ -38,7 +39,8 @@ class segment_reader {
     object first;
     std::size_t count = 0, step = 0;
   };
-  /// What a list's elements have to hold. Smaller elements of an older version are accepted as structs, single bits are not.
+  /// What a list's elements have to hold. Smaller elements of an older version are accepted as structs, single bits are
+  /// not.
   enum class element : std::uint8_t {
     structs,
     words,
@@ -46,7 +48,8 @@ class segment_reader {
   };
 
   segment_reader() noexcept = default;
-  segment_reader(const std::byte* bytes, const segment_place* segments, std::size_t count, std::uint64_t most_words) noexcept
+  segment_reader(const std::byte* bytes, const segment_place* segments, std::size_t count,
+                 std::uint64_t most_words) noexcept
       : frame_(bytes), segments_(segments), segment_count_(count), words_left_(most_words) {}
 
   /// The same frame without a limit on the words, to read again what was read once.
@@ -63,7 +66,8 @@ class segment_reader {
     if (is_null(p)) return true;
     target t;
     if (p.depth <= 0 || !find(p, t) || (t.word & 3) != 0) return false;
-    const auto data = static_cast<std::size_t>(t.word >> 32 & 0xffff), pointers = static_cast<std::size_t>(t.word >> 48);
+    const auto data = static_cast<std::size_t>(t.word >> 32 & 0xffff),
+               pointers = static_cast<std::size_t>(t.word >> 48);
     out = {t.segment, 8 * t.at, 8 * data, pointers, p.depth - 1};
     return spend(t.segment, t.at, data + pointers);
   }
@@ -78,8 +82,10 @@ class segment_reader {
     if (kind == 7) return follow_composite(t, count, p.depth - 1, wanted, out);
     constexpr std::uint64_t bits[] = {0, 1, 8, 16, 32, 64, 64};
     if (!spend(t.segment, t.at, (count * bits[kind] + 63) / 64)) return false;
-    if (kind == 0 && !spend(count)) return false;  // elements without size count as a word each: a list may claim half a billion of them
-    if (kind == 1 || (wanted == element::words && kind != 5) || (wanted == element::pointers && kind != 6)) return false;
+    if (kind == 0 && !spend(count))
+      return false;  // elements without size count as a word each: a list may claim half a billion of them
+    if (kind == 1 || (wanted == element::words && kind != 5) || (wanted == element::pointers && kind != 6))
+      return false;
     const auto step = static_cast<std::size_t>(bits[kind] / 8);
     out = {{t.segment, 8 * t.at, kind == 6 ? 0 : step, kind == 6 ? 1u : 0u, p.depth - 1}, count, step};
     return true;
@@ -106,7 +112,9 @@ class segment_reader {
     return out.depth-- > 0;
   }
   /// The i-th pointer of a struct.
-  static pointer pointer_of(const object& o, std::size_t i) noexcept { return {o.segment, (o.at + o.data_bytes) / 8 + i, o.depth, i < o.pointers}; }
+  static pointer pointer_of(const object& o, std::size_t i) noexcept {
+    return {o.segment, (o.at + o.data_bytes) / 8 + i, o.depth, i < o.pointers};
+  }
   /// Where a struct's data begins.
   const std::byte* data_of(const object& o) const noexcept { return frame_ + o.at; }
   /// The first words of a struct's data; words that the sender's version does not have are zero.
@@ -133,17 +141,21 @@ class segment_reader {
     const segment_place& s = segments_[segment];
     return at >= s.first && at - s.first + words <= s.size && spend(words);
   }
-  /// The word at `distance` from the segment's start, or the segment's end if that is outside: an object without size may be anywhere.
+  /// The word at `distance` from the segment's start, or the segment's end if that is outside: an object without size
+  /// may be anywhere.
   std::size_t place(std::size_t segment, std::int64_t distance) const noexcept {
     const segment_place& s = segments_[segment];
-    return s.first + (distance >= 0 && distance <= static_cast<std::int64_t>(s.size) ? static_cast<std::size_t>(distance) : s.size);
+    return s.first + (distance >= 0 && distance <= static_cast<std::int64_t>(s.size)
+                          ? static_cast<std::size_t>(distance)
+                          : s.size);
   }
   std::size_t behind(std::size_t segment, std::size_t at, std::uint64_t from) const noexcept {
     const std::int64_t offset = static_cast<std::int32_t>(static_cast<std::uint32_t>(from)) >> 2;
     return place(segment, static_cast<std::int64_t>(at - segments_[segment].first) + 1 + offset);
   }
 
-  /// Finds the object of a pointer. A far pointer leads to a pad of one pointer, or of two, of which the second describes the object.
+  /// Finds the object of a pointer. A far pointer leads to a pad of one pointer, or of two, of which the second
+  /// describes the object.
   bool find(const pointer& p, target& out) noexcept {
     const std::uint64_t here = word(p.word);
     if ((here & 3) != 2) {
@@ -170,7 +182,8 @@ class segment_reader {
   bool follow_composite(const target& t, std::size_t words, int depth, element wanted, list& out) noexcept {
     if (!spend(t.segment, t.at, std::uint64_t{words} + 1)) return false;
     const std::uint64_t tag = word(t.at);
-    const auto count = static_cast<std::size_t>(tag >> 2 & 0x1fffffff), data = static_cast<std::size_t>(tag >> 32 & 0xffff), pointers = static_cast<std::size_t>(tag >> 48);
+    const auto count = static_cast<std::size_t>(tag >> 2 & 0x1fffffff),
+               data = static_cast<std::size_t>(tag >> 32 & 0xffff), pointers = static_cast<std::size_t>(tag >> 48);
     if ((tag & 3) != 0 || std::uint64_t{count} * (data + pointers) > words) return false;
     if (data + pointers == 0 && !spend(count)) return false;
     if ((wanted == element::words && data == 0) || (wanted == element::pointers && pointers == 0)) return false;

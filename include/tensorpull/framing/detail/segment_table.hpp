@@ -1,4 +1,5 @@
-// The length of a frame, from its segment table alone. Our own limits are checked before anything is allocated or awaited.
+// The length of a frame, from its segment table alone. Our own limits are checked before anything is allocated or
+// awaited.
 #pragma once
 
 #include <tensorpull/core/byte_order.hpp>
@@ -8,9 +9,10 @@
 namespace tensorpull::detail {
 
 /// Bytes of the frame at the head of `have`; nothing as long as too few bytes are there to tell.
-/// bad_frame: the count of segments wraps around, or the first segment is empty. too_large: more than `max_segments`, or more than `max_bytes` in
-/// all.
-constexpr result<optional<std::size_t>> measure_frame(std::span<const std::byte> have, std::size_t max_bytes, std::size_t max_segments) noexcept {
+/// bad_frame: the count of segments wraps around, or the first segment is empty. too_large: more than `max_segments`,
+/// or more than `max_bytes` in all.
+constexpr result<optional<std::size_t>> measure_frame(std::span<const std::byte> have, std::size_t max_bytes,
+                                                      std::size_t max_segments) noexcept {
   if (have.size() < 8) return optional<std::size_t>{};
   const auto word = [&](std::size_t i) { return load_le64(have.data() + 8 * (i / 2)) >> (32 * (i % 2)) & 0xffffffffu; };
   const std::uint64_t segments = word(0) + 1;

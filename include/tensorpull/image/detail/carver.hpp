@@ -1,4 +1,5 @@
-// Several arrays in one block of memory. The code that allocates the block orders them by alignment, the strictest first.
+// Several arrays in one block of memory. The code that allocates the block orders them by alignment, the strictest
+// first.
 #pragma once
 
 #include <algorithm>

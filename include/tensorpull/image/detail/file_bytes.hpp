@@ -1,4 +1,5 @@
-// A file as the source of its own bytes: an image of one tensor without a header. It reads back a file whose schema is not known.
+// A file as the source of its own bytes: an image of one tensor without a header. It reads back a file whose schema is
+// not known.
 #pragma once
 
 #include <tensorpull/image/view.hpp>

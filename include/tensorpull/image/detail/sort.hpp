@@ -1,4 +1,5 @@
-// A sort for arrays that must stay where they are and move together: in place, O(n log n) at worst, no recursion, no heap memory.
+// A sort for arrays that must stay where they are and move together: in place, O(n log n) at worst, no recursion, no
+// heap memory.
 #pragma once
 
 #include <cstddef>

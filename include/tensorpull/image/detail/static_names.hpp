@@ -1,5 +1,5 @@
-// The names, dtypes and shapes of a model's tensors as one constant, in the order of the model's members, and keys to sort them by.
-// Plain arrays and 8-byte words, not strings: each step of constant evaluation costs compile time.
+// The names, dtypes and shapes of a model's tensors as one constant, in the order of the model's members, and keys to
+// sort them by. Plain arrays and 8-byte words, not strings: each step of constant evaluation costs compile time.
 #pragma once
 
 #include <tensorpull/core/dtype.hpp>
@@ -27,7 +27,8 @@ struct static_counts {
 // Eight characters for one statement, which is what clang counts; both ends have room for the last eight.
 constexpr void copy_by_eight(const char* from, char* to, std::size_t n) noexcept {
   for (const char* const end = from + n; from < end; from += 8, to += 8)
-    to[0] = from[0], to[1] = from[1], to[2] = from[2], to[3] = from[3], to[4] = from[4], to[5] = from[5], to[6] = from[6], to[7] = from[7];
+    to[0] = from[0], to[1] = from[1], to[2] = from[2], to[3] = from[3], to[4] = from[4], to[5] = from[5],
+    to[6] = from[6], to[7] = from[7];
 }
 
 template <std::size_t Tensors, std::size_t Characters>
@@ -37,10 +38,13 @@ struct static_names {
   char characters[Characters + 8]{};
   static_leaf leaves[Tensors == 0 ? 1 : Tensors]{};
 
-  constexpr std::string_view name(std::size_t i) const noexcept { return {characters + leaves[i].name_begin, std::size_t{leaves[i].name_length}}; }
+  constexpr std::string_view name(std::size_t i) const noexcept {
+    return {characters + leaves[i].name_begin, std::size_t{leaves[i].name_length}};
+  }
 };
 
-/// Fills static_names from a walk through a model: components are entered and left, leaves take the name that has come together.
+/// Fills static_names from a walk through a model: components are entered and left, leaves take the name that has come
+/// together.
 template <std::size_t Tensors, std::size_t Characters, std::size_t Longest>
 class name_writer {
  public:
@@ -63,8 +67,12 @@ class name_writer {
 
   constexpr void leaf(dtype type, std::size_t rank, const std::uint64_t* shape, std::uint64_t bytes) noexcept {
     copy_by_eight(current_, names_.characters + used_, length_);
-    names_.leaves[count_++] = {static_cast<std::uint32_t>(used_), static_cast<std::uint32_t>(length_), type,
-                               static_cast<std::uint16_t>(rank), shape, bytes};
+    names_.leaves[count_++] = {static_cast<std::uint32_t>(used_),
+                               static_cast<std::uint32_t>(length_),
+                               type,
+                               static_cast<std::uint16_t>(rank),
+                               shape,
+                               bytes};
     used_ += length_;
   }
   constexpr const static_names<Tensors, Characters>& names() const noexcept { return names_; }

@@ -1,4 +1,5 @@
-// Packs any byte range of a strided tensor. Decides how: runs of the innermost contiguous block, found by one division chain a call.
+// Packs any byte range of a strided tensor. Decides how: runs of the innermost contiguous block, found by one division
+// chain a call.
 #pragma once
 
 #include <tensorpull/image/schema.hpp>
@@ -10,11 +11,12 @@
 
 namespace tensorpull::detail {
 
-/// Walks a strided tensor as a sequence of equal contiguous blocks in C order. Requires rank <= max_strided_rank, whole-byte elements,
-/// and at least one element. Lives on the stack: about 1.6 KiB.
+/// Walks a strided tensor as a sequence of equal contiguous blocks in C order. Requires rank <= max_strided_rank,
+/// whole-byte elements, and at least one element. Lives on the stack: about 1.6 KiB.
 class strided_reader {
  public:
-  strided_reader(const tensor_entry& entry, const std::byte* origin) noexcept : at_(origin), block_(bits(entry.type) / 8) {
+  strided_reader(const tensor_entry& entry, const std::byte* origin) noexcept
+      : at_(origin), block_(bits(entry.type) / 8) {
     std::size_t i = entry.rank;
     for (; i > 0; --i) {
       const std::uint64_t extent = entry.shape[i - 1];
@@ -22,7 +24,8 @@ class strided_reader {
       if (entry.strides_bytes[i - 1] < 0 || static_cast<std::uint64_t>(entry.strides_bytes[i - 1]) != block_) break;
       block_ *= extent;
     }
-    // What remains is walked by counting, innermost dimension first; a dimension that continues the one inside it is joined to it.
+    // What remains is walked by counting, innermost dimension first; a dimension that continues the one inside it is
+    // joined to it.
     for (; i > 0; --i) {
       const std::uint64_t extent = entry.shape[i - 1];
       const std::int64_t stride = entry.strides_bytes[i - 1];

@@ -1,5 +1,5 @@
-// XXH3-64 with vectors, without the xxHash library: the digest of hosts that have to do without it, such as a program that travels between machines.
-// TENSORPULL_OWN_XXH3 (an option of CMake) puts it in the place of xxhash_digest.
+// XXH3-64 with vectors, without the xxHash library: the digest of hosts that have to do without it, such as a program
+// that travels between machines. TENSORPULL_OWN_XXH3 (an option of CMake) puts it in the place of xxhash_digest.
 #pragma once
 
 #include <tensorpull/core/xxh3.hpp>
@@ -49,8 +49,10 @@ inline void take_16(state& s, const std::byte* p, std::size_t count) noexcept {
 #pragma GCC unroll 4  // g++ -O2 does not, and then the lanes are in memory
     for (std::size_t v = 0; v < 4; ++v) {
       const __m128i data = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p) + v);
-      const __m128i key = _mm_xor_si128(data, _mm_loadu_si128(reinterpret_cast<const __m128i*>(xxh3::secret_words + stripe) + v));
-      lanes[v] = _mm_add_epi64(lanes[v], _mm_add_epi64(_mm_shuffle_epi32(data, 0x4e), _mm_mul_epu32(key, _mm_srli_epi64(key, 32))));
+      const __m128i key = _mm_xor_si128(
+          data, _mm_loadu_si128(reinterpret_cast<const __m128i*>(xxh3::secret_words + stripe) + v));
+      lanes[v] = _mm_add_epi64(
+          lanes[v], _mm_add_epi64(_mm_shuffle_epi32(data, 0x4e), _mm_mul_epu32(key, _mm_srli_epi64(key, 32))));
     }
     if (++stripe < block_stripes) continue;
     stripe = 0;
@@ -59,7 +61,8 @@ inline void take_16(state& s, const std::byte* p, std::size_t count) noexcept {
     for (std::size_t v = 0; v < 4; ++v) {
       __m128i x = _mm_xor_si128(lanes[v], _mm_srli_epi64(lanes[v], 47));
       x = _mm_xor_si128(x, _mm_loadu_si128(reinterpret_cast<const __m128i*>(xxh3::secret_words + 16) + v));
-      lanes[v] = _mm_add_epi64(_mm_mul_epu32(x, prime), _mm_slli_epi64(_mm_mul_epu32(_mm_srli_epi64(x, 32), prime), 32));
+      lanes[v] = _mm_add_epi64(_mm_mul_epu32(x, prime),
+                               _mm_slli_epi64(_mm_mul_epu32(_mm_srli_epi64(x, 32), prime), 32));
     }
   }
 #pragma GCC unroll 4
@@ -67,8 +70,8 @@ inline void take_16(state& s, const std::byte* p, std::size_t count) noexcept {
   s.stripe = stripe;
 }
 
-/// The same with vectors of 32 bytes: a compiler makes such instructions only of functions that ask for them, and it is called only where the processor has
-/// them.
+/// The same with vectors of 32 bytes: a compiler makes such instructions only of functions that ask for them, and it is
+/// called only where the processor has them.
 [[gnu::target("avx2")]] inline void take_32(state& s, const std::byte* p, std::size_t count) noexcept {
   __m256i lanes[2];
 #pragma GCC unroll 2
@@ -78,8 +81,10 @@ inline void take_16(state& s, const std::byte* p, std::size_t count) noexcept {
 #pragma GCC unroll 2
     for (std::size_t v = 0; v < 2; ++v) {
       const __m256i data = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p) + v);
-      const __m256i key = _mm256_xor_si256(data, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(xxh3::secret_words + stripe) + v));
-      lanes[v] = _mm256_add_epi64(lanes[v], _mm256_add_epi64(_mm256_shuffle_epi32(data, 0x4e), _mm256_mul_epu32(key, _mm256_srli_epi64(key, 32))));
+      const __m256i key = _mm256_xor_si256(
+          data, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(xxh3::secret_words + stripe) + v));
+      lanes[v] = _mm256_add_epi64(lanes[v], _mm256_add_epi64(_mm256_shuffle_epi32(data, 0x4e),
+                                                             _mm256_mul_epu32(key, _mm256_srli_epi64(key, 32))));
     }
     if (++stripe < block_stripes) continue;
     stripe = 0;
@@ -88,7 +93,8 @@ inline void take_16(state& s, const std::byte* p, std::size_t count) noexcept {
     for (std::size_t v = 0; v < 2; ++v) {
       __m256i x = _mm256_xor_si256(lanes[v], _mm256_srli_epi64(lanes[v], 47));
       x = _mm256_xor_si256(x, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(xxh3::secret_words + 16) + v));
-      lanes[v] = _mm256_add_epi64(_mm256_mul_epu32(x, prime), _mm256_slli_epi64(_mm256_mul_epu32(_mm256_srli_epi64(x, 32), prime), 32));
+      lanes[v] = _mm256_add_epi64(_mm256_mul_epu32(x, prime),
+                                  _mm256_slli_epi64(_mm256_mul_epu32(_mm256_srli_epi64(x, 32), prime), 32));
     }
   }
 #pragma GCC unroll 2
@@ -105,7 +111,8 @@ inline void take_16(state& s, const std::byte* p, std::size_t count) noexcept {
     const __m512i key = _mm512_xor_si512(data, _mm512_loadu_si512(xxh3::secret_words + stripe));
     // maskz_: the functions without a mask begin with a vector that nothing has set, and g++ 12 warns of it
     const __m512i swapped = _mm512_maskz_shuffle_epi32(0xffff, data, static_cast<_MM_PERM_ENUM>(0x4e));
-    lanes = _mm512_add_epi64(lanes, _mm512_add_epi64(swapped, _mm512_maskz_mul_epu32(0xff, key, _mm512_maskz_srli_epi64(0xff, key, 32))));
+    lanes = _mm512_add_epi64(
+        lanes, _mm512_add_epi64(swapped, _mm512_maskz_mul_epu32(0xff, key, _mm512_maskz_srli_epi64(0xff, key, 32))));
     if (++stripe < block_stripes) continue;
     stripe = 0;
     const __m512i prime = _mm512_set1_epi32(static_cast<int>(xxh3::prime32_1));
@@ -132,8 +139,8 @@ inline void take(state& s, const std::byte* p, std::size_t count) noexcept {
 
 }  // namespace detail::vectors
 
-/// Models hash. 384 bytes of state, aligned to 64. The values are those of xxh3_64 and of the xxHash library; the README of
-/// integrity has the speed. No heap; needs nothing but the compiler.
+/// Models hash. 384 bytes of state, aligned to 64. The values are those of xxh3_64 and of the xxHash library; the
+/// README of integrity has the speed. No heap; needs nothing but the compiler.
 class vector_xxh3 {
   static constexpr std::size_t stripe_bytes = 64, buffer_bytes = 256;
 
@@ -170,7 +177,9 @@ class vector_xxh3 {
 
   /// The hash of all bytes so far; the state does not change.
   std::uint64_t digest() const noexcept {
-    if (total_ <= 240) return detail::xxh3::hash_short(reinterpret_cast<const unsigned char*>(buffer_), static_cast<std::size_t>(total_));
+    if (total_ <= 240)
+      return detail::xxh3::hash_short(reinterpret_cast<const unsigned char*>(buffer_),
+                                      static_cast<std::size_t>(total_));
     detail::vectors::state last = state_;
     detail::vectors::take(last, buffer_, (held_ - 1) / stripe_bytes);
     // If the buffer holds less than a stripe, the bytes before it are still at the buffer's end.

@@ -1,6 +1,7 @@
 // XXH3-64 from the xxHash library: the digest for hosts. Needs libxxhash.
 // On a microcontroller use core/xxh3.hpp: the same values, no library.
-// With TENSORPULL_OWN_XXH3, an option of CMake for a whole program, a host needs no library either: xxhash_digest is then vector_xxh3, with the same values.
+// With TENSORPULL_OWN_XXH3, an option of CMake for a whole program, a host needs no library either: xxhash_digest is
+// then vector_xxh3, with the same values.
 #pragma once
 
 #include <tensorpull/integrity/concept.hpp>
@@ -22,9 +23,11 @@ using xxhash_digest = vector_xxh3;
 namespace tensorpull {
 
 namespace detail {
-/// The library's update for the widest vectors that the processor has. Only some builds of the library for x86-64 have it, so the reference is weak: it is
-/// null where the function is not there, or where nothing else takes it out of a static library.
-extern "C" [[gnu::weak]] XXH_errorcode XXH3_64bits_update_dispatch(XXH3_state_t* state, const void* bytes, std::size_t size);
+/// The library's update for the widest vectors that the processor has. Only some builds of the library for x86-64 have
+/// it, so the reference is weak: it is null where the function is not there, or where nothing else takes it out of a
+/// static library.
+extern "C" [[gnu::weak]] XXH_errorcode XXH3_64bits_update_dispatch(XXH3_state_t* state, const void* bytes,
+                                                                   std::size_t size);
 
 inline void update_xxh3(XXH3_state_t& state, std::span<const std::byte> bytes) noexcept {
   if (&XXH3_64bits_update_dispatch != nullptr) XXH3_64bits_update_dispatch(&state, bytes.data(), bytes.size());

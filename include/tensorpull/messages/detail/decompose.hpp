@@ -1,4 +1,5 @@
-// A message struct into the body of an application message. Two walks: one measures and refuses, the other publishes and writes.
+// A message struct into the body of an application message. Two walks: one measures and refuses, the other publishes
+// and writes.
 #pragma once
 
 #include <tensorpull/framing/capnp/detail/quiet_kj.hpp>
@@ -49,9 +50,12 @@ struct body_measure {
     words += field_words + text_words(name.size());
     if constexpr (Kind == field_kind::text) words += text_words(value.size());
     else if constexpr (Kind == field_kind::characters) words += text_words(characters_of(value).size());
-    else if constexpr (Kind == field_kind::list) words += numbers_words + text_words(8) + data_words(value.size() * sizeof(typename T::value_type));
-    else if constexpr (Kind == field_kind::numbers) words += numbers_words + text_words(8) + data_words(tensor_bytes<T>());
-    else if constexpr (Kind == field_kind::locator) words += locator_words + addresses(value), references += value ? 1 : 0;
+    else if constexpr (Kind == field_kind::list)
+      words += numbers_words + text_words(8) + data_words(value.size() * sizeof(typename T::value_type));
+    else if constexpr (Kind == field_kind::numbers)
+      words += numbers_words + text_words(8) + data_words(tensor_bytes<T>());
+    else if constexpr (Kind == field_kind::locator)
+      words += locator_words + addresses(value), references += value ? 1 : 0;
     else if constexpr (Kind == field_kind::tensors)
       if (const auto ok = set(value); !ok) return refuse(ok.error().code, name);
     // wrapping is not possible: every term is the size of something in memory, and the sum is compared after each
@@ -81,7 +85,8 @@ struct body_measure {
     }
     const auto& arrived = set_access::arrived(s);
     if (!arrived) return failure(errc::invalid_argument);  // a set to send that holds nothing
-    if (arrived->rest && arrived->rest.addresses() == 0) return failure(errc::invalid_argument);  // nobody could be asked for it
+    if (arrived->rest && arrived->rest.addresses() == 0)
+      return failure(errc::invalid_argument);  // nobody could be asked for it
     words += data_words(arrived->inlined_bytes) + addresses(arrived->rest);
     references += arrived->rest ? 1 : 0;
     return {};
@@ -109,9 +114,12 @@ struct body_writer {
       else put_integer(f, value);
     } else if constexpr (Kind == field_kind::floating) f.setFloating(static_cast<double>(value));
     else if constexpr (Kind == field_kind::text) put_text(f.initText(static_cast<unsigned>(value.size())), value);
-    else if constexpr (Kind == field_kind::characters) put_text(f.initText(static_cast<unsigned>(characters_of(value).size())), characters_of(value));
-    else if constexpr (Kind == field_kind::list) put_numbers(f.initNumbers(), dtype_of<typename T::value_type>::value, bytes_of_list(value));
-    else if constexpr (Kind == field_kind::numbers) put_numbers(f.initNumbers(), dtype_of<typename array_traits<T>::scalar>::value, bytes_of_array(value));
+    else if constexpr (Kind == field_kind::characters)
+      put_text(f.initText(static_cast<unsigned>(characters_of(value).size())), characters_of(value));
+    else if constexpr (Kind == field_kind::list)
+      put_numbers(f.initNumbers(), dtype_of<typename T::value_type>::value, bytes_of_list(value));
+    else if constexpr (Kind == field_kind::numbers)
+      put_numbers(f.initNumbers(), dtype_of<typename array_traits<T>::scalar>::value, bytes_of_array(value));
     else if constexpr (Kind == field_kind::locator) {
       auto l = f.initLocator();
       l.setReference(value ? references.add(value.reference, false) : no_reference);
@@ -145,18 +153,22 @@ struct body_writer {
   static void put_addresses(Builder& to, const locator& l) {
     if (l.addresses() == 0) return;
     auto list = to.initAddresses(static_cast<unsigned>(l.addresses()));
-    for (unsigned i = 0; i < list.size(); ++i) put_text(list.init(i, static_cast<unsigned>(l.address(i).size())), l.address(i));
+    for (unsigned i = 0; i < list.size(); ++i)
+      put_text(list.init(i, static_cast<unsigned>(l.address(i).size())), l.address(i));
   }
 
   template <class M>
   result<void> put_set(wire::Tensors::Builder to, const tensors_of<M>& s) noexcept {
     to.setReference(no_reference);
-    if (const auto* const model = set_access::model(s)) return put_model<typename tensors_of<M>::tensors>(to, *model, set_access::kept(s));
+    if (const auto* const model = set_access::model(s))
+      return put_model<typename tensors_of<M>::tensors>(to, *model, set_access::kept(s));
     const arrived_set& set = *set_access::arrived(s);
     to.setFingerprint(set.fingerprint);
     to.setInlineUpTo(set.limit);
     to.setDigest(set.digest);
-    if (set.inlined_bytes != 0) std::memcpy(to.initInlined(static_cast<unsigned>(set.inlined_bytes)).begin(), set.inlined.get(), set.inlined_bytes);
+    if (set.inlined_bytes != 0)
+      std::memcpy(to.initInlined(static_cast<unsigned>(set.inlined_bytes)).begin(), set.inlined.get(),
+                  set.inlined_bytes);
     if (set.rest) to.setReference(references.add(set.rest.reference, false));
     put_addresses(to, set.rest);
     return {};

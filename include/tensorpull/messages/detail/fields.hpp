@@ -1,4 +1,5 @@
-// Which members of a message struct can travel, and a walk over them. A nested struct's members take its place, with dotted names.
+// Which members of a message struct can travel, and a walk over them. A nested struct's members take its place, with
+// dotted names.
 #pragma once
 
 #include <tensorpull/messages/tensors_of.hpp>
@@ -56,7 +57,8 @@ constexpr field_kind kind_of() noexcept {
   else if constexpr (std::is_same_v<T, std::string>) return field_kind::text;
   else if constexpr (is_characters<T>) return field_kind::characters;
   else if constexpr (is_number_list<T>) return field_kind::list;
-  else if constexpr (array_traits<T>::is_array) return number<typename array_traits<T>::scalar> && sizeof(T) > 0 ? field_kind::numbers : field_kind::none;
+  else if constexpr (array_traits<T>::is_array)
+    return number<typename array_traits<T>::scalar> && sizeof(T) > 0 ? field_kind::numbers : field_kind::none;
   else if constexpr (is_set<T>) return field_kind::tensors;
   else if constexpr (std::is_same_v<T, tensorpull::locator>) return field_kind::locator;
   else if constexpr (boost::hana::Struct<T>::value) return field_kind::structure;
@@ -88,11 +90,15 @@ inline constexpr bool all_members_travel = std::is_void_v<FirstUntravelled>;
 template <class Message>
 struct message_checks {
   static constexpr bool is_struct = kind_of<Message>() == field_kind::structure;
-  static_assert(is_struct, "tensorpull: a message is a struct adapted with BOOST_HANA_ADAPT_STRUCT (at most 39 members: nest structs for more)");
-  using untravelled = typename std::conditional_t<is_struct, first_untravelled<Message>, std::type_identity<void>>::type;
-  static_assert(all_members_travel<untravelled>,
-                "tensorpull: a member of the message struct cannot travel: members are numbers, bool, enumerations, std::string, char arrays, arrays and "
-                "std::vectors of numbers, tensors_of<Model>, locator, and adapted structs of these; not pointers, not const");
+  static_assert(
+      is_struct,
+      "tensorpull: a message is a struct adapted with BOOST_HANA_ADAPT_STRUCT (at most 39 members: nest structs for more)");
+  using untravelled =
+      typename std::conditional_t<is_struct, first_untravelled<Message>, std::type_identity<void>>::type;
+  static_assert(
+      all_members_travel<untravelled>,
+      "tensorpull: a member of the message struct cannot travel: members are numbers, bool, enumerations, std::string, char arrays, arrays and "
+      "std::vectors of numbers, tensors_of<Model>, locator, and adapted structs of these; not pointers, not const");
   static constexpr bool accepted = is_struct && std::is_void_v<untravelled>;
 };
 

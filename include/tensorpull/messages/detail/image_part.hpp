@@ -1,5 +1,5 @@
-// The small tensors of a set, or the large ones, as an image of their own: what travels inline, and what is published and pulled.
-// Both ends make the same split from the same limit, so only the limit travels.
+// The small tensors of a set, or the large ones, as an image of their own: what travels inline, and what is published
+// and pulled. Both ends make the same split from the same limit, so only the limit travels.
 #pragma once
 
 #include <tensorpull/image/header.hpp>
@@ -45,12 +45,13 @@ constexpr part_size measure_part(const image_schema& whole, std::uint64_t limit,
   return n;
 }
 
-/// A part with the places of its tensors in memory. Borrows the set's schema. A part that is the whole set, without metadata, is that
-/// schema itself; any other has a table of 64 bytes a tensor on the heap. Movable; views stay valid.
+/// A part with the places of its tensors in memory. Borrows the set's schema. A part that is the whole set, without
+/// metadata, is that schema itself; any other has a table of 64 bytes a tensor on the heap. Movable; views stay valid.
 class image_part {
  public:
   /// out_of_memory is the only error.
-  static result<image_part> make(const image_schema& whole, const std::uintptr_t* where, std::uint64_t limit, part_of_set which) noexcept {
+  static result<image_part> make(const image_schema& whole, const std::uintptr_t* where, std::uint64_t limit,
+                                 part_of_set which) noexcept {
     const part_size size = measure_part(whole, limit, which);
     image_part part;
     if (size.tensors == whole.tensor_count && whole.metadata_count == 0) {
@@ -77,7 +78,8 @@ class image_part {
       t.end = end;
       hash_entry(fingerprint, t);
     }
-    made.schema = {made.entries.get(), n, nullptr, 0, size.image_bytes - size.data_bytes, size.image_bytes, fingerprint.digest()};
+    made.schema = {made.entries.get(),  n, nullptr, 0, size.image_bytes - size.data_bytes, size.image_bytes,
+                   fingerprint.digest()};
     part.schema_ = &made.schema;
     part.where_ = made.where.get();
     return part;

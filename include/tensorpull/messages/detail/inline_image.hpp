@@ -32,7 +32,8 @@ inline std::uint64_t digest_of(std::span<const std::byte> bytes) noexcept {
   return true;
 }
 
-/// Whether `image` is an image of exactly this schema: its length, and its header byte for byte. The tensors may have any values.
+/// Whether `image` is an image of exactly this schema: its length, and its header byte for byte. The tensors may have
+/// any values.
 inline bool is_image_of(std::span<const std::byte> image, const image_schema& schema) noexcept {
   if (image.size() != schema.image_bytes) return false;
   std::array<std::byte, 256> text;

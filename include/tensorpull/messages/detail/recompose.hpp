@@ -1,5 +1,5 @@
-// The body of an application message back into a message struct. What arrives is not believed: kinds, names, lengths and indices are
-// checked one by one, and no memory is made by a claim.
+// The body of an application message back into a message struct. What arrives is not believed: kinds, names, lengths
+// and indices are checked one by one, and no memory is made by a claim.
 #pragma once
 
 #include <tensorpull/framing/detail/segment_table.hpp>
@@ -9,14 +9,17 @@
 namespace tensorpull::detail {
 
 inline std::string_view view_of(capnp::Text::Reader t) { return {t.begin(), t.size()}; }
-inline std::span<const std::byte> view_of(capnp::Data::Reader d) { return {reinterpret_cast<const std::byte*>(d.begin()), d.size()}; }
+inline std::span<const std::byte> view_of(capnp::Data::Reader d) {
+  return {reinterpret_cast<const std::byte*>(d.begin()), d.size()};
+}
 
 /// Whether a number of one kind has exactly its value in another type.
 template <class To, class From>
 constexpr bool holds(From v) noexcept {
   if constexpr (std::is_same_v<To, bool>) return v == 0 || v == 1;
   else if constexpr (std::is_signed_v<From>) {
-    if constexpr (std::is_signed_v<To>) return v >= std::numeric_limits<To>::min() && v <= std::numeric_limits<To>::max();
+    if constexpr (std::is_signed_v<To>)
+      return v >= std::numeric_limits<To>::min() && v <= std::numeric_limits<To>::max();
     else return v >= 0 && static_cast<std::uint64_t>(v) <= std::numeric_limits<To>::max();
   } else return v <= static_cast<std::uint64_t>(std::numeric_limits<To>::max());
 }
@@ -95,7 +98,8 @@ struct body_reader {
     return {};
   }
   static result<void> take_characters(std::string_view text, char* to, std::size_t room) noexcept {
-    if (text.size() > room || text.find('\0') != std::string_view::npos) return failure(errc::value_out_of_range, text.size());
+    if (text.size() > room || text.find('\0') != std::string_view::npos)
+      return failure(errc::value_out_of_range, text.size());
     std::memset(to, 0, room);
     if (!text.empty()) std::memcpy(to, text.data(), text.size());
     return {};
@@ -153,10 +157,13 @@ struct body_reader {
     if (const auto ok = take_locator(t.getReference(), t.getAddresses(), set.rest); !ok) return ok;
     const auto inlined = view_of(t.getInlined());
     using tensors = typename tensors_of<M>::tensors;
-    if constexpr (tensors::is_static) {  // the schema of a run-time list is not known before it is pulled; then the same is checked
+    if constexpr (tensors::is_static) {  // the schema of a run-time list is not known before it is pulled; then the
+                                         // same is checked
       if (set.fingerprint != tensors::schema().fingerprint) return failure(errc::schema_mismatch);
-      if (inlined.size() != measure_part(tensors::schema(), set.limit, part_of_set::small).image_bytes) return failure(errc::schema_mismatch, inlined.size());
-      if (static_cast<bool>(set.rest) != (measure_part(tensors::schema(), set.limit, part_of_set::large).tensors != 0)) return failure(errc::schema_mismatch);
+      if (inlined.size() != measure_part(tensors::schema(), set.limit, part_of_set::small).image_bytes)
+        return failure(errc::schema_mismatch, inlined.size());
+      if (static_cast<bool>(set.rest) != (measure_part(tensors::schema(), set.limit, part_of_set::large).tensors != 0))
+        return failure(errc::schema_mismatch);
     }
     if (!inlined.empty() && digest_of(inlined) != set.digest) return failure(errc::digest_mismatch);
     if (!inlined.empty()) {
@@ -170,20 +177,22 @@ struct body_reader {
   }
 };
 
-/// Reads a whole body. bad_frame: not one valid Cap'n Proto message of one segment, or an index that leads nowhere; too_large: more fields
-/// than the struct has; the codes of single fields name the field.
+/// Reads a whole body. bad_frame: not one valid Cap'n Proto message of one segment, or an index that leads nowhere;
+/// too_large: more fields than the struct has; the codes of single fields name the field.
 template <class Message>
 result<void> read_body(std::span<const reference> references, std::span<const std::byte> body, Message& out) noexcept {
   if (reinterpret_cast<std::uintptr_t>(body.data()) % 8 != 0) return failure(errc::invalid_argument);
   const auto measured = measure_frame(body, body.size(), 1);
   if (!measured) return failure(measured.error());
   if (!*measured || **measured != body.size()) return failure(errc::bad_frame, body.size());
-  const kj::ArrayPtr<const capnp::word> segment(reinterpret_cast<const capnp::word*>(body.data() + 8), body.size() / 8 - 1);
+  const kj::ArrayPtr<const capnp::word> segment(reinterpret_cast<const capnp::word*>(body.data() + 8),
+                                                body.size() / 8 - 1);
   constexpr std::size_t expected = count_fields<Message>();
   result<void> read{};
   const bool ok = quietly([&] {
     capnp::ReaderOptions options;
-    options.traversalLimitInWords = body.size() / 4 + 64;  // twice what is there: no object can be aliased into much more
+    options.traversalLimitInWords = body.size() / 4 + 64;  // twice what is there: no object can be aliased into much
+                                                           // more
     options.nestingLimit = 8;
     capnp::SegmentArrayMessageReader reader(kj::arrayPtr(&segment, 1), options);
     const auto fields = reader.getRoot<wire::Decomposed>().getFields();

@@ -1,5 +1,6 @@
-// One end of a byte-stream connection, without the stream: bytes in, bytes out. It has both roles, since either end may own references and pull
-// others. Drivers (a blocking socket, an event loop, a simulation, two ends in one process) move the bytes.
+// One end of a byte-stream connection, without the stream: bytes in, bytes out. It has both roles, since either end may
+// own references and pull others. Drivers (a blocking socket, an event loop, a simulation, two ends in one process)
+// move the bytes.
 #pragma once
 
 #include <tensorpull/framing/detail/segment_table.hpp>
@@ -13,9 +14,10 @@
 
 namespace tensorpull {
 
-/// `Owner`: what this end serves (owner_role; no_owner if nothing). `Handler`: takes messages, from within received(), written(), plan_write() and
-/// parse() (message_handler; ignore_messages if none come). `Transfer`, in the members: what this end pulls (transfer_role; no_transfer if nothing).
-/// roles.hpp has the three. One thread at a time. Not movable. Under 2 KiB with the default limits.
+/// `Owner`: what this end serves (owner_role; no_owner if nothing). `Handler`: takes messages, from within received(),
+/// written(), plan_write() and parse() (message_handler; ignore_messages if none come). `Transfer`, in the members:
+/// what this end pulls (transfer_role; no_transfer if nothing). roles.hpp has the three. One thread at a time. Not
+/// movable. Under 2 KiB with the default limits.
 template <framing Framing, class Limits, class Owner, class Handler>
 class endpoint {
   static_assert(detail::assert_owner_role<Owner>());
@@ -29,8 +31,10 @@ class endpoint {
   static constexpr std::size_t input_bytes = 512;
 
   /// Borrows all three: the owner and the pool until closed(), the handler as long as the endpoint lives.
-  endpoint(Owner& owner, pool_type& pool, Handler& handler) noexcept : answers_(owner, pool), pool_(pool), handler_(handler) {
-    static_assert(detail::assert_message_handler<Handler>());  // a handler may hold its endpoint, and is complete only here
+  endpoint(Owner& owner, pool_type& pool, Handler& handler) noexcept
+      : answers_(owner, pool), pool_(pool), handler_(handler) {
+    static_assert(detail::assert_message_handler<Handler>());  // a handler may hold its endpoint, and is complete only
+                                                               // here
   }
   endpoint(endpoint&&) = delete;
   ~endpoint() { closed(); }
@@ -52,9 +56,10 @@ class endpoint {
   /// The first id of the next transfer on this connection.
   std::uint32_t next_id() const noexcept { return next_id_; }
 
-  /// Queues a message. busy: the long frame before it has not been sent yet, or the pool is empty. does_not_fit: body or references are above the
-  /// limits, or the frame is longer than a buffer.
-  result<void> send_message(std::uint32_t kind, std::span<const reference> references, std::span<const std::byte> body) noexcept {
+  /// Queues a message. busy: the long frame before it has not been sent yet, or the pool is empty. does_not_fit: body
+  /// or references are above the limits, or the frame is longer than a buffer.
+  result<void> send_message(std::uint32_t kind, std::span<const reference> references,
+                            std::span<const std::byte> body) noexcept {
     return answers_.output.push_message(kind, references, body, pool_);
   }
   /// Queues a short frame, such as a transfer's farewell(). False: there is no room now.
@@ -65,18 +70,22 @@ class endpoint {
   /// Whether the peer has begun a frame and not finished it.
   bool mid_frame() const noexcept { return landing_ > 0 || discard_ > 0 || long_.begun() || !input_.empty(); }
 
-  /// Whether a digest is being computed that an answer waits for: make another step at once, but let other connections go first.
-  bool works() const noexcept { return answers_.output.digesting() == digest_state::working || (blocked_ && answers_.locating()); }
+  /// Whether a digest is being computed that an answer waits for: make another step at once, but let other connections
+  /// go first.
+  bool works() const noexcept {
+    return answers_.output.digesting() == digest_state::working || (blocked_ && answers_.locating());
+  }
   /// Whether an answer waits for a digest that can go on only when time has passed at the owner (owner::advance()).
   bool awaits_time() const noexcept { return answers_.output.digesting() == digest_state::waiting; }
   /// Whether the next plan_write() has something to write; false also while all answers wait for a digest.
   bool output_ready() const noexcept { return answers_.output.ready(); }
-  /// From now on no buffer is taken for what the peer says before it has asked for something that this end has, this end has pulled from it, or trust()
-  /// is called: a frame that needs one ends the connection (too_large).
+  /// From now on no buffer is taken for what the peer says before it has asked for something that this end has, this
+  /// end has pulled from it, or trust() is called: a frame that needs one ends the connection (too_large).
   void doubt() noexcept { trusted_ = false; }
   /// The peer may have buffers for what it says, as at the start.
   void trust() noexcept { trusted_ = true; }
-  /// Grows with all that the peer says and that counts: requests that are not refused, messages that are taken, answers to what was asked here.
+  /// Grows with all that the peer says and that counts: requests that are not refused, messages that are taken, answers
+  /// to what was asked here.
   std::uint32_t heard() const noexcept { return heard_ + answers_.served; }
   /// The number of the frame that is coming into a buffer of the pool; 0: none.
   std::uint32_t long_frame() const noexcept { return long_.begun() ? long_frames_ : 0; }
@@ -87,15 +96,17 @@ class endpoint {
   /// Whether the last message, or other long frame, has been handed to the transport.
   bool long_frame_sent() const noexcept { return answers_.output.long_free(); }
 
-  /// Collects what to write, about `most` bytes; an empty plan: there is nothing to write now. The spans are valid until written(), which has to
-  /// follow. connection_lost: a chunk was withdrawn when a part of it had been sent, so the connection has to be closed.
+  /// Collects what to write, about `most` bytes; an empty plan: there is nothing to write now. The spans are valid
+  /// until written(), which has to follow. connection_lost: a chunk was withdrawn when a part of it had been sent, so
+  /// the connection has to be closed.
   template <class Transfer>
   result<void> plan_write(Transfer& t, plan_type& plan, std::span<std::byte> scratch, std::size_t most) noexcept {
     static_assert(detail::assert_transfer_role<Transfer>());
     if (blocked_)
       if (const auto ok = parse(t); !ok) return ok;
     frame m;
-    while (!answers_.output.control_full() && (!t.next_is_long() || (answers_.output.long_free() && pool_.available() > 0)) && t.next(m)) {
+    while (!answers_.output.control_full() &&
+           (!t.next_is_long() || (answers_.output.long_free() && pool_.available() > 0)) && t.next(m)) {
       if (m.kind == frame_kind::locate) {
         // more names than one control frame carries: the transfer fails, the connection goes on
         if (const auto ok = answers_.output.push_long(m, pool_, Limits::control_frame_bytes); !ok) t.fail(ok.error());
@@ -112,8 +123,8 @@ class endpoint {
     return blocked_ && n > 0 ? parse(t) : result<void>{};
   }
 
-  /// Spans to read into, with at most `most` bytes of payload among them; how many there are. 0: do not read now (there is no memory, or the peer has
-  /// to take our answers first).
+  /// Spans to read into, with at most `most` bytes of payload among them; how many there are. 0: do not read now (there
+  /// is no memory, or the peer has to take our answers first).
   template <class Transfer>
   std::size_t plan_read(Transfer& t, std::span<std::span<std::byte>> out, std::size_t most) noexcept {
     static_assert(detail::assert_transfer_role<Transfer>());
@@ -144,7 +155,8 @@ class endpoint {
     arrived(t, spans, n);
     return parse(t);
   }
-  /// The first half of received(): the spans are not used any more. parse() has to follow, and may be called when their memory is gone.
+  /// The first half of received(): the spans are not used any more. parse() has to follow, and may be called when their
+  /// memory is gone.
   template <class Transfer>
   void arrived(Transfer& t, std::span<const std::span<std::byte>> spans, std::size_t n) noexcept {
     phase_ = static_cast<std::uint8_t>((phase_ + n) % 8);
@@ -174,7 +186,8 @@ class endpoint {
       const auto have = input_.filled();
       if (landing_ > 0) {
         if (have.empty()) return {};
-        return failure(errc::unexpected_frame, static_cast<std::uint64_t>(frame_kind::chunk));  // sent before it was asked for
+        return failure(errc::unexpected_frame, static_cast<std::uint64_t>(frame_kind::chunk));  // sent before it was
+                                                                                                // asked for
       } else if (discard_ > 0 || padding_ > 0) {
         if (!skip(discard_ > 0 ? discard_ : padding_)) return {};
       } else {
@@ -188,19 +201,25 @@ class endpoint {
 
  private:
   using prefix = detail::payload_prefix;
-  /// No valid layout of a description is shorter: segment table, root pointer, a word of Frame, its pointer, eight words of Description.
+  /// No valid layout of a description is shorter: segment table, root pointer, a word of Frame, its pointer, eight
+  /// words of Description.
   static constexpr std::size_t smallest_description = 12 * 8;
-  static constexpr std::size_t largest_frame = detail::takes_messages<Handler> ? message_frame_bytes<Limits> : Limits::control_frame_bytes;
+  static constexpr std::size_t largest_frame = detail::takes_messages<Handler> ? message_frame_bytes<Limits>
+                                                                               : Limits::control_frame_bytes;
 
-  /// Bytes to read into the buffer. While a chunk is awaited: at most up to the end of its prefix, so that payload only ever goes from the
-  /// transport to the consumer's memory. A system call then checks that memory: a destination that may not be written is an error, not a crash.
+  /// Bytes to read into the buffer. While a chunk is awaited: at most up to the end of its prefix, so that payload only
+  /// ever goes from the transport to the consumer's memory. A system call then checks that memory: a destination that
+  /// may not be written is an error, not a crash.
   template <class Transfer>
   std::size_t input_wanted(const Transfer& t) const noexcept {
     if (!t.awaiting_chunk()) return input_bytes;
     const auto have = input_.filled();
-    std::uint64_t head = discard_ + padding_ + (t.described() ? 0 : smallest_description);  // an owner that has not described has sent no chunk
+    std::uint64_t head = discard_ + padding_ + (t.described() ? 0 : smallest_description);  // an owner that has not
+                                                                                            // described has sent no
+                                                                                            // chunk
     if (have.size() >= 24 && !prefix::announces_payload(have))
-      if (const auto size = detail::measure_frame(have, largest_frame, Limits::control_frame_segments); size && *size) head = **size;
+      if (const auto size = detail::measure_frame(have, largest_frame, Limits::control_frame_segments); size && *size)
+        head = **size;
     const auto whole = std::min<std::uint64_t>(head + prefix::bytes, input_bytes);
     return have.size() < whole ? static_cast<std::size_t>(whole) - have.size() : 0;
   }
@@ -228,7 +247,8 @@ class endpoint {
       if (!blocked_) input_.consume(**size);
     } else {
       if (**size + 8 <= input_bytes) return false;
-      if (**size > pool_.buffer_bytes() || (!trusted_ && !pulls_ && answers_.served == 0)) return failure(errc::too_large, **size);
+      if (**size > pool_.buffer_bytes() || (!trusted_ && !pulls_ && answers_.served == 0))
+        return failure(errc::too_large, **size);
       blocked_ = !long_.begin(pool_, **size, have);
       if (blocked_) return true;
       input_.consume(have.size());
@@ -254,8 +274,8 @@ class endpoint {
     if (landing_ > 0 && t.ended()) discard_ = std::exchange(landing_, 0);
   }
 
-  /// One whole control frame. Sets blocked_ if its answer has no room yet; the frame then stays where it is. A function of its own, so that landing
-  /// a chunk takes no stack for the lists of a frame.
+  /// One whole control frame. Sets blocked_ if its answer has no room yet; the frame then stays where it is. A function
+  /// of its own, so that landing a chunk takes no stack for the lists of a frame.
   template <class Transfer>
   [[gnu::noinline]] result<void> accept(Transfer& t, std::span<const std::byte> bytes) noexcept {
     if constexpr (requires { typename Framing::short_storage; }) {
@@ -267,7 +287,8 @@ class endpoint {
     if constexpr (takes_lists || !requires { typename Framing::short_storage; }) return accept_lists(t, bytes);
     else return {};
   }
-  /// The same for any frame. A function of its own, because the memory for the lists is the largest piece of stack that a connection takes.
+  /// The same for any frame. A function of its own, because the memory for the lists is the largest piece of stack that
+  /// a connection takes.
   template <class Transfer>
   [[gnu::noinline]] result<void> accept_lists(Transfer& t, std::span<const std::byte> bytes) noexcept {
     typename Framing::decode_storage lists;
@@ -283,7 +304,8 @@ class endpoint {
 
   template <class Transfer>
   [[gnu::noinline]] result<void> take(Transfer& t, const frame& m, std::size_t bytes) noexcept {
-    if (m.kind != frame_kind::application && bytes > Limits::control_frame_bytes) return failure(errc::too_large, bytes);
+    if (m.kind != frame_kind::application && bytes > Limits::control_frame_bytes)
+      return failure(errc::too_large, bytes);
     if (m.kind == frame_kind::application) {
       if (!handler_.ready()) return blocked_ = true, result<void>{};
       ++heard_;

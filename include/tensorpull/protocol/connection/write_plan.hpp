@@ -8,7 +8,8 @@
 
 namespace tensorpull {
 
-/// What one gather write consists of. endpoint::plan_write() fills it in, endpoint::written() takes it back. `Spans` and `Items`: the most of each.
+/// What one gather write consists of. endpoint::plan_write() fills it in, endpoint::written() takes it back. `Spans`
+/// and `Items`: the most of each.
 template <std::size_t Spans, std::size_t Items>
 struct basic_write_plan {
   /// Where an item comes from.
@@ -28,11 +29,11 @@ struct basic_write_plan {
   static constexpr std::size_t max_spans = Spans;
 
   std::array<std::span<const std::byte>, max_spans> spans;  ///< what to write, in order; the first span_count are used
-  std::size_t span_count = 0;                               ///< how many there are
-  std::array<item, Items> items;                               ///< what the spans belong to, in order; the first item_count are used
-  std::size_t item_count = 0;                               ///< how many there are
-  std::size_t bytes = 0;                                    ///< in all spans together
-  std::span<const int> descriptors{};                       ///< what the stream passes along with them (byte_stream, 7)
+  std::size_t span_count = 0;  ///< how many there are
+  std::array<item, Items> items;  ///< what the spans belong to, in order; the first item_count are used
+  std::size_t item_count = 0;  ///< how many there are
+  std::size_t bytes = 0;  ///< in all spans together
+  std::span<const int> descriptors{};  ///< what the stream passes along with them (byte_stream, 7)
 
   /// Whether there is room for one more reply or long frame.
   bool has_room() const noexcept { return span_count + 4 <= max_spans && item_count < items.size(); }

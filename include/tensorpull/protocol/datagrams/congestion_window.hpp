@@ -1,9 +1,10 @@
-// How many requests may be on their way, and when the next may leave: AIMD with slow start, as NewReno (RFC 5681, RFC 6582) counts segments, told apart
-// from noise, and paced.
+// How many requests may be on their way, and when the next may leave: AIMD with slow start, as NewReno (RFC 5681, RFC
+// 6582) counts segments, told apart from noise, and paced.
 //
-// A radio or a noisy line loses a share of all datagrams however few are sent, and a window that is halved for each of them carries nothing. So a loss
-// counts as congestion only if it exceeds what is lost with half of the window, too: that much is noise, and then the halving is undone, as for a
-// retransmission that turned out spurious (RFC 4015). A quarter of all requests lost, or any loss while the round trip shows a queue, is never noise.
+// A radio or a noisy line loses a share of all datagrams however few are sent, and a window that is halved for each of
+// them carries nothing. So a loss counts as congestion only if it exceeds what is lost with half of the window, too:
+// that much is noise, and then the halving is undone, as for a retransmission that turned out spurious (RFC 4015). A
+// quarter of all requests lost, or any loss while the round trip shows a queue, is never noise.
 #pragma once
 
 #include <tensorpull/protocol/datagrams/round_trip.hpp>
@@ -15,7 +16,8 @@
 
 namespace tensorpull {
 
-/// The window of one pull, in requests. Requests are small and their answers long, so it bounds the answers that are on their way.
+/// The window of one pull, in requests. Requests are small and their answers long, so it bounds the answers that are on
+/// their way.
 class congestion_window {
  public:
   /// Points in time, and durations.
@@ -23,7 +25,8 @@ class congestion_window {
 
   /// `first`: where it begins, and the least that it falls to; at least 1. `most`: the largest.
   constexpr congestion_window(std::uint32_t first, std::uint32_t most) noexcept
-      : least_(std::max(std::min(first, most), std::uint32_t{1})), most_(std::max(most, std::uint32_t{1})), window_(least_), threshold_(most_) {}
+      : least_(std::max(std::min(first, most), std::uint32_t{1})), most_(std::max(most, std::uint32_t{1})),
+        window_(least_), threshold_(most_) {}
 
   /// Requests that may be on their way.
   constexpr std::uint32_t size() const noexcept { return window_; }
@@ -31,7 +34,7 @@ class congestion_window {
   /// A request was answered. `full`: the window was in use, so that it may grow.
   constexpr void answered(const round_trip& trip, bool full) noexcept {
     ++answered_;
-    if (full && window_ < threshold_) ++window_;                                          // slow start
+    if (full && window_ < threshold_) ++window_;  // slow start
     else if (full && ++grown_ >= window_) grown_ = 0, window_ = std::min(window_ + 1, most_);  // one for each window
     judge(trip);
   }
@@ -49,8 +52,9 @@ class congestion_window {
     begin_epoch();
   }
 
-  /// Whether a request may leave now; if not, at the time that it gives: requests are spread over the round trip, so that their answers do not come in
-  /// one burst. What one millisecond brings may leave at once, since no clock of a driver is finer.
+  /// Whether a request may leave now; if not, at the time that it gives: requests are spread over the round trip, so
+  /// that their answers do not come in one burst. What one millisecond brings may leave at once, since no clock of a
+  /// driver is finer.
   constexpr time release() const noexcept { return release_; }
   /// A request leaves.
   constexpr void left(const round_trip& trip, time now) noexcept {

@@ -1,12 +1,13 @@
-// One end of a datagram connection, without the link: datagrams in, datagrams out. It has both roles, as the endpoint of a stream has, over the same
-// owner and the same message handler; its transfer is a datagram_transfer. Drivers (a blocking pull, a socket with many peers, a simulation) move the
-// datagrams and say what time it is.
+// One end of a datagram connection, without the link: datagrams in, datagrams out. It has both roles, as the endpoint
+// of a stream has, over the same owner and the same message handler; its transfer is a datagram_transfer. Drivers (a
+// blocking pull, a socket with many peers, a simulation) move the datagrams and say what time it is.
 //
-// A datagram is one or more whole frames, one after the other, each exactly as on a stream: prefix, payload, padding. No frame is cut. A frame that is
-// longer than a datagram travels as numbered pieces, which are frames themselves, and so does each message of the application.
+// A datagram is one or more whole frames, one after the other, each exactly as on a stream: prefix, payload, padding.
+// No frame is cut. A frame that is longer than a datagram travels as numbered pieces, which are frames themselves, and
+// so does each message of the application.
 //
-// What is lost is asked for again by whoever needs it: requests are repeated until they are answered, pieces until they are taken. An owner repeats
-// nothing by itself, so a peer that is gone costs it nothing.
+// What is lost is asked for again by whoever needs it: requests are repeated until they are answered, pieces until they
+// are taken. An owner repeats nothing by itself, so a peer that is gone costs it nothing.
 #pragma once
 
 #include <tensorpull/core/buffer_pool.hpp>
@@ -33,7 +34,8 @@
 namespace tensorpull {
 
 namespace detail {
-/// What a transfer over datagrams has besides transfer_role: the time, and requests for chunks apart from the others (datagram_transfer).
+/// What a transfer over datagrams has besides transfer_role: the time, and requests for chunks apart from the others
+/// (datagram_transfer).
 template <class T>
 concept datagram_transfer_role = requires(T& t, const T& c, frame& request, bool& last, std::chrono::microseconds now) {
   t.at(now);
@@ -46,9 +48,10 @@ concept datagram_transfer_role = requires(T& t, const T& c, frame& request, bool
 };
 }  // namespace detail
 
-/// `Owner`: what this end serves (owner_role; no_owner if nothing). `Handler`: takes messages, from within received() (message_handler; ignore_messages
-/// if none come). `Transfer`, in the members: what this end pulls (a datagram_transfer; no_transfer if nothing). One thread at a time. Not movable. Under
-/// 2 KiB with the default limits. It has no clock: `now` is the time of a monotonic clock with any origin, in microseconds.
+/// `Owner`: what this end serves (owner_role; no_owner if nothing). `Handler`: takes messages, from within received()
+/// (message_handler; ignore_messages if none come). `Transfer`, in the members: what this end pulls (a
+/// datagram_transfer; no_transfer if nothing). One thread at a time. Not movable. Under 2 KiB with the default limits.
+/// It has no clock: `now` is the time of a monotonic clock with any origin, in microseconds.
 template <framing Framing, class Limits, class Owner, class Handler>
 class datagram_endpoint {
   static_assert(detail::assert_owner_role<Owner>());
@@ -63,12 +66,16 @@ class datagram_endpoint {
   /// The shortest datagram that any link carries, in bytes: see datagram_link.
   static constexpr std::size_t least_datagram_bytes = 128;
 
-  /// Borrows all three: the owner and the pool until closed(), the handler as long as the endpoint lives. `datagram_bytes`: the longest datagram that
-  /// the link carries, without what a driver puts in front; at least least_datagram_bytes. `number`: random; it tells this endpoint from an earlier one
-  /// at the same address, and the ids of its requests begin there.
-  datagram_endpoint(Owner& owner, pool_type& pool, Handler& handler, std::size_t datagram_bytes, std::uint64_t number) noexcept
-      : owner_(&owner), pool_(pool), handler_(handler), datagram_bytes_(datagram_bytes / 8 * 8), long_(number | 1), next_id_(static_cast<std::uint32_t>(number >> 32)) {
-    static_assert(detail::assert_message_handler<Handler>());  // a handler may hold its endpoint, and is complete only here
+  /// Borrows all three: the owner and the pool until closed(), the handler as long as the endpoint lives.
+  /// `datagram_bytes`: the longest datagram that the link carries, without what a driver puts in front; at least
+  /// least_datagram_bytes. `number`: random; it tells this endpoint from an earlier one at the same address, and the
+  /// ids of its requests begin there.
+  datagram_endpoint(Owner& owner, pool_type& pool, Handler& handler, std::size_t datagram_bytes,
+                    std::uint64_t number) noexcept
+      : owner_(&owner), pool_(pool), handler_(handler), datagram_bytes_(datagram_bytes / 8 * 8), long_(number | 1),
+        next_id_(static_cast<std::uint32_t>(number >> 32)) {
+    static_assert(detail::assert_message_handler<Handler>());  // a handler may hold its endpoint, and is complete only
+                                                               // here
   }
   datagram_endpoint(datagram_endpoint&&) = delete;
   ~datagram_endpoint() { closed(); }
@@ -96,10 +103,12 @@ class datagram_endpoint {
   /// The first id of the next transfer on this connection.
   std::uint32_t next_id() const noexcept { return next_id_; }
 
-  /// Queues a message, which travels in pieces and arrives once. busy: the message before it has not arrived yet, or the pool is empty. does_not_fit: body
-  /// or references are above the limits, or the frame is longer than a buffer.
-  result<void> send_message(std::uint32_t kind, std::span<const reference> references, std::span<const std::byte> body) noexcept {
-    if (body.size() > Limits::application_body_bytes || references.size() > Limits::application_references) return failure(errc::does_not_fit, body.size());
+  /// Queues a message, which travels in pieces and arrives once. busy: the message before it has not arrived yet, or
+  /// the pool is empty. does_not_fit: body or references are above the limits, or the frame is longer than a buffer.
+  result<void> send_message(std::uint32_t kind, std::span<const reference> references,
+                            std::span<const std::byte> body) noexcept {
+    if (body.size() > Limits::application_body_bytes || references.size() > Limits::application_references)
+      return failure(errc::does_not_fit, body.size());
     frame m;
     m.kind = frame_kind::application;
     m.application = kind;
@@ -107,8 +116,8 @@ class datagram_endpoint {
     m.body = body;
     return push_long(m);
   }
-  /// Queues a short frame that is not answered, such as a transfer's farewell(). It is sent three times, since nobody says that it has come. False: there
-  /// is no room now.
+  /// Queues a short frame that is not answered, such as a transfer's farewell(). It is sent three times, since nobody
+  /// says that it has come. False: there is no room now.
   bool send_control(const frame& m) noexcept {
     if (request_left_ > 0) return false;
     frame numbered = m;
@@ -120,40 +129,46 @@ class datagram_endpoint {
   /// Whether there is nothing left to send, and nothing that may have to be sent again.
   bool output_idle() const noexcept { return request_left_ == 0 && !long_.busy() && reply_count_ == 0 && !answers_; }
 
-  /// Whether answers of the owner wait to be planned. There is room for those to one datagram of requests, and not for many: plan before more is received.
+  /// Whether answers of the owner wait to be planned. There is room for those to one datagram of requests, and not for
+  /// many: plan before more is received.
   bool answers_wait() const noexcept { return reply_count_ > planned_; }
 
   /// Whether a digest is being computed that an answer waits for: plan again at once, but let other peers go first.
   bool works() const noexcept { return digesting_ == digest_state::working || locate_ != nullptr; }
   /// Whether an answer waits for a digest that can go on only when time has passed at the owner (owner::advance()).
   bool awaits_time() const noexcept { return digesting_ == digest_state::waiting; }
-  /// From now on no buffer is taken for what the peer says before it has asked for something that this end has, this end has pulled from it, or trust()
-  /// is called: pieces are thrown away.
+  /// From now on no buffer is taken for what the peer says before it has asked for something that this end has, this
+  /// end has pulled from it, or trust() is called: pieces are thrown away.
   void doubt() noexcept { trusted_ = false; }
   /// The peer may have buffers for what it says, as at the start.
   void trust() noexcept { trusted_ = true; }
-  /// Grows with all that the peer says and that counts: requests that are not refused, messages that are taken, answers to what was asked here.
+  /// Grows with all that the peer says and that counts: requests that are not refused, messages that are taken, answers
+  /// to what was asked here.
   std::uint32_t heard() const noexcept { return heard_; }
   /// The number of the frame that is coming in pieces into a buffer of the pool; 0: none.
   std::uint32_t long_frame() const noexcept { return in_.begun() ? long_frames_ : 0; }
 
-  /// Frees buffers of the pool that others wait for: those of frames in pieces of which nothing has moved since `idle`, or that began before `begun`. Such a
-  /// peer gets none until `again`. Nothing is lost: its frame is sent, or asked for, again.
+  /// Frees buffers of the pool that others wait for: those of frames in pieces of which nothing has moved since `idle`,
+  /// or that began before `begun`. Such a peer gets none until `again`. Nothing is lost: its frame is sent, or asked
+  /// for, again.
   void give_up_buffers(time idle, time begun, time again) noexcept {
-    const bool goes = long_.busy() && long_answers_ && pieces_planned_ == 0 && long_.bytes() != short_answer_.data() && (long_moved_ < idle || long_began_ < begun);
+    const bool goes = long_.busy() && long_answers_ && pieces_planned_ == 0 && long_.bytes() != short_answer_.data() &&
+                      (long_moved_ < idle || long_began_ < begun);
     const bool comes = in_.begun() && !in_.whole() && (in_moved_ < idle || in_began_ < begun);
     if (goes) end_long();
     if (comes) in_.drop(pool_);
     if (goes || comes) no_buffer_until_ = again;
   }
 
-  /// Collects the next datagram: answers, then requests. An empty plan: there is nothing to send now, see next_time(). Several plans may be made in a
-  /// row, each with its own part of the scratch memory (plan.scratch says how much of it one took), before sent() is called for each in the same order.
-  /// `scratch`: aligned to 8 bytes, at least scratch_bytes() of them; it holds what is not in memory as it is sent. It is not used any more after sent().
+  /// Collects the next datagram: answers, then requests. An empty plan: there is nothing to send now, see next_time().
+  /// Several plans may be made in a row, each with its own part of the scratch memory (plan.scratch says how much of it
+  /// one took), before sent() is called for each in the same order. `scratch`: aligned to 8 bytes, at least
+  /// scratch_bytes() of them; it holds what is not in memory as it is sent. It is not used any more after sent().
   template <class Transfer>
   void plan_datagram(Transfer& t, plan_type& plan, std::span<std::byte> scratch, time now) noexcept {
     static_assert(detail::assert_transfer_role<Transfer>());
-    static_assert(timed<Transfer> || std::is_same_v<Transfer, no_transfer>, "tensorpull: over datagrams an endpoint drives a datagram_transfer, or no_transfer");
+    static_assert(timed<Transfer> || std::is_same_v<Transfer, no_transfer>,
+                  "tensorpull: over datagrams an endpoint drives a datagram_transfer, or no_transfer");
     now_ = now;
     plan.span_count = plan.bytes = plan.scratch = 0;
     plan.pulls = plan.replies = 0;
@@ -171,13 +186,16 @@ class datagram_endpoint {
     if constexpr (timed<Transfer>) add_pulls(t, out);
     plan.scratch = scratch.size() - out.scratch.size();
   }
-  /// Bytes of scratch memory that a plan may need: one datagram; of an owner two, since packed elements are gathered and then put together, and a
-  /// control frame.
+  /// Bytes of scratch memory that a plan may need: one datagram; of an owner two, since packed elements are gathered
+  /// and then put together, and a control frame.
   std::size_t scratch_bytes() const noexcept { return scratch_bytes(datagram_bytes_); }
   /// The same for any length of a datagram.
-  static constexpr std::size_t scratch_bytes(std::size_t datagram_bytes) noexcept { return Owner::owns ? 2 * datagram_bytes + Limits::control_frame_bytes : datagram_bytes; }
-  /// The link took the plan's datagram, or did not; then everything in it will be planned again. For each plan that is not empty, in the order in which
-  /// they were made. After one that was not taken, the later ones must not have been sent.
+  static constexpr std::size_t scratch_bytes(std::size_t datagram_bytes) noexcept {
+    return Owner::owns ? 2 * datagram_bytes + Limits::control_frame_bytes : datagram_bytes;
+  }
+  /// The link took the plan's datagram, or did not; then everything in it will be planned again. For each plan that is
+  /// not empty, in the order in which they were made. After one that was not taken, the later ones must not have been
+  /// sent.
   template <class Transfer>
   void sent(Transfer& t, const plan_type& plan, bool taken) noexcept {
     for (std::size_t i = 0; i < plan.replies; ++i) {
@@ -199,9 +217,10 @@ class datagram_endpoint {
     answers_ |= plan.taken;
   }
 
-  /// A datagram has arrived, in memory that is aligned to 8 bytes. Payload is copied from there into the consumer's memory. What is doubled, late or not
-  /// wanted is thrown away and changes nothing. An error says that the datagram had something in it that no end of this protocol sends
-  /// (bad_frame, too_large, unexpected_frame, unsupported_layout): the rest of it is thrown away, and the endpoint goes on.
+  /// A datagram has arrived, in memory that is aligned to 8 bytes. Payload is copied from there into the consumer's
+  /// memory. What is doubled, late or not wanted is thrown away and changes nothing. An error says that the datagram
+  /// had something in it that no end of this protocol sends (bad_frame, too_large, unexpected_frame,
+  /// unsupported_layout): the rest of it is thrown away, and the endpoint goes on.
   template <class Transfer>
   result<void> received(Transfer& t, std::span<const std::byte> datagram, time now) noexcept {
     now_ = now;
@@ -218,7 +237,8 @@ class datagram_endpoint {
         if (!ok) return failure(ok.error());
         size = *ok;
       } else {
-        const auto measured = detail::measure_frame(datagram, std::min(datagram.size(), Limits::control_frame_bytes), Limits::control_frame_segments);
+        const auto measured = detail::measure_frame(datagram, std::min(datagram.size(), Limits::control_frame_bytes),
+                                                    Limits::control_frame_segments);
         if (!measured) return failure(measured.error());
         if (!*measured) return failure(errc::bad_frame, datagram.size());
         size = **measured;
@@ -229,17 +249,19 @@ class datagram_endpoint {
     return {};
   }
 
-  /// How long the driver may wait before it plans again although nothing arrives; zero: plan now; time::max(): until something arrives.
+  /// How long the driver may wait before it plans again although nothing arrives; zero: plan now; time::max(): until
+  /// something arrives.
   template <class Transfer>
   time next_time(const Transfer& t, time now) const noexcept {
-    if (answers_ || locate_ != nullptr || digesting_ == digest_state::working || (reply_count_ > planned_ && digesting_ == digest_state::ready)) return time::zero();
+    if (answers_ || locate_ != nullptr || digesting_ == digest_state::working ||
+        (reply_count_ > planned_ && digesting_ == digest_state::ready))
+      return time::zero();
     time at = request_left_ > 0 ? request_due_ : time::max();
     at = std::min(at, long_.wakes(piece_bytes()));
     if constexpr (timed<Transfer>) {
       if (request_left_ == 0 && !t.ended()) at = std::min(at, t.wakes(now));
     }
-    return at == time::max() ? at : at <= now ? time::zero()
-                                              : at - now;
+    return at == time::max() ? at : at <= now ? time::zero() : at - now;
   }
 
  private:
@@ -250,12 +272,15 @@ class datagram_endpoint {
   static constexpr std::uint8_t until_answered = 255;
   static constexpr bool takes_messages = !std::is_same_v<Handler, ignore_messages>;
   static constexpr bool takes_lists = Owner::owns || takes_messages;
-  static constexpr std::size_t largest_frame = detail::takes_messages<Handler> ? message_frame_bytes<Limits> : Limits::control_frame_bytes;
+  static constexpr std::size_t largest_frame = detail::takes_messages<Handler> ? message_frame_bytes<Limits>
+                                                                               : Limits::control_frame_bytes;
   /// Bytes of a request that is no locate.
   static constexpr std::size_t short_frame = prefix::bytes;
-  /// A request with an id that is so little behind the last one that changed something is a late double of one that was made before.
+  /// A request with an id that is so little behind the last one that changed something is a late double of one that was
+  /// made before.
   static constexpr std::uint32_t late_ids = 1u << 20;
-  /// Requests of one id that are late in a row before they are believed: the peer was started again and chose its ids badly.
+  /// Requests of one id that are late in a row before they are believed: the peer was started again and chose its ids
+  /// badly.
   static constexpr std::uint8_t most_late = 4;
 
   /// A plan that is being made: memory that is left for what it says, and bytes that are left in the datagram.
@@ -269,7 +294,8 @@ class datagram_endpoint {
       plan.bytes += bytes.size();
       room -= bytes.size();
       if (plan.span_count > 0)  // what was written one after the other is one span
-        if (auto& last = plan.spans[plan.span_count - 1]; last.data() + last.size() == bytes.data()) return void(last = {last.data(), last.size() + bytes.size()});
+        if (auto& last = plan.spans[plan.span_count - 1]; last.data() + last.size() == bytes.data())
+          return void(last = {last.data(), last.size() + bytes.size()});
       plan.spans[plan.span_count++] = bytes;
     }
     /// The next `n` bytes of scratch memory.
@@ -289,7 +315,9 @@ class datagram_endpoint {
     --reply_count_;
   }
   /// Whether an answer needs its image.
-  static bool of_slot(const pending_reply& r) noexcept { return r.kind != frame_kind::refused && r.kind != frame_kind::confirmed && r.kind != frame_kind::nothing; }
+  static bool of_slot(const pending_reply& r) noexcept {
+    return r.kind != frame_kind::refused && r.kind != frame_kind::confirmed && r.kind != frame_kind::nothing;
+  }
 
   // what is sent
 
@@ -308,8 +336,13 @@ class datagram_endpoint {
     if constexpr (timed<Transfer>) {
       if (request_left_ == until_answered && !t.expects(request_id_)) end_request();
       frame m;
-      const bool free = request_left_ == 0 || (request_left_ != until_answered && request_again_ > 0);  // a farewell that was said once waits for nobody
-      if (free && (!t.next_is_long() || (!long_.busy() && pool_.available() > 0)) && t.next(m) && !set_request(m, until_answered)) t.fail({errc::does_not_fit, 0, 0, {}});
+      const bool free = request_left_ == 0 || (request_left_ != until_answered && request_again_ > 0);  // a farewell
+                                                                                                        // that was said
+                                                                                                        // once waits
+                                                                                                        // for nobody
+      if (free && (!t.next_is_long() || (!long_.busy() && pool_.available() > 0)) && t.next(m) &&
+          !set_request(m, until_answered))
+        t.fail({errc::does_not_fit, 0, 0, {}});
     }
     if (request_left_ == 0 || now_ < request_due_) return;
     if (request_bytes_ > datagram_bytes_) {  // in pieces, out of the buffer in which it is kept
@@ -354,17 +387,19 @@ class datagram_endpoint {
     request_left_ = 0;
   }
 
-  /// Whether a frame in pieces has to wait for the one before it. An answer waits for no other answer: the peer waits for one at a time, so whoever asked
-  /// for the other has it, or is gone.
+  /// Whether a frame in pieces has to wait for the one before it. An answer waits for no other answer: the peer waits
+  /// for one at a time, so whoever asked for the other has it, or is gone.
   bool has_to_wait(const frame& m) const noexcept {
-    return long_.busy() && (m.kind == frame_kind::application || !long_answers_ || long_id_ == m.id || pieces_planned_ > 0);
+    return long_.busy() &&
+           (m.kind == frame_kind::application || !long_answers_ || long_id_ == m.id || pieces_planned_ > 0);
   }
   result<void> push_long(const frame& m) noexcept {
     if (has_to_wait(m)) return failure(errc::busy);
     end_long();
     std::byte* buffer = short_answer_.data();
     result<std::size_t> n = failure(errc::does_not_fit);
-    if (Owner::owns && m.kind == frame_kind::description) n = Framing::encode(m, short_answer_);  // others may have all buffers of the pool
+    if (Owner::owns && m.kind == frame_kind::description)
+      n = Framing::encode(m, short_answer_);  // others may have all buffers of the pool
     if (!n) {
       buffer = m.kind == frame_kind::application || now_ >= no_buffer_until_ ? pool_.acquire() : nullptr;
       if (buffer == nullptr) return failure(errc::busy);
@@ -380,7 +415,9 @@ class datagram_endpoint {
     return {};
   }
   void end_long() noexcept {
-    if (std::byte* const buffer = long_.busy() ? long_.end() : nullptr; buffer != nullptr && buffer != request_ && buffer != short_answer_.data()) pool_.release(buffer);
+    if (std::byte* const buffer = long_.busy() ? long_.end() : nullptr;
+        buffer != nullptr && buffer != request_ && buffer != short_answer_.data())
+      pool_.release(buffer);
     once_ = once::no;
   }
   void add_long(writing& out) noexcept {
@@ -407,7 +444,9 @@ class datagram_endpoint {
     if (locate_ != nullptr) go_on_locating();
     while (planned_ < reply_count_ && out.has_spans()) {
       pending_reply& r = reply(planned_);
-      if (r.chunk_digest != digest_kind::none && (digesting_ = owner_->digest(r, allowance, out.scratch)) != digest_state::ready) break;
+      if (r.chunk_digest != digest_kind::none &&
+          (digesting_ = owner_->digest(r, allowance, out.scratch)) != digest_state::ready)
+        break;
       if (r.kind == frame_kind::chunk && prefix::frame_bytes(r.length) > out.room) break;
       if (!add_reply(out, r)) break;
       ++planned_;
@@ -432,7 +471,8 @@ class datagram_endpoint {
     }
     out.align();
     frame m = owner_->expand(r);
-    if (m.kind == frame_kind::description) m.length = static_cast<std::uint32_t>(std::min<std::uint64_t>(m.length, piece_bytes()));
+    if (m.kind == frame_kind::description)
+      m.length = static_cast<std::uint32_t>(std::min<std::uint64_t>(m.length, piece_bytes()));
     const auto n = Framing::encode(m, out.scratch.first(std::min(out.scratch.size(), Limits::control_frame_bytes)));
     if (n && *n <= out.room) return out.add(out.take(*n)), true;
     const bool too_long = !n || *n > datagram_bytes_;
@@ -452,21 +492,24 @@ class datagram_endpoint {
     out.add(head);
     std::array<std::span<const std::byte>, 16> pieces;
     const std::size_t most = std::min(pieces.size(), plan_type::max_spans - out.plan.span_count - 1);
-    const gathered g = gather(image, r.offset, r.length, std::span(pieces).first(most), out.scratch.first(std::min(out.scratch.size(), datagram_bytes_)));
+    const gathered g = gather(image, r.offset, r.length, std::span(pieces).first(most),
+                              out.scratch.first(std::min(out.scratch.size(), datagram_bytes_)));
     if (g.bytes == r.length) {
       (void)out.take(g.sliced);
       for (std::size_t i = 0; i < g.pieces; ++i) out.add(pieces[i]);
     } else {  // many small tensors: their bytes are put together
       const auto whole = out.take(r.length);
       for (std::size_t done = 0; done < r.length;) {
-        const gathered some = gather(image, r.offset + done, r.length - done, pieces, out.scratch.first(std::min(out.scratch.size(), datagram_bytes_)));
+        const gathered some = gather(image, r.offset + done, r.length - done, pieces,
+                                     out.scratch.first(std::min(out.scratch.size(), datagram_bytes_)));
         if (some.bytes == 0) {
           out.scratch = before.scratch, out.room = before.room;
           out.plan.span_count = spans, out.plan.bytes = bytes;
           if (spans > 0) out.plan.spans[spans - 1] = last;
           return false;
         }
-        for (std::size_t i = 0; i < some.pieces; done += pieces[i++].size()) std::memcpy(whole.data() + done, pieces[i].data(), pieces[i].size());
+        for (std::size_t i = 0; i < some.pieces; done += pieces[i++].size())
+          std::memcpy(whole.data() + done, pieces[i].data(), pieces[i].size());
       }
       out.add(whole);
     }
@@ -542,7 +585,9 @@ class datagram_endpoint {
   template <class Transfer>
   result<void> add_to_long(Transfer& t, const detail::piece& p, std::span<const std::byte> payload) noexcept {
     using standing = detail::incoming_frame::standing;
-    if (p.total > std::max(largest_frame, Limits::control_frame_bytes) || (p.total > pool_.buffer_bytes() && p.length < p.total)) return failure(errc::too_large, p.total);
+    if (p.total > std::max(largest_frame, Limits::control_frame_bytes) ||
+        (p.total > pool_.buffer_bytes() && p.length < p.total))
+      return failure(errc::too_large, p.total);
     if (!trusted_ && !pulls_ && !served_) return {};
     const standing what = in_.judge(p, pool_);
     if (what == standing::forgotten) return {};
@@ -595,9 +640,11 @@ class datagram_endpoint {
 
   template <class Transfer>
   result<void> take(Transfer& t, const frame& m, std::span<const std::byte> bytes) noexcept {
-    if (m.kind != frame_kind::application && bytes.size() > Limits::control_frame_bytes) return failure(errc::too_large, bytes.size());
+    if (m.kind != frame_kind::application && bytes.size() > Limits::control_frame_bytes)
+      return failure(errc::too_large, bytes.size());
     if (m.kind == frame_kind::application) {
-      if (!in_pieces_) return failure(errc::unexpected_frame, static_cast<std::uint64_t>(m.kind));  // it could come twice
+      if (!in_pieces_)
+        return failure(errc::unexpected_frame, static_cast<std::uint64_t>(m.kind));  // it could come twice
       if (!handler_.ready()) return in_pieces_ = false, result<void>{};
       ++heard_;
       handler_.on_message(m);
@@ -607,7 +654,8 @@ class datagram_endpoint {
       if constexpr (Owner::owns) answer(m, bytes);
       return {};
     }
-    if (m.kind == frame_kind::nothing || !pulls_) return failure(errc::unexpected_frame, static_cast<std::uint64_t>(m.kind));
+    if (m.kind == frame_kind::nothing || !pulls_)
+      return failure(errc::unexpected_frame, static_cast<std::uint64_t>(m.kind));
     if (request_left_ == until_answered && m.id == request_id_) {
       if (request_again_ == 1) trip_.took(now_ - asked_at_);
       ++heard_;
@@ -619,7 +667,8 @@ class datagram_endpoint {
     return {};
   }
 
-  /// Whether a request is a late double of one that came before the last that changed something, which it must not undo.
+  /// Whether a request is a late double of one that came before the last that changed something, which it must not
+  /// undo.
   bool is_late(const frame& m) noexcept {
     const std::uint32_t behind = newest_ - m.id;
     if (newest_known_ && behind != 0 && behind < late_ids) {
@@ -670,19 +719,35 @@ class datagram_endpoint {
     if (locate_ != nullptr) pool_.release(std::exchange(locate_, nullptr));
     count_served(located.kind, located.status);
     if (located.kind != frame_kind::refused && push_long(located)) return;
-    if (located.kind != frame_kind::refused) located.status = status::busy, located.version = m.version;  // there is no buffer
-    reply(reply_count_++) = {frame_kind::refused, located.status, m.id, 0, 0, located.delay_ms, 0, m.ref, located.version, located.offset, 0, 0, digest_kind::none};
+    if (located.kind != frame_kind::refused)
+      located.status = status::busy, located.version = m.version;  // there is no buffer
+    reply(reply_count_++) = {frame_kind::refused,
+                             located.status,
+                             m.id,
+                             0,
+                             0,
+                             located.delay_ms,
+                             0,
+                             m.ref,
+                             located.version,
+                             located.offset,
+                             0,
+                             0,
+                             digest_kind::none};
   }
   [[gnu::noinline]] void go_on_locating() noexcept {
     typename Framing::decode_storage lists;
     frame m;
-    if (Framing::decode(std::span<const std::byte>(locate_, locate_bytes_), m, lists)) locate(m, {locate_, locate_bytes_});
+    if (Framing::decode(std::span<const std::byte>(locate_, locate_bytes_), m, lists))
+      locate(m, {locate_, locate_bytes_});
   }
 
   alignas(8) static constexpr std::byte zeros[8]{};
 
   alignas(8) std::byte short_request_[short_frame];
-  alignas(8) std::array<std::byte, Owner::owns ? detail::short_frame_bytes : 0> short_answer_;  // a description that is longer than a datagram
+  alignas(8) std::array<std::byte, Owner::owns ? detail::short_frame_bytes : 0> short_answer_;  // a description that is
+                                                                                                // longer than a
+                                                                                                // datagram
   std::array<pending_reply, Owner::owns ? reply_capacity : 0> replies_;
   Owner* owner_;  // null once closed() was called
   pool_type& pool_;
@@ -694,16 +759,18 @@ class datagram_endpoint {
   time now_{}, request_due_{}, asked_at_{};
   time long_began_{}, long_moved_{}, in_began_{}, in_moved_{}, no_buffer_until_{};  // see give_up_buffers()
   std::byte* request_ = short_request_;  // what is repeated until it is answered
-  std::byte* locate_ = nullptr;          // a request for named tensors whose digest is not ready
-  std::size_t reply_first_ = 0, reply_count_ = 0, planned_ = 0;  // the first `planned_` replies are in plans that were not sent yet
+  std::byte* locate_ = nullptr;  // a request for named tensors whose digest is not ready
+  std::size_t reply_first_ = 0, reply_count_ = 0, planned_ = 0;  // the first `planned_` replies are in plans that were
+                                                                 // not sent yet
   std::uint32_t next_id_, heard_ = 0, long_frames_ = 0, long_bytes_ = 0;
   std::uint32_t request_bytes_ = 0, request_id_ = 0, request_again_ = 0, locate_bytes_ = 0;
   std::uint32_t newest_ = 0, late_id_ = 0;  // the id of the last request that changed something
-  std::uint32_t long_id_ = 0, pieces_planned_ = 0;  // of the frame in pieces: what it answers, and how many of its pieces are in plans that were not sent yet
+  std::uint32_t long_id_ = 0, pieces_planned_ = 0;  // of the frame in pieces: what it answers, and how many of its
+                                                    // pieces are in plans that were not sent yet
   std::uint8_t request_left_ = 0, late_ = 0;
   digest_state digesting_ = digest_state::ready;
   bool long_answers_ = false;  // the frame in pieces is an answer of the owner
-  bool answers_ = false;    // the other end has to hear how much of its frame has come
+  bool answers_ = false;  // the other end has to hear how much of its frame has come
   enum class once : std::uint8_t {
     no,
     waits,

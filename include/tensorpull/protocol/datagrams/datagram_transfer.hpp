@@ -1,5 +1,6 @@
-// One pull over datagrams: a transfer whose chunks may land in any order. Where the consumer's memory can be read back, they land in place and are hashed
-// when everything before them is there; otherwise they wait in memory that the driver gives.
+// One pull over datagrams: a transfer whose chunks may land in any order. Where the consumer's memory can be read back,
+// they land in place and are hashed when everything before them is there; otherwise they wait in memory that the driver
+// gives.
 #pragma once
 
 #include <tensorpull/protocol/datagrams/selective_recipient.hpp>
@@ -12,21 +13,28 @@
 
 namespace tensorpull {
 
-/// One pull over datagrams. A model of transfer_role with the time besides (datagram_endpoint.hpp). Borrows the consumer. Do not move it while it is in use.
+/// One pull over datagrams. A model of transfer_role with the time besides (datagram_endpoint.hpp). Borrows the
+/// consumer. Do not move it while it is in use.
 template <consumer Consumer, chunking_strategy Chunking, integrity_policy Integrity, class Limits = default_limits>
-class datagram_transfer : public transfer<Consumer, Chunking, Integrity, Limits, selective_recipient<Chunking, Limits>> {
+class datagram_transfer
+    : public transfer<Consumer, Chunking, Integrity, Limits, selective_recipient<Chunking, Limits>> {
   using base = transfer<Consumer, Chunking, Integrity, Limits, selective_recipient<Chunking, Limits>>;
-  static_assert(Chunking::max_chunk_bytes != 0, "tensorpull: over datagrams a chunk has to fit a datagram: use fixed_bytes<N> or fit_datagram instead of `whole`");
+  static_assert(
+      Chunking::max_chunk_bytes != 0,
+      "tensorpull: over datagrams a chunk has to fit a datagram: use fixed_bytes<N> or fit_datagram instead of `whole`");
 
  public:
   /// Points in time, and durations.
   using time = std::chrono::microseconds;
   using base::base;
 
-  /// The longest datagram of the link, without what a driver puts in front. Call it before the first request, and hold() too.
-  void fits(std::size_t datagram_bytes) noexcept { this->machine_.fits(datagram_bytes - std::min<std::size_t>(datagram_bytes, 80)); }
-  /// Memory for chunks that come before it is their turn, for a consumer that takes bytes in order only, and for the image's header; borrowed. It bounds the
-  /// window of such a consumer; with none, it has one request on its way.
+  /// The longest datagram of the link, without what a driver puts in front. Call it before the first request, and
+  /// hold() too.
+  void fits(std::size_t datagram_bytes) noexcept {
+    this->machine_.fits(datagram_bytes - std::min<std::size_t>(datagram_bytes, 80));
+  }
+  /// Memory for chunks that come before it is their turn, for a consumer that takes bytes in order only, and for the
+  /// image's header; borrowed. It bounds the window of such a consumer; with none, it has one request on its way.
   void hold(std::span<std::byte> memory) noexcept { hold_ = memory; }
   /// Any of several owners of the same content may answer for a chunk; see datagram_plan::for_any_owner.
   void from_any_owner() noexcept { this->machine_.from_any_owner(); }
@@ -43,11 +51,15 @@ class datagram_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
     return stalled_ ? now + time(1000) : this->machine_.wakes();
   }
   /// Whether the request is still of use, or its answer would be.
-  bool expects(std::uint32_t id) const noexcept { return !this->ended_ && !this->paused_ && this->machine_.expects(id); }
+  bool expects(std::uint32_t id) const noexcept {
+    return !this->ended_ && !this->paused_ && this->machine_.expects(id);
+  }
   /// Pulls that may travel in one datagram.
   std::uint32_t batch() const noexcept { return this->machine_.batch(); }
   /// Whether next_pull() should be called now.
-  bool wants_pulls(time now) const noexcept { return !this->ended_ && !this->paused_ && this->machine_.wants_pulls(now); }
+  bool wants_pulls(time now) const noexcept {
+    return !this->ended_ && !this->paused_ && this->machine_.wants_pulls(now);
+  }
   /// The next request for a chunk. False: there is none now. `last`: it asks for the last bytes.
   bool next_pull(frame& out, bool& last, time now) noexcept { return this->machine_.next_pull(out, last, now); }
   /// Requests for chunks that the link did not take.
@@ -72,7 +84,8 @@ class datagram_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
     if constexpr (base::can_rewind && Integrity::whole) this->good_hash_ = this->whole_hash_;
     return true;
   }
-  /// Memory for what is missing of the chunk. No bytes: the consumer has no memory now, so the chunk is thrown away and asked for again.
+  /// Memory for what is missing of the chunk. No bytes: the consumer has no memory now, so the chunk is thrown away and
+  /// asked for again.
   prepared prepare(std::span<std::span<std::byte>> out, std::uint64_t most) noexcept {
     switch (this->machine_.place()) {
       case landing_place::held: return out[0] = this->machine_.hold(), prepared{1, out[0].size()};
@@ -81,7 +94,8 @@ class datagram_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
         const prepared p = base::prepare(out, most);
         if (p.bytes > 0 || this->chunk_left_ == 0) return p;
         if constexpr (Integrity::per_chunk)  // what has landed of it was not checked
-          if (this->chunk_left_ < chunk_bytes_ && !this->rewind()) return this->fail({errc::connection_lost, 0, 0, {}}), p;
+          if (this->chunk_left_ < chunk_bytes_ && !this->rewind())
+            return this->fail({errc::connection_lost, 0, 0, {}}), p;
         this->chunk_left_ = 0;
         this->machine_.go_back(this->landed_);
         return p;
@@ -123,7 +137,8 @@ class datagram_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
  private:
   /// Whether a chunk may land before those that come before it.
   bool lands_anywhere() const noexcept {
-    if constexpr (requires { requires Consumer::any_order; } && !Integrity::per_chunk) return !Integrity::whole || this->readable_;
+    if constexpr (requires { requires Consumer::any_order; } && !Integrity::per_chunk)
+      return !Integrity::whole || this->readable_;
     else return false;
   }
 
@@ -144,7 +159,8 @@ class datagram_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
       this->chunk_complete(true);
     }
   }
-  /// Hands a chunk that was held to the consumer. False: it has no memory for all of it now, or the transfer has failed.
+  /// Hands a chunk that was held to the consumer. False: it has no memory for all of it now, or the transfer has
+  /// failed.
   bool take(std::span<const std::byte> chunk) noexcept {
     while (taken_ < chunk.size()) {
       std::array<std::span<std::byte>, 16> room;
@@ -166,7 +182,9 @@ class datagram_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
   bool hash_back(std::uint64_t bytes) noexcept {
     if constexpr (Integrity::whole && requires(const Consumer& c) { c.read_back(); }) {
       const source_view there = this->to_.read_back();
-      return hash_range(this->whole_hash_, there, there.schema->header_bytes + (this->landed_ - this->machine_.description().data_start), bytes).has_value();
+      return hash_range(this->whole_hash_, there,
+                        there.schema->header_bytes + (this->landed_ - this->machine_.description().data_start), bytes)
+          .has_value();
     } else {
       return true;
     }
@@ -174,8 +192,8 @@ class datagram_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
 
   std::span<std::byte> hold_{};
   std::uint64_t chunk_bytes_ = 0;  // of the chunk that is landing; if it lands early, those that are missing
-  std::size_t taken_ = 0;          // of the first chunk that is held
-  bool stalled_ = false;           // the consumer has no memory for it
+  std::size_t taken_ = 0;  // of the first chunk that is held
+  bool stalled_ = false;  // the consumer has no memory for it
 };
 
 }  // namespace tensorpull

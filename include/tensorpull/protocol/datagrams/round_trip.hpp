@@ -6,9 +6,9 @@
 
 namespace tensorpull {
 
-/// Smoothed round-trip time and time-out (RFC 6298, section 2), with two constants of our own: the time-out is never below 25 ms, since what it repeats
-/// here is a request that may be made twice, and never above 4 s. An answer is matched to the very request that it answers, so there is always a sample
-/// without ambiguity.
+/// Smoothed round-trip time and time-out (RFC 6298, section 2), with two constants of our own: the time-out is never
+/// below 25 ms, since what it repeats here is a request that may be made twice, and never above 4 s. An answer is
+/// matched to the very request that it answers, so there is always a sample without ambiguity.
 class round_trip {
  public:
   /// Points in time, and durations.

@@ -1,5 +1,6 @@
-// The recipient's state machine over datagrams: selective repeat. Requests for chunks are repeated one by one, and answers are matched by what they carry
-// and not by their order. It shares everything but the chunks with recipient.hpp.
+// The recipient's state machine over datagrams: selective repeat. Requests for chunks are repeated one by one, and
+// answers are matched by what they carry and not by their order. It shares everything but the chunks with
+// recipient.hpp.
 #pragma once
 
 #include <tensorpull/protocol/datagrams/congestion_window.hpp>
@@ -23,11 +24,12 @@ enum class landing_place : std::uint8_t {
   held,   ///< into the memory that was given for what comes too early
 };
 
-/// The frames of one transfer over datagrams. It asks for at most `window` chunks from the first missing byte on. Of a chunk it remembers where it begins,
-/// its last request, whether it is there, whether it is held, and whether it has to be asked for again: 6 bytes and 3 bits, 6.4 KiB with the default limits.
+/// The frames of one transfer over datagrams. It asks for at most `window` chunks from the first missing byte on. Of a
+/// chunk it remembers where it begins, its last request, whether it is there, whether it is held, and whether it has to
+/// be asked for again: 6 bytes and 3 bits, 6.4 KiB with the default limits.
 ///
-/// A request is lost if one that left three later was answered, or if nothing came for the time-out of round_trip. Doubled and late answers, and those
-/// of another version or range than was asked for, are nothing.
+/// A request is lost if one that left three later was answered, or if nothing came for the time-out of round_trip.
+/// Doubled and late answers, and those of another version or range than was asked for, are nothing.
 template <chunking_strategy Chunking, class Limits = default_limits>
 class selective_recipient : public recipient<Chunking, Limits> {
   using base = recipient<Chunking, Limits>;
@@ -37,33 +39,40 @@ class selective_recipient : public recipient<Chunking, Limits> {
   /// Points in time, and durations.
   using time = std::chrono::microseconds;
   /// Chunks from the first missing one on that may be asked for: a power of two.
-  static constexpr std::uint32_t slots = static_cast<std::uint32_t>(std::bit_ceil(std::max<std::size_t>(Limits::window, 64)));
+  static constexpr std::uint32_t slots = static_cast<std::uint32_t>(
+      std::bit_ceil(std::max<std::size_t>(Limits::window, 64)));
   static_assert(slots <= 16384, "tensorpull: a window over datagrams has at most 16,384 requests (limits::window)");
   /// A later answer from which a request counts as lost.
   static constexpr std::uint32_t reordering = 3;
 
   /// As recipient; the request's `window` is where the congestion window begins, and the least that it falls to.
   selective_recipient(const pull_request& request, Chunking chunking, std::uint32_t first_id) noexcept
-      : base(request, chunking, first_id), window_(request.window, std::min<std::uint32_t>(slots, static_cast<std::uint32_t>(Limits::window))), head_id_(first_id) {
+      : base(request, chunking, first_id),
+        window_(request.window, std::min<std::uint32_t>(slots, static_cast<std::uint32_t>(Limits::window))),
+        head_id_(first_id) {
     asked_.fill(nobody);
   }
 
-  /// Tells a strategy that adapts how the transfer gets on. Where each chunk on its way begins is remembered, so its length may change at any time.
+  /// Tells a strategy that adapts how the transfer gets on. Where each chunk on its way begins is remembered, so its
+  /// length may change at any time.
   void measured(std::uint64_t landed, std::chrono::nanoseconds time_passed) noexcept
     requires detail::adapts<Chunking>
   {
     this->chunking_.measured({this->ask_.offset, this->ask_.offset, landed, time_passed});
   }
   /// The longest chunk that the link carries, in bytes; call it before the first request.
-  void fits(std::uint64_t payload_bytes) noexcept { most_payload_ = std::min<std::uint64_t>(payload_bytes, 0xffffffffu / slots); }
-  /// What the consumer can take: any range at any time, or only the next bytes. `hold`: memory for chunks that come too early for that; the window is
-  /// then as many chunks as fit, at least one.
+  void fits(std::uint64_t payload_bytes) noexcept {
+    most_payload_ = std::min<std::uint64_t>(payload_bytes, 0xffffffffu / slots);
+  }
+  /// What the consumer can take: any range at any time, or only the next bytes. `hold`: memory for chunks that come too
+  /// early for that; the window is then as many chunks as fit, at least one.
   void lands(bool any_order, std::span<std::byte> hold) noexcept {
     any_order_ = any_order;
     hold_ = hold;
   }
-  /// Any of several owners of the content may answer for a chunk, so that its nonce says nothing. Their answers overtake each other and are seldom lost: the
-  /// window stays as it begins, and a request is lost if one that left four windows later was answered, or if nothing came for half a second.
+  /// Any of several owners of the content may answer for a chunk, so that its nonce says nothing. Their answers
+  /// overtake each other and are seldom lost: the window stays as it begins, and a request is lost if one that left
+  /// four windows later was answered, or if nothing came for half a second.
   void from_any_owner() noexcept {
     any_owner_ = true;
     const auto window = std::min<std::uint32_t>(std::max(this->request_.window, 1u), slots / 8);
@@ -73,7 +82,8 @@ class selective_recipient : public recipient<Chunking, Limits> {
   /// The next request that is no pull: one at a time. False: there is none now.
   bool next(frame& out) noexcept {
     if (this->phase_ == phase::pulling) return false;
-    if (this->phase_ == phase::describing && (this->request_.subset.empty() || !this->description_came_)) return false;  // nothing is asked ahead of the description
+    if (this->phase_ == phase::describing && (this->request_.subset.empty() || !this->description_came_))
+      return false;  // nothing is asked ahead of the description
     return base::next(out);
   }
   /// Whether the next request may be longer than 100 bytes.
@@ -134,8 +144,7 @@ class selective_recipient : public recipient<Chunking, Limits> {
   time wakes() const noexcept {
     if (this->phase_ != phase::pulling) return time::max();
     const time paced = worth_asking() ? window_.release() : time::max();
-    return in_flight_ > 0 ? std::min(deadline_, paced) : worth_asking() ? time::min()
-                                                                        : time::max();
+    return in_flight_ > 0 ? std::min(deadline_, paced) : worth_asking() ? time::min() : time::max();
   }
 
   /// Checks an answer other than a chunk. An error ends the transfer. Answers that are late or doubled are nothing.
@@ -172,11 +181,14 @@ class selective_recipient : public recipient<Chunking, Limits> {
     place_ = !in_order          ? k == first_ ? landing_place::next : landing_place::early
              : held_slots() > 0 ? landing_place::held
                                 : landing_place::next;
-    if (place_ == landing_place::held && any_order_ && k == first_) place_ = landing_place::next;  // a consumer of any order has memory at any time
-    if (in_order && k - first_ >= std::max<std::uint32_t>(held_slots(), 1)) return ask_again(static_cast<std::uint16_t>(k % slots)), false;
+    if (place_ == landing_place::held && any_order_ && k == first_)
+      place_ = landing_place::next;  // a consumer of any order has memory at any time
+    if (in_order && k - first_ >= std::max<std::uint32_t>(held_slots(), 1))
+      return ask_again(static_cast<std::uint16_t>(k % slots)), false;
     return true;
   }
-  /// Whether the last chunk was of another serve than was described, so that restart() has to ask for the description again.
+  /// Whether the last chunk was of another serve than was described, so that restart() has to ask for the description
+  /// again.
   bool served_anew() const noexcept { return anew_; }
   /// Where the payload of the chunk goes that on_chunk() has accepted.
   landing_place place() const noexcept { return place_; }
@@ -186,7 +198,8 @@ class selective_recipient : public recipient<Chunking, Limits> {
   std::span<std::byte> hold() const noexcept { return memory_of(current_).subspan(static_cast<std::size_t>(done_)); }
   /// These many bytes of it are there.
   void filled(std::size_t bytes) noexcept { done_ += bytes; }
-  /// All of it is there. One in order is passed at once, of the others first_held() and first_early() speak when their turn comes.
+  /// All of it is there. One in order is passed at once, of the others first_held() and first_early() speak when their
+  /// turn comes.
   void arrived() noexcept {
     if (this->phase_ != phase::pulling) return;
     if (place_ == landing_place::next) {
@@ -200,9 +213,14 @@ class selective_recipient : public recipient<Chunking, Limits> {
   /// It was damaged: it is asked for again.
   void damaged() noexcept { ask_again(static_cast<std::uint16_t>(current_ % slots)); }
   /// Bytes of the next chunk in order if it has landed early; 0: it has not.
-  std::uint64_t first_early() const noexcept { return first_ != last_ && here_.test(first_ % slots) && !held_.test(first_ % slots) ? length_of(first_) : 0; }
+  std::uint64_t first_early() const noexcept {
+    return first_ != last_ && here_.test(first_ % slots) && !held_.test(first_ % slots) ? length_of(first_) : 0;
+  }
   /// The next chunk in order if it is held; empty: it is not.
-  std::span<const std::byte> first_held() const noexcept { return first_ != last_ && here_.test(first_ % slots) && held_.test(first_ % slots) ? memory_of(first_) : std::span<std::byte>{}; }
+  std::span<const std::byte> first_held() const noexcept {
+    return first_ != last_ && here_.test(first_ % slots) && held_.test(first_ % slots) ? memory_of(first_)
+                                                                                       : std::span<std::byte>{};
+  }
   /// The next chunk in order has been taken.
   void pass() noexcept {
     this->received_ += length_of(first_);
@@ -220,7 +238,9 @@ class selective_recipient : public recipient<Chunking, Limits> {
     begin_window();
   }
   /// Whether an answer to this request is still awaited.
-  bool expects(std::uint32_t id) const noexcept { return !base::comes_before(id, this->first_id_) && this->phase_ != phase::settled; }
+  bool expects(std::uint32_t id) const noexcept {
+    return !base::comes_before(id, this->first_id_) && this->phase_ != phase::settled;
+  }
   /// Whether a chunk may come.
   bool awaiting_chunk() const noexcept { return in_flight_ > 0; }
   /// The round trip of its requests.
@@ -245,18 +265,25 @@ class selective_recipient : public recipient<Chunking, Limits> {
     const bool describing = this->phase_ == phase::describing;
     switch (m.kind) {
       case frame_kind::description: return describing && !this->description_came_ && m.id == this->first_id_;
-      case frame_kind::located: return describing && this->description_came_ && !this->request_.subset.empty() && m.id == this->first_id_ + 1;
+      case frame_kind::located:
+        return describing && this->description_came_ && !this->request_.subset.empty() && m.id == this->first_id_ + 1;
       case frame_kind::schema_page: return this->phase_ == phase::comparing && this->answers_last(m);
-      case frame_kind::confirmed: return this->phase_ == phase::confirming && this->answers_last(m) && m.nonce == this->nonce_ && m.version == this->version_;
-      case frame_kind::refused: return describing ? m.id == this->next_id_ - 1 : this->phase_ == phase::pulling ? in_flight(m.id)
-                                                                                                                : this->answers_last(m);
+      case frame_kind::confirmed:
+        return this->phase_ == phase::confirming && this->answers_last(m) && m.nonce == this->nonce_ &&
+               m.version == this->version_;
+      case frame_kind::refused:
+        return describing                       ? m.id == this->next_id_ - 1
+               : this->phase_ == phase::pulling ? in_flight(m.id)
+                                                : this->answers_last(m);
       default: return false;
     }
   }
   /// Looks at what an answer has brought about.
   result<recipient_event> begun(result<recipient_event> event) noexcept {
     if (!event) return event;
-    if (*event == recipient_event::described || *event == recipient_event::described_again || *event == recipient_event::busy || this->phase_ == phase::start) begin_window();
+    if (*event == recipient_event::described || *event == recipient_event::described_again ||
+        *event == recipient_event::busy || this->phase_ == phase::start)
+      begin_window();
     return event;
   }
   /// Nothing is asked for, and what is missing begins at received_.
@@ -271,11 +298,19 @@ class selective_recipient : public recipient<Chunking, Limits> {
   }
 
   std::uint64_t begin_of(std::uint32_t k) const noexcept {
-    return k == last_ ? asked_to_ : this->received_ + static_cast<std::uint32_t>(start_[k % slots] - static_cast<std::uint32_t>(this->received_));
+    return k == last_ ? asked_to_
+                      : this->received_ +
+                            static_cast<std::uint32_t>(start_[k % slots] - static_cast<std::uint32_t>(this->received_));
   }
   std::uint64_t length_of(std::uint32_t k) const noexcept { return begin_of(k + 1) - begin_of(k); }
-  std::uint32_t held_slots() const noexcept { return static_cast<std::uint32_t>(std::min<std::uint64_t>(hold_.size() / room_for_one(), slots)); }
-  std::size_t room_for_one() const noexcept { return static_cast<std::size_t>((std::max<std::uint64_t>(std::min<std::uint64_t>(this->chunk_cap_, Chunking::max_chunk_bytes), 1) + 7) & ~std::uint64_t{7}); }
+  std::uint32_t held_slots() const noexcept {
+    return static_cast<std::uint32_t>(std::min<std::uint64_t>(hold_.size() / room_for_one(), slots));
+  }
+  std::size_t room_for_one() const noexcept {
+    return static_cast<std::size_t>(
+        (std::max<std::uint64_t>(std::min<std::uint64_t>(this->chunk_cap_, Chunking::max_chunk_bytes), 1) + 7) &
+        ~std::uint64_t{7});
+  }
   std::span<std::byte> memory_of(std::uint32_t k) const noexcept {
     return hold_.subspan((k % held_slots()) * room_for_one(), static_cast<std::size_t>(length_of(k)));
   }
@@ -283,8 +318,11 @@ class selective_recipient : public recipient<Chunking, Limits> {
     return !base::comes_before(id, head_id_) && base::comes_before(id, this->next_id_) && asked_[id % slots] != nobody;
   }
 
-  /// Whether what begins at a position has to land behind what has landed: everything, or the header, which no consumer keeps.
-  bool wants_order(std::uint64_t position) const noexcept { return !any_order_ || (this->request_.subset.empty() && position < this->context_.data_start); }
+  /// Whether what begins at a position has to land behind what has landed: everything, or the header, which no consumer
+  /// keeps.
+  bool wants_order(std::uint64_t position) const noexcept {
+    return !any_order_ || (this->request_.subset.empty() && position < this->context_.data_start);
+  }
   /// How many pulls may leave now, as far as windows and memory are concerned.
   std::uint32_t may_ask() const noexcept {
     if (this->phase_ != phase::pulling || in_flight_ >= window_.size()) return 0;
@@ -294,7 +332,8 @@ class selective_recipient : public recipient<Chunking, Limits> {
   /// Whether there are enough of them for a datagram, or too few on their way to wait for more.
   bool worth_asking() const noexcept {
     const std::uint32_t room = may_ask();
-    return room > 0 && (room >= std::min(batch_, (window_.size() + 1) / 2) || in_flight_ <= window_.size() / 2 || !more_after(room));
+    return room > 0 && (room >= std::min(batch_, (window_.size() + 1) / 2) || in_flight_ <= window_.size() / 2 ||
+                        !more_after(room));
   }
   /// Up to `most` chunks that were not asked for yet and may be.
   std::uint32_t new_chunks(std::uint32_t most) const noexcept {
@@ -303,7 +342,9 @@ class selective_recipient : public recipient<Chunking, Limits> {
     return last_ - first_ < span ? std::min(most, span - (last_ - first_)) : 0;
   }
   /// Whether there would be more to ask for than this.
-  bool more_after(std::uint32_t n) const noexcept { return again_count_ > n || (!this->wanted_.over(this->ask_) && last_ - first_ + n < slots); }
+  bool more_after(std::uint32_t n) const noexcept {
+    return again_count_ > n || (!this->wanted_.over(this->ask_) && last_ - first_ + n < slots);
+  }
   std::uint32_t first_again() const noexcept {
     for (std::uint32_t k = first_; k != last_;) {
       const std::uint32_t i = k % slots;
@@ -375,7 +416,7 @@ class selective_recipient : public recipient<Chunking, Limits> {
   round_trip trip_{};
   congestion_window window_;
   std::array<std::uint32_t, slots> start_{};  // where each chunk begins, modulo 2^32
-  std::array<std::uint16_t, slots> asked_;    // by the request's id: the chunk's slot
+  std::array<std::uint16_t, slots> asked_;  // by the request's id: the chunk's slot
   bits here_{}, again_{}, held_{};
   std::span<std::byte> hold_{};
   std::uint64_t asked_to_ = 0, done_ = 0, most_payload_ = max_payload_bytes;

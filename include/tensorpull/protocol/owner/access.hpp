@@ -11,9 +11,9 @@ namespace tensorpull {
 
 /// Somebody asks for something.
 struct access_request {
-  peer_identity peer{};      ///< who it is, as far as the transport has proved it; its views are valid during the call
-  ref_id ref{};              ///< what is asked for: it need not be published
-  std::uint64_t version = 0; ///< which version of it; 0: any
+  peer_identity peer{};  ///< who it is, as far as the transport has proved it; its views are valid during the call
+  ref_id ref{};  ///< what is asked for: it need not be published
+  std::uint64_t version = 0;  ///< which version of it; 0: any
   recipient_id recipient{};  ///< the number under which it wants to be counted; none: its connection stands for it
 };
 

@@ -1,6 +1,6 @@
-// The owner's state machine: what is published, for whom, how it ended, and the answers to requests about it. It has no I/O, no clock and no heap:
-// memory, random numbers, the time and the lock are handed in. It gives payloads as ranges of an image; the endpoint turns them into spans when the
-// transport can take them.
+// The owner's state machine: what is published, for whom, how it ended, and the answers to requests about it. It has no
+// I/O, no clock and no heap: memory, random numbers, the time and the lock are handed in. It gives payloads as ranges
+// of an image; the endpoint turns them into spans when the transport can take them.
 #pragma once
 
 #include <tensorpull/core/checked.hpp>
@@ -27,8 +27,10 @@ namespace tensorpull {
 
 namespace detail {
 
-/// As many rows from `first` on as fit a frame of `frame_bytes`; they borrow the schema. An index past the end gives an empty page.
-inline element_list<schema_row> schema_rows(const image_schema& schema, std::uint64_t first, std::size_t frame_bytes) noexcept {
+/// As many rows from `first` on as fit a frame of `frame_bytes`; they borrow the schema. An index past the end gives an
+/// empty page.
+inline element_list<schema_row> schema_rows(const image_schema& schema, std::uint64_t first,
+                                            std::size_t frame_bytes) noexcept {
   std::size_t count = 0, used = 160;  // segment table, root, page and list pointers
   for (std::uint64_t i = first; i < schema.tensor_count; ++i, ++count) {
     const tensor_entry& t = schema.tensors[i];
@@ -43,8 +45,8 @@ inline element_list<schema_row> schema_rows(const image_schema& schema, std::uin
   return {&schema.tensors[first], 0, count, row};
 }
 
-/// The use of one publication by one connection. The recipient's record has what is known about the recipient, and the state of the serve if no other
-/// connection has used the record since.
+/// The use of one publication by one connection. The recipient's record has what is known about the recipient, and the
+/// state of the serve if no other connection has used the record since.
 struct serve : serve_state {
   std::uint32_t slot = 0;
   std::uint32_t generation = 0;  ///< 0: this entry is free
@@ -53,13 +55,15 @@ struct serve : serve_state {
 
 }  // namespace detail
 
-/// What a program publishes, and the role of an owner at its connections: a model of owner_role (roles.hpp). `Hash` computes digests of chunks and
-/// subsets. `Limits` caps what one peer may cause. `Lock`: no_lock, or a lock with relax() if several threads use the owner (std/mutex.hpp).
-/// `ChunkHash`: another hash that recipients may ask for with chunks, such as CRC32C, or the same. No member throws or allocates.
+/// What a program publishes, and the role of an owner at its connections: a model of owner_role (roles.hpp). `Hash`
+/// computes digests of chunks and subsets. `Limits` caps what one peer may cause. `Lock`: no_lock, or a lock with
+/// relax() if several threads use the owner (std/mutex.hpp). `ChunkHash`: another hash that recipients may ask for with
+/// chunks, such as CRC32C, or the same. No member throws or allocates.
 template <hash Hash, class Limits = default_limits, class Lock = no_lock, hash ChunkHash = Hash>
 class owner {
  public:
-  /// What an owner remembers of one connection: who is at its other end, and which references it is pulling. Fixed size.
+  /// What an owner remembers of one connection: who is at its other end, and which references it is pulling. Fixed
+  /// size.
   class peer {
     friend class owner;
     using serve = detail::serve;
@@ -77,9 +81,9 @@ class owner {
       return nullptr;
     }
 
-    recipient_id who{};          // as the last description was asked for; none: anonymous
-    recipient_id anonymous{};    // the owner's name for it then
-    std::uint32_t number = 0;    // of this connection at its owner; 0: not used yet
+    recipient_id who{};  // as the last description was asked for; none: anonymous
+    recipient_id anonymous{};  // the owner's name for it then
+    std::uint32_t number = 0;  // of this connection at its owner; 0: not used yet
     serve serves[Limits::transfers_per_connection]{};
   };
   /// The lock that each member takes.
@@ -91,15 +95,18 @@ class owner {
   /// Answers that one connection may have waiting: those to a full window of requests, and two more.
   static constexpr std::size_t waiting_replies = Limits::pipelined_requests + 2;
 
-  /// `memory`: borrowed as long as the owner lives. `random()` gives unguessable 64-bit numbers; it is called twice, here.
+  /// `memory`: borrowed as long as the owner lives. `random()` gives unguessable 64-bit numbers; it is called twice,
+  /// here.
   template <class Random>
-  owner(const owner_memory& memory, Random random) noexcept : slots_(memory.slots), book_(memory), nonces_{random()}, nonce_step_(random() | 1) {}
+  owner(const owner_memory& memory, Random random) noexcept
+      : slots_(memory.slots), book_(memory), nonces_{random()}, nonce_step_(random() | 1) {}
 
   // What the program that publishes calls.
 
-  /// Starts a transaction of several references: publish() each in it, then seal() it. table_full: too many transactions are under way.
-  /// invalid_argument: a recipient is named twice (`at` is the index of the second), `least` is above the number of recipients, or `recipients` is
-  /// another number than that of names (the error's name says which).
+  /// Starts a transaction of several references: publish() each in it, then seal() it. table_full: too many
+  /// transactions are under way. invalid_argument: a recipient is named twice (`at` is the index of the second),
+  /// `least` is above the number of recipients, or `recipients` is another number than that of names (the error's name
+  /// says which).
   result<transaction_id> open_transaction(const transaction_options& options) noexcept {
     const lock_guard hold(lock_);
     return book_.open(options);
@@ -115,16 +122,19 @@ class owner {
     book_.cancel(id);
   }
 
-  /// Publishes an image in an open transaction. The memory behind it must not change or go away until withdraw() or settlement.
-  /// `version`: the digest of the image if `verifiable`, otherwise random; not 0. If `id` is published already, the new version takes the old
-  /// one's place, and recipients of the old one are told `stale`. invalid_argument: `id` or `version` is 0, or the transaction is not open or has
-  /// this reference already. table_full: no slot or record is free. busy: called from within a callback while the old image is read.
-  result<ref_id> publish(const source_view& image, std::uint64_t version, bool verifiable, ref_id id, transaction_id in) noexcept {
+  /// Publishes an image in an open transaction. The memory behind it must not change or go away until withdraw() or
+  /// settlement. `version`: the digest of the image if `verifiable`, otherwise random; not 0. If `id` is published
+  /// already, the new version takes the old one's place, and recipients of the old one are told `stale`.
+  /// invalid_argument: `id` or `version` is 0, or the transaction is not open or has this reference already.
+  /// table_full: no slot or record is free. busy: called from within a callback while the old image is read.
+  result<ref_id> publish(const source_view& image, std::uint64_t version, bool verifiable, ref_id id,
+                         transaction_id in) noexcept {
     const lock_guard hold(lock_);
     return place(image, version, verifiable, id, in);
   }
   /// The same, as a transaction of its own.
-  result<ref_id> publish(const source_view& image, std::uint64_t version, bool verifiable, ref_id id, const transaction_options& options) noexcept {
+  result<ref_id> publish(const source_view& image, std::uint64_t version, bool verifiable, ref_id id,
+                         const transaction_options& options) noexcept {
     const lock_guard hold(lock_);
     const auto t = book_.open(options);
     if (!t) return failure(t.error());
@@ -134,28 +144,43 @@ class owner {
     return done;
   }
   /// The same for a number of recipients (0: not known), with the default options.
-  result<ref_id> publish(const source_view& image, std::uint64_t version, bool verifiable, ref_id id, std::uint32_t recipients) noexcept {
+  result<ref_id> publish(const source_view& image, std::uint64_t version, bool verifiable, ref_id id,
+                         std::uint32_t recipients) noexcept {
     transaction_options options;
     options.recipients = recipients;
     return publish(image, version, verifiable, id, options);
   }
 
-  /// Publishes several images in an open transaction that has none yet: all, or none. Everything that could fail is found before anything changes, so an
-  /// error leaves what was published before as it was, also under IDs that are given; no recipient sees only some of them. Each needs a free slot, and
-  /// nothing makes room for it. The images that they replace are not read any more when this returns. `images`: a list of transaction_image.
-  /// invalid_argument with the index: an ID or a version is 0, an ID comes twice, or there are no images or the transaction is not open or has some;
-  /// table_full: too few slots or records are free; busy with the index: called from within a callback while an image that is replaced is read.
+  /// Publishes several images in an open transaction that has none yet: all, or none. Everything that could fail is
+  /// found before anything changes, so an error leaves what was published before as it was, also under IDs that are
+  /// given; no recipient sees only some of them. Each needs a free slot, and nothing makes room for it. The images that
+  /// they replace are not read any more when this returns. `images`: a list of transaction_image. invalid_argument with
+  /// the index: an ID or a version is 0, an ID comes twice, or there are no images or the transaction is not open or
+  /// has some; table_full: too few slots or records are free; busy with the index: called from within a callback while
+  /// an image that is replaced is read.
   template <class Images>
   result<void> publish_all(const Images& images, bool verifiable, transaction_id in) noexcept {
     const lock_guard hold(lock_);
     if (const auto ok = book_.admits_all(in, images); !ok) return ok;
     for (std::size_t i = 0; i < images.size(); ++i)
-      if (const publication* const old = find(images[i].as.id); old != nullptr && pinned_here(*old)) return failure(errc::busy, i);
+      if (const publication* const old = find(images[i].as.id); old != nullptr && pinned_here(*old))
+        return failure(errc::busy, i);
     for (std::size_t i = 0; i < images.size(); ++i) {
       const reference& as = images[i].as;
-      if (publication* const old = find(as.id); old != nullptr && old->now == publication::state::published) book_.take(*old);
+      if (publication* const old = find(as.id); old != nullptr && old->now == publication::state::published)
+        book_.take(*old);
       publication* const slot = vacant();  // there is one: admits_all has counted them, and what is taken keeps its own
-      *slot = {as.id, images[i].image, as.version, ++orders_, {}, in, slot->generation + 1, 0, publication::state::published, verdict::open, verifiable};
+      *slot = {as.id,
+               images[i].image,
+               as.version,
+               ++orders_,
+               {},
+               in,
+               slot->generation + 1,
+               0,
+               publication::state::published,
+               verdict::open,
+               verifiable};
       (void)book_.attach(*slot);  // the records were counted, too
     }
     for (std::size_t i = 0; i < slots_.size(); ++i) {
@@ -167,10 +192,11 @@ class owner {
     return {};
   }
 
-  /// After this returns without an error, nothing reads the image's memory any more, whether it was published until now or had settled before. It
-  /// waits for sends of other threads that read it. Recipients are told `withdrawn` with `reason`, a number of the application's, in the answers to
-  /// requests in flight and to later ones. unknown_reference: nothing is known under `id`. busy: called from within a callback while the image is read.
-  /// Gives the transaction that the reference is a part of.
+  /// After this returns without an error, nothing reads the image's memory any more, whether it was published until now
+  /// or had settled before. It waits for sends of other threads that read it. Recipients are told `withdrawn` with
+  /// `reason`, a number of the application's, in the answers to requests in flight and to later ones.
+  /// unknown_reference: nothing is known under `id`. busy: called from within a callback while the image is read. Gives
+  /// the transaction that the reference is a part of.
   result<transaction_id> withdraw(ref_id id, std::uint32_t reason = 0) noexcept {
     return end(id, [&](publication& p) { p.reason = reason, book_.take(p); });
   }
@@ -179,34 +205,35 @@ class owner {
     return end(id, [&](publication& p) { book_.lose(p); });
   }
 
-  /// Withdraws everything, and settles also what is not sealed: the last settlements can be delivered before the owner is destroyed. Nothing may read the
-  /// images any more, and nothing can be published any more (withdrawn).
+  /// Withdraws everything, and settles also what is not sealed: the last settlements can be delivered before the owner
+  /// is destroyed. Nothing may read the images any more, and nothing can be published any more (withdrawn).
   void withdraw_all() noexcept {
     const lock_guard hold(lock_);
     book_.settle_all();
   }
 
-  /// Lets time pass and judges the budgets. `now`: the time of a monotonic clock with any origin. Budgets are as exact as these calls are frequent.
-  /// Cost: one pass over the recipients' records.
+  /// Lets time pass and judges the budgets. `now`: the time of a monotonic clock with any origin. Budgets are as exact
+  /// as these calls are frequent. Cost: one pass over the recipients' records.
   void advance(std::chrono::milliseconds now) noexcept {
     const lock_guard hold(lock_);
     book_.advance(now);
   }
-  /// The next progress event that is due, the callback to call with it, and the transaction that it is of: call returned() afterwards. None: there is
-  /// none.
+  /// The next progress event that is due, the callback to call with it, and the transaction that it is of: call
+  /// returned() afterwards. None: there is none.
   transaction_id next_event(progress_event& out, callback<const progress_event&>& tell) noexcept {
     const lock_guard hold(lock_);
     return book_.next_event(out, tell);
   }
-  /// Whether a transaction has settled so far that its end can be told, after the progress of its recipients. `at_once`: its end is told even while
-  /// other callbacks of it run.
+  /// Whether a transaction has settled so far that its end can be told, after the progress of its recipients.
+  /// `at_once`: its end is told even while other callbacks of it run.
   bool settling(transaction_id at_once = {}) const noexcept {
     const lock_guard hold(lock_);
     return book_.settling(at_once);
   }
-  /// A transaction that has settled, whose images are not read any more and whose progress has been told, and the last callback to call for it: call
-  /// returned() afterwards. Each comes once. None: there is none.
-  transaction_id next_settled(settlement& out, callback<const settlement&>& tell, transaction_id at_once = {}) noexcept {
+  /// A transaction that has settled, whose images are not read any more and whose progress has been told, and the last
+  /// callback to call for it: call returned() afterwards. Each comes once. None: there is none.
+  transaction_id next_settled(settlement& out, callback<const settlement&>& tell,
+                              transaction_id at_once = {}) noexcept {
     const lock_guard hold(lock_);
     const transaction* const t = book_.next_settled(at_once);
     if (t == nullptr) return {};
@@ -214,7 +241,8 @@ class owner {
     tell = t->options.settled;
     return t->outcome.id;
   }
-  /// A callback of a transaction has returned. True: it was the last one. Release what was kept for the transaction, then call released().
+  /// A callback of a transaction has returned. True: it was the last one. Release what was kept for the transaction,
+  /// then call released().
   bool returned(transaction_id id) noexcept {
     const lock_guard hold(lock_);
     return book_.returned(id);
@@ -224,12 +252,14 @@ class owner {
     const lock_guard hold(lock_);
     book_.released(id);
   }
-  /// Whether a callback of the transaction will begin because it has settled or, with `running`, runs now (or what was kept is not released yet).
+  /// Whether a callback of the transaction will begin because it has settled or, with `running`, runs now (or what was
+  /// kept is not released yet).
   bool calls(transaction_id id, bool running) const noexcept {
     const lock_guard hold(lock_);
     const transaction* const t = book_.find(id);
     if (t == nullptr) return false;
-    return t->now == transaction::state::settled || (running && (t->now == transaction::state::told || t->callbacks != 0));
+    return t->now == transaction::state::settled ||
+           (running && (t->now == transaction::state::told || t->callbacks != 0));
   }
 
   /// The counts of one reference. unknown_reference: nothing is known under `id`.
@@ -239,8 +269,9 @@ class owner {
     return failure(errc::unknown_reference);
   }
 
-  /// Whether the reference's transaction has settled and nothing reads the image any more. If the number of recipients is not known, a transaction
-  /// settles only by withdraw() or by its budget `transaction_idle`. True for an unknown reference: nothing is left of it.
+  /// Whether the reference's transaction has settled and nothing reads the image any more. If the number of recipients
+  /// is not known, a transaction settles only by withdraw() or by its budget `transaction_idle`. True for an unknown
+  /// reference: nothing is left of it.
   bool settled(ref_id id) const noexcept {
     const lock_guard hold(lock_);
     const publication* const p = find(id);
@@ -252,14 +283,15 @@ class owner {
     const publication* const p = find(id);
     return p == nullptr ? transaction_id{} : p->transaction;
   }
-  /// How the reference's transaction ended; its verdict is `open` as long as it has not. The whole settlement is there until another transaction
-  /// takes its place in the table, which the next one to be opened may do; after that, the verdict and this reference's counts.
-  /// unknown_reference: nothing is known under `id`.
+  /// How the reference's transaction ended; its verdict is `open` as long as it has not. The whole settlement is there
+  /// until another transaction takes its place in the table, which the next one to be opened may do; after that, the
+  /// verdict and this reference's counts. unknown_reference: nothing is known under `id`.
   result<settlement> settlement_of(ref_id id) noexcept {
     const lock_guard hold(lock_);
     const publication* const p = find(id);
     if (p == nullptr) return failure(errc::unknown_reference);
-    if (const transaction* const t = book_.find(p->transaction); t != nullptr && t->outcome.verdict != verdict::open) return t->outcome;
+    if (const transaction* const t = book_.find(p->transaction); t != nullptr && t->outcome.verdict != verdict::open)
+      return t->outcome;
     settlement s;
     s.id = p->transaction;
     s.verdict = p->verdict;
@@ -272,7 +304,8 @@ class owner {
     if (const recipient_record* const r = book_.records.find(id, who)) return *r;
     return failure(errc::unknown_reference);
   }
-  /// Copies the records of a reference's recipients, as many as fit, and returns how many. Cost: one pass over all records.
+  /// Copies the records of a reference's recipients, as many as fit, and returns how many. Cost: one pass over all
+  /// records.
   std::size_t recipients_of(ref_id id, std::span<recipient_record> out) noexcept {
     const lock_guard hold(lock_);
     std::size_t n = 0;
@@ -281,20 +314,22 @@ class owner {
     return n;
   }
 
-  /// From now on a request is answered only if `may` says so; any other is answered as one for a reference that nobody knows. It is asked without the lock,
-  /// before anything is looked up, so that a refusal takes as long as an unknown reference does. Once it has agreed, it is asked again for the same
-  /// connection only when that names another recipient, when the reference is published anew, or when it pulls more references than
-  /// the limits' transfers_per_connection. It must not throw. Call it before there are connections. Without it, everybody may.
+  /// From now on a request is answered only if `may` says so; any other is answered as one for a reference that nobody
+  /// knows. It is asked without the lock, before anything is looked up, so that a refusal takes as long as an unknown
+  /// reference does. Once it has agreed, it is asked again for the same connection only when that names another
+  /// recipient, when the reference is published anew, or when it pulls more references than the limits'
+  /// transfers_per_connection. It must not throw. Call it before there are connections. Without it, everybody may.
   void authorise(const authorise_callback& may) noexcept { may_ = may; }
 
   // What a connection calls: the role of an owner at its end.
 
-  /// Answers one request. False: there is nothing to send (a cancellation). locate() answers requests for named tensors. `who`: the other end of the
-  /// connection.
+  /// Answers one request. False: there is nothing to send (a cancellation). locate() answers requests for named
+  /// tensors. `who`: the other end of the connection.
   bool handle(peer& from, const frame& m, pending_reply& out, const identity_source& who = {}) noexcept {
     const bool may = authorised(from, m, who);
     const lock_guard hold(lock_);
-    out = {frame_kind::refused, status::bad_request, m.id, 0, 0, 0, 0, m.ref, m.version, m.offset, 0, 0, digest_kind::none};
+    out = {frame_kind::refused, status::bad_request, m.id, 0, 0, 0, 0, m.ref, m.version, m.offset, 0, 0,
+           digest_kind::none};
     if (!may) return m.kind != frame_kind::cancel && refuse(out, status::unknown_reference);
     if (m.kind == frame_kind::confirm || m.kind == frame_kind::cancel) return settle(from, m, out);
     publication* const slot = find(m.ref);
@@ -321,10 +356,12 @@ class owner {
     }
   }
 
-  /// Answers a request for named tensors into `answer`, whose ranges lie in `ranges`. More names than `ranges` has room for are refused. `working`: the
-  /// digest is not ready; ask again. The answer is `busy` if others have used up the limits' subset_bytes_per_second, or while another subset's digest
-  /// is computed. Cost: a search for each name, and a slice of 64 KiB of a subset that is not remembered.
-  digest_state locate(peer& from, const frame& m, std::span<byte_range> ranges, frame& answer, const identity_source& who = {}) noexcept {
+  /// Answers a request for named tensors into `answer`, whose ranges lie in `ranges`. More names than `ranges` has room
+  /// for are refused. `working`: the digest is not ready; ask again. The answer is `busy` if others have used up the
+  /// limits' subset_bytes_per_second, or while another subset's digest is computed. Cost: a search for each name, and a
+  /// slice of 64 KiB of a subset that is not remembered.
+  digest_state locate(peer& from, const frame& m, std::span<byte_range> ranges, frame& answer,
+                      const identity_source& who = {}) noexcept {
     if (!authorised(from, m, who)) return no_owner::locate(m, answer);
     const lock_guard hold(lock_);
     const digest_state now = answer_locate(from, m, ranges, answer);
@@ -332,9 +369,10 @@ class owner {
     return ended ? answer_locate(from, m, ranges, answer) : now;
   }
 
-  /// Goes on with the digest of a chunk, by at most `allowance` bytes, which are taken off. It hashes without the lock, while the image is pinned.
-  /// `memory`: for bytes that are not in memory as they are; not empty. `ready`: it is in the reply, or the image is gone. `waiting`: others have
-  /// used up the limits' chunk_digest_bytes_per_second, and this recipient has not taken half as many bytes as were hashed for it.
+  /// Goes on with the digest of a chunk, by at most `allowance` bytes, which are taken off. It hashes without the lock,
+  /// while the image is pinned. `memory`: for bytes that are not in memory as they are; not empty. `ready`: it is in
+  /// the reply, or the image is gone. `waiting`: others have used up the limits' chunk_digest_bytes_per_second, and
+  /// this recipient has not taken half as many bytes as were hashed for it.
   digest_state digest(pending_reply& r, std::uint64_t& allowance, std::span<std::byte> memory) noexcept {
     const lock_guard hold(lock_);
     const detail::digest_key key{r.offset, r.length, r.slot, r.generation, r.chunk_digest};
@@ -366,7 +404,8 @@ class owner {
     for (serve& s : from.serves) leave(from, s);
     if (from.number != 0 && (subset_asker_ == from.number || subset_asker_ == nobody)) {
       subset_asker_ = nobody;
-      if (!subset_job_.in_hand) subset_job_.end();  // it would wait for who is gone; another that wants the same begins it anew
+      if (!subset_job_.in_hand)
+        subset_job_.end();  // it would wait for who is gone; another that wants the same begins it anew
     }
     from = {};
   }
@@ -393,8 +432,8 @@ class owner {
     return m;
   }
 
-  /// Turns a reply whose image is gone into a refusal: `stale` if another version is published now, `unreadable` if it could not be read, otherwise
-  /// `withdrawn`.
+  /// Turns a reply whose image is gone into a refusal: `stale` if another version is published now, `unreadable` if it
+  /// could not be read, otherwise `withdrawn`.
   void refuse_gone(pending_reply& r) const noexcept {
     const lock_guard hold(lock_);
     const publication* const now = find(r.ref);
@@ -403,7 +442,8 @@ class owner {
     r.version = now->version;
   }
 
-  /// The image behind a reply, pinned so that withdraw() waits; nullptr if it is not published any more. Each pin needs one unpin().
+  /// The image behind a reply, pinned so that withdraw() waits; nullptr if it is not published any more. Each pin needs
+  /// one unpin().
   const source_view* pin(const pending_reply& r) noexcept {
     const lock_guard hold(lock_);
     publication& p = slots_[r.slot];
@@ -411,7 +451,8 @@ class owner {
     ++p.pins;
     return &p.image;
   }
-  /// An image could not be read: ends it as withdraw() does, but does not wait until nothing reads it. Recipients are told `unreadable`.
+  /// An image could not be read: ends it as withdraw() does, but does not wait until nothing reads it. Recipients are
+  /// told `unreadable`.
   void unreadable(const pending_reply& r) noexcept {
     const lock_guard hold(lock_);
     if (!gone(r)) book_.give_up(slots_[r.slot]);
@@ -428,10 +469,12 @@ class owner {
     if (to.nonce == r.nonce && to.ref == r.ref) book_.moved(p, to, payload_bytes_sent);
   }
 
-  // For those who give images in another way than by chunks: an owner that derives from this one, or a connection that speaks another protocol.
+  // For those who give images in another way than by chunks: an owner that derives from this one, or a connection that
+  // speaks another protocol.
 
-  /// What is published, without making whoever asks a recipient of it. `m` has the reference, its version (0: any) and the recipient. `ok`: `out` has it;
-  /// unknown_reference, also for who may not have it; stale: `out.version` is published; withdrawn, unreadable: it is over.
+  /// What is published, without making whoever asks a recipient of it. `m` has the reference, its version (0: any) and
+  /// the recipient. `ok`: `out` has it; unknown_reference, also for who may not have it; stale: `out.version` is
+  /// published; withdrawn, unreadable: it is over.
   status look(peer& from, const frame& m, publication_facts& out, const identity_source& who = {}) noexcept {
     frame asked;  // as a description is asked for
     asked.kind = frame_kind::describe;
@@ -461,7 +504,8 @@ class owner {
   void served_whole(const pending_reply& r) noexcept {
     const lock_guard hold(lock_);
     recipient_record& to = book_.records.at(r.record);
-    if (to.nonce == r.nonce && to.ref == r.ref && to.state == recipient_state::acquired) to.state = recipient_state::provisional;
+    if (to.nonce == r.nonce && to.ref == r.ref && to.state == recipient_state::acquired)
+      to.state = recipient_state::provisional;
   }
 
  protected:
@@ -476,7 +520,8 @@ class owner {
   using serve = detail::serve;
   using job_type = detail::digest_job<Hash, ChunkHash>;
   static constexpr std::uint32_t nobody = 0;  // no connection has this number
-  static constexpr auto busy_delay_ms = static_cast<std::uint32_t>(Limits::busy_delay.count());  // limits_policy has bounded it
+  static constexpr auto busy_delay_ms = static_cast<std::uint32_t>(Limits::busy_delay.count());  // limits_policy has
+                                                                                                 // bounded it
 
   /// Asks the program, unless it has agreed already.
   bool authorised(peer& from, const frame& m, const identity_source& who) noexcept {
@@ -486,7 +531,9 @@ class owner {
     {
       const lock_guard hold(lock_);
       const publication* const slot = find(m.ref);
-      if (slot != nullptr && as == from.who && from.find(static_cast<std::uint32_t>(slot - slots_.data()), slot->generation) != nullptr) return true;
+      if (slot != nullptr && as == from.who &&
+          from.find(static_cast<std::uint32_t>(slot - slots_.data()), slot->generation) != nullptr)
+        return true;
     }
     return may_({who(), m.ref, m.version, as});
   }
@@ -496,7 +543,9 @@ class owner {
     publication* last = nullptr;  // the latest of those that are over
     for (std::size_t i = 0; i < slots_.size(); ++i) {
       publication& p = slots_[i];
-      const std::uint64_t differs = (p.id.high ^ id.high) | (p.id.low ^ id.low);  // an ID is a key: how long this takes does not say how much of one is right
+      const std::uint64_t differs = (p.id.high ^ id.high) | (p.id.low ^ id.low);  // an ID is a key: how long this takes
+                                                                                  // does not say how much of one is
+                                                                                  // right
       if (p.now == publication::state::empty || differs != 0) continue;
       if (p.now == publication::state::published) return &p;
       if (last == nullptr || p.order > last->order) last = &p;
@@ -526,20 +575,33 @@ class owner {
     }
     return candidate;
   }
-  result<ref_id> place(const source_view& image, std::uint64_t version, bool verifiable, ref_id id, transaction_id in) noexcept {
+  result<ref_id> place(const source_view& image, std::uint64_t version, bool verifiable, ref_id id,
+                       transaction_id in) noexcept {
     if (!id || version == 0) return failure(errc::invalid_argument);
     publication* slot = nullptr;
     for (bool waited = true; waited;) {  // everything may have changed after a wait
       publication* const old = find(id);
       if (const auto ok = book_.admits(in, old); !ok) return failure(ok.error());
-      slot = vacant();  // not the old one's, if there is another: its transaction still has to tell how its recipients ended
+      slot = vacant();  // not the old one's, if there is another: its transaction still has to tell how its recipients
+                        // ended
       if (slot == nullptr && old != nullptr && !book_.shares(*old)) slot = old;
       if (slot == nullptr) return failure(errc::table_full, slots_.size());
       if (old != nullptr && pinned_here(*old)) return failure(errc::busy);
-      if (old != nullptr && old->now == publication::state::published) book_.take(*old);  // nobody pins it anew while we wait
+      if (old != nullptr && old->now == publication::state::published)
+        book_.take(*old);  // nobody pins it anew while we wait
       waited = old != nullptr && await_unpinned(*old);
     }
-    *slot = {id, image, version, ++orders_, {}, in, slot->generation + 1, 0, publication::state::published, verdict::open, verifiable};
+    *slot = {id,
+             image,
+             version,
+             ++orders_,
+             {},
+             in,
+             slot->generation + 1,
+             0,
+             publication::state::published,
+             verdict::open,
+             verifiable};
     const auto joined = book_.attach(*slot);
     if (joined) return id;
     slot->now = publication::state::withdrawn;
@@ -547,8 +609,11 @@ class owner {
     slot->transaction = {};
     return failure(joined.error());
   }
-  /// With one thread a pin is our caller's own: a callback runs while the image is being sent. Waiting for it would never end.
-  static constexpr bool pinned_here(const publication& p) noexcept { return std::is_same_v<Lock, no_lock> && p.pins != 0; }
+  /// With one thread a pin is our caller's own: a callback runs while the image is being sent. Waiting for it would
+  /// never end.
+  static constexpr bool pinned_here(const publication& p) noexcept {
+    return std::is_same_v<Lock, no_lock> && p.pins != 0;
+  }
   /// Waits until nothing reads the image. True: it had to wait, so other threads may have used the slot.
   bool await_unpinned(publication& p) noexcept {
     bool waited = false;
@@ -562,8 +627,12 @@ class owner {
 
   /// The answer for a reference that is not published. A recipient that completed it is told so.
   bool over(pending_reply& out, const publication* slot, const frame& m) noexcept {
-    const recipient_record* const r = m.kind == frame_kind::describe && m.recipient ? book_.records.find(m.ref, m.recipient) : nullptr;
-    if (r != nullptr && (slot == nullptr || detail::is_of(*r, *slot, slots_)) && (r->state == recipient_state::completed || r->state == recipient_state::completed_unverified)) return refuse(out, status::already_final);
+    const recipient_record* const r = m.kind == frame_kind::describe && m.recipient
+                                          ? book_.records.find(m.ref, m.recipient)
+                                          : nullptr;
+    if (r != nullptr && (slot == nullptr || detail::is_of(*r, *slot, slots_)) &&
+        (r->state == recipient_state::completed || r->state == recipient_state::completed_unverified))
+      return refuse(out, status::already_final);
     return slot == nullptr ? refuse(out, status::unknown_reference) : gone(out, slot);
   }
   /// The answer for what was published and is not any more. `p`: where it was; nullptr: nobody knows.
@@ -590,7 +659,10 @@ class owner {
   recipient_record* record_of(const peer& from, const serve& s) noexcept {
     if (s.generation == 0) return nullptr;
     recipient_record& r = book_.records.at(s.record);
-    return r.connection == from.number && r.slot == s.slot && r.generation == s.generation && book_.publication_of(r) != nullptr ? &r : nullptr;
+    return r.connection == from.number && r.slot == s.slot && r.generation == s.generation &&
+                   book_.publication_of(r) != nullptr
+               ? &r
+               : nullptr;
   }
 
   /// The peer's record for a publication. nullptr: it has too many transfers open, or the table is full of others.
@@ -606,13 +678,17 @@ class owner {
         return old == nullptr || !old->serving || is_final(old->state);
       });
     if (entry == nullptr) return nullptr;
-    if (!goes_on) leave(from, *entry);  // the record that it was for is not this connection's any more, so it may make room
+    if (!goes_on)
+      leave(from, *entry);  // the record that it was for is not this connection's any more, so it may make room
     if (from.number == 0) from.number = ++connections_, from.anonymous = {fresh_nonce()};
     r = book_.acquire(slot, from.who ? from.who : from.anonymous, !from.who);
     if (r == nullptr) return nullptr;
-    if (goes_on && r->connection != from.number) state_of(*r) = state_of(*entry);  // another connection was served under its name meanwhile
+    if (goes_on && r->connection != from.number)
+      state_of(*r) = state_of(*entry);  // another connection was served under its name meanwhile
     r->connection = from.number;
-    if (!r->serving) r->serving = true, r->nonce = fresh_nonce();  // one that comes back before the end continues the serve that was begun
+    if (!r->serving)
+      r->serving = true, r->nonce = fresh_nonce();  // one that comes back before the end continues the serve that was
+                                                    // begun
     *entry = {state_of(*r), number, slot.generation, book_.records.index(*r)};
     return r;
   }
@@ -642,14 +718,17 @@ class owner {
     }
     answer.version = slot->version;
     if (m.version != 0 && m.version != slot->version) answer.status = status::stale;
-    else if (m.names.empty() || m.names.size() > std::min(ranges.size(), most_names)) answer.status = status::bad_request;
+    else if (m.names.empty() || m.names.size() > std::min(ranges.size(), most_names))
+      answer.status = status::bad_request;
     if (answer.status != status::ok) return digest_state::ready;
     recipient_record* const r = use(from, *slot);
     if (r == nullptr) return put_off(answer);
     if (subset_asker_ == from.number && subset_request_ == m.id && is_now(subset_job_.key, *slot)) return hash_subset();
-    // The names are looked up only if they are remembered or there is a budget: that can cost as much as hashing a small subset.
+    // The names are looked up only if they are remembered or there is a budget: that can cost as much as hashing a
+    // small subset.
     const auto number = static_cast<std::uint32_t>(slot - slots_.data());
-    const detail::digest_key key{detail::hash_of(m.names), m.names.size(), number, slot->generation, digest_kind_of<Hash>};
+    const detail::digest_key key{detail::hash_of(m.names), m.names.size(), number, slot->generation,
+                                 digest_kind_of<Hash>};
     const std::uint64_t* const digest = subsets_.find(key);
     if (digest == nullptr && subset_job_.key != key && !may_begin_subset(m.names.size())) return put_off(answer);
     const auto found = detail::find_subset(*slot->image.schema, m.names, ranges);
@@ -688,7 +767,8 @@ class owner {
     out.kind = frame_kind::chunk;
     out.chunk_digest = m.chunk_digest;  // computed when the chunk is about to be sent
     // see default_limits::chunk_cap_bytes
-    const bool whole = m.length == all_in_one_chunk && m.chunk_digest == digest_kind::none && Limits::chunk_cap_bytes >= usual_chunk_cap_bytes;
+    const bool whole = m.length == all_in_one_chunk && m.chunk_digest == digest_kind::none &&
+                       Limits::chunk_cap_bytes >= usual_chunk_cap_bytes;
     const std::uint64_t cap = whole ? max_payload_bytes : std::min(Limits::chunk_cap_bytes, max_payload_bytes);
     out.length = static_cast<std::uint32_t>(std::min(std::min<std::uint64_t>(m.length, left), cap));
     const std::uint64_t end = m.offset + out.length;
@@ -697,13 +777,15 @@ class owner {
     return true;
   }
 
-  /// A confirmation counts once, for the serve whose nonce it repeats, after that serve reached the end. A repeated one gets the same answer.
-  /// Anything else changes nothing.
+  /// A confirmation counts once, for the serve whose nonce it repeats, after that serve reached the end. A repeated one
+  /// gets the same answer. Anything else changes nothing.
   bool settle(peer& from, const frame& m, pending_reply& out) noexcept {
-    recipient_record* const r = book_.records.find(m.ref, m.recipient ? m.recipient : from.who ? from.who
-                                                                                               : from.anonymous);
+    recipient_record* const r = book_.records.find(m.ref, m.recipient ? m.recipient
+                                                          : from.who  ? from.who
+                                                                      : from.anonymous);
     if (r == nullptr) return conclude(from, r, m, out);
-    if (serve* const entry = entry_of(from, *r); entry != nullptr && r->connection != from.number) state_of(*r) = state_of(*entry), r->connection = from.number;
+    if (serve* const entry = entry_of(from, *r); entry != nullptr && r->connection != from.number)
+      state_of(*r) = state_of(*entry), r->connection = from.number;
     const bool answers = conclude(from, r, m, out);
     keep(from, *r);
     return answers;
@@ -712,19 +794,23 @@ class owner {
     const bool confirms = m.kind == frame_kind::confirm;
     const publication* const there = find(m.ref);
     if (r == nullptr || m.nonce == 0 || r->nonce != m.nonce || (r->anonymous && r->connection != from.number))
-      return confirms && (there == nullptr ? refuse(out, status::unknown_reference) : there->now == publication::state::withdrawn ? gone(out, there)
-                                                                                                                                  : refuse(out, status::bad_request));
+      return confirms && (there == nullptr                              ? refuse(out, status::unknown_reference)
+                          : there->now == publication::state::withdrawn ? gone(out, there)
+                                                                        : refuse(out, status::bad_request));
     out.kind = frame_kind::confirmed;
     out.nonce = m.nonce;
     out.version = r->version;
     publication* const slot = book_.publication_of(*r);
     if (r->state == recipient_state::unfinished || (slot == nullptr && !is_final(r->state)))
-      return confirms && (there != nullptr && there->now == publication::state::published ? refuse(out, status::stale) : gone(out, there));
-    if (confirms && slot != nullptr && r->state == recipient_state::vanished) r = book_.acquire(*slot, r->who, r->anonymous);
+      return confirms && (there != nullptr && there->now == publication::state::published ? refuse(out, status::stale)
+                                                                                          : gone(out, there));
+    if (confirms && slot != nullptr && r->state == recipient_state::vanished)
+      r = book_.acquire(*slot, r->who, r->anonymous);
     if (is_final(r->state)) return r->serving = false, confirms && (out.status = verdict_on(*r, m), true);
     if (!confirms) {
       r->reason = m.reason;
-      book_.change(*slot, *r, m.status == status::digest_mismatch ? recipient_state::failed : recipient_state::cancelled);
+      book_.change(*slot, *r,
+                   m.status == status::digest_mismatch ? recipient_state::failed : recipient_state::cancelled);
       return false;
     }
     const bool nothing_to_serve = r->subset && r->subset_end == 0;
@@ -732,14 +818,17 @@ class owner {
     const std::uint64_t published = r->subset ? r->subset_digest : slot->version;
     const bool comparable = m.flag && (slot->verifiable || r->subset);
     out.status = comparable && m.digest != published ? status::digest_mismatch : status::ok;
-    book_.change(*slot, *r, !comparable ? recipient_state::completed_unverified : m.digest == published ? recipient_state::completed
-                                                                                                        : recipient_state::failed);
+    book_.change(*slot, *r,
+                 !comparable             ? recipient_state::completed_unverified
+                 : m.digest == published ? recipient_state::completed
+                                         : recipient_state::failed);
     return true;
   }
   /// The answer to a confirmation from a recipient that has ended before.
   static status verdict_on(const recipient_record& r, const frame& m) noexcept {
     switch (r.state) {
-      case recipient_state::completed: return !m.flag || m.digest == (r.subset ? r.subset_digest : r.version) ? status::ok : status::digest_mismatch;
+      case recipient_state::completed:
+        return !m.flag || m.digest == (r.subset ? r.subset_digest : r.version) ? status::ok : status::digest_mismatch;
       case recipient_state::completed_unverified: return status::ok;
       case recipient_state::failed: return status::digest_mismatch;
       default: return status::already_final;
@@ -748,7 +837,8 @@ class owner {
 
   /// Digests of that kind come with chunks.
   static constexpr bool computes(digest_kind kind) noexcept {
-    return Limits::chunk_digest_bytes_per_second > 0 && (kind == digest_kind_of<Hash> || kind == digest_kind_of<ChunkHash>);
+    return Limits::chunk_digest_bytes_per_second > 0 &&
+           (kind == digest_kind_of<Hash> || kind == digest_kind_of<ChunkHash>);
   }
   /// The publication that a reply or a digest is of is not there any more.
   template <class Of>
@@ -756,52 +846,65 @@ class owner {
     const publication& p = slots_[of.slot];
     return p.generation != of.generation || p.now != publication::state::published;
   }
-  /// The job of a chunk's digest, or if there is no room for it, one to help with. nullptr: other threads have them all in hand.
+  /// The job of a chunk's digest, or if there is no room for it, one to help with. nullptr: other threads have them all
+  /// in hand.
   job_type* chunk_job(const detail::digest_key& key, const pending_reply& r) noexcept {
     if (job_type* const there = jobs_.find(key)) return there;
     recipient_record& to = book_.records.at(r.record);
-    // Twice what was taken, so that it can be paid with one chunk while another is on its way. What was taken long ago does not pay for much now.
+    // Twice what was taken, so that it can be paid with one chunk while another is on its way. What was taken long ago
+    // does not pay for much now.
     constexpr std::uint64_t most = 2 * std::min(Limits::chunk_cap_bytes, max_payload_bytes);
     const std::uint64_t earned = 2 * to.bytes;
     const std::uint64_t spent = std::max(to.hashed, earned - std::min(earned, most));
     const bool paid = to.nonce == r.nonce && to.ref == r.ref && spent + key.length <= earned;
-    const auto gives_way = [&](const job_type& j) { return gone(j.key) || (!paid && !j.paid && j.left() / 2 > key.length && may_waste(j.done)); };
+    const auto gives_way = [&](const job_type& j) {
+      return gone(j.key) || (!paid && !j.paid && j.left() / 2 > key.length && may_waste(j.done));
+    };
     job_type* const begun = jobs_.begin(key, paid, gives_way);
     if (begun == nullptr) return jobs_.soonest(paid);
     if (paid) to.hashed = spent + key.length;
     return begun;
   }
-  /// Whether so much that was hashed may be thrown away now. Without a limit those who ask for short chunks could keep a long one from ever being hashed.
+  /// Whether so much that was hashed may be thrown away now. Without a limit those who ask for short chunks could keep
+  /// a long one from ever being hashed.
   bool may_waste(std::uint64_t bytes) noexcept {
     if (!waste_budget_.left(book_.now)) return false;
     waste_budget_.spend(bytes, book_.now);
     return true;
   }
-  /// Whether the digest of another subset may be computed now: none is, and the budget is not used up. Looking up a name costs as much as hashing some
-  /// KiB.
+  /// Whether the digest of another subset may be computed now: none is, and the budget is not used up. Looking up a
+  /// name costs as much as hashing some KiB.
   bool may_begin_subset(std::size_t names) noexcept {
-    if (subset_job_.in_hand || (subset_job_.key.generation != 0 && !gone(subset_job_.key)) || !subset_budget_.left(book_.now)) return false;
+    if (subset_job_.in_hand || (subset_job_.key.generation != 0 && !gone(subset_job_.key)) ||
+        !subset_budget_.left(book_.now))
+      return false;
     subset_budget_.spend(names * 8192, book_.now);
     return true;
   }
-  void begin_subset(const detail::digest_key& key, std::uint64_t bytes, const image_schema& schema, std::span<const byte_range> ranges) noexcept {
+  void begin_subset(const detail::digest_key& key, std::uint64_t bytes, const image_schema& schema,
+                    std::span<const byte_range> ranges) noexcept {
     subset_budget_.spend(bytes, book_.now);
     subset_job_.begin(key, bytes, false);
     subset_count_ = 0;
     for (std::size_t i = 0; i < ranges.size(); ++i)  // tensors without bytes are not hashed
-      if (ranges[i].begin != ranges[i].end) subset_[subset_count_++] = static_cast<std::uint32_t>(tensor_at(schema, ranges[i].begin - schema.header_bytes));
+      if (ranges[i].begin != ranges[i].end)
+        subset_[subset_count_++] = static_cast<std::uint32_t>(tensor_at(schema, ranges[i].begin - schema.header_bytes));
   }
   /// The job of a digest that is of this publication as it is now.
-  bool is_now(const detail::digest_key& key, const publication& p) const noexcept { return key.generation == p.generation && &slots_[key.slot] == &p; }
+  bool is_now(const detail::digest_key& key, const publication& p) const noexcept {
+    return key.generation == p.generation && &slots_[key.slot] == &p;
+  }
   digest_state hash_subset() noexcept {
     if (!subset_job_.in_hand)
       hash_slice(subset_job_, subsets_, [&](const source_view& image) {
         std::byte memory[4096];
-        return subset_job_.advance(image, std::span<const std::uint32_t>(subset_).first(subset_count_), std::min(subset_job_.left(), detail::digest_slice_bytes), memory);
+        return subset_job_.advance(image, std::span<const std::uint32_t>(subset_).first(subset_count_),
+                                   std::min(subset_job_.left(), detail::digest_slice_bytes), memory);
       });
     return digest_state::working;
   }
-  /// Runs `advance(image)` without the lock. A digest that is ready is remembered. An image that cannot be read is given up.
+  /// Runs `advance(image)` without the lock. A digest that is ready is remembered. An image that cannot be read is
+  /// given up.
   template <class Memory, class Advance>
   void hash_slice(job_type& job, Memory& memory, Advance advance) noexcept {
     publication& p = slots_[job.key.slot];
@@ -832,10 +935,13 @@ class owner {
 
   std::span<publication> slots_;
   detail::transaction_table book_;
-  static constexpr std::size_t chunk_jobs = Limits::chunk_digest_bytes_per_second > 0 ? Limits::digest_jobs : 0;  // none: no chunk has a digest
+  static constexpr std::size_t chunk_jobs = Limits::chunk_digest_bytes_per_second > 0 ? Limits::digest_jobs
+                                                                                      : 0;  // none: no chunk has a
+                                                                                            // digest
   [[no_unique_address]] detail::digest_jobs<job_type, (std::is_same_v<Lock, no_lock> ? 1 : 4) * chunk_jobs> jobs_{};
   job_type subset_job_{};  // one at a time: a recipient that asks for another subset comes back
-  std::uint32_t subset_[most_names]{};  // indices of its tensors: to find them by name again for each slice would cost more than the slice
+  std::uint32_t subset_[most_names]{};  // indices of its tensors: to find them by name again for each slice would cost
+                                        // more than the slice
   std::size_t subset_count_ = 0;
   std::uint32_t subset_asker_ = nobody, subset_request_ = 0;  // the connection that goes on with it, and its request
   detail::digest_memory<8 * chunk_jobs> chunks_{};

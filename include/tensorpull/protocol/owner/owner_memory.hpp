@@ -1,4 +1,5 @@
-// The memory that an owner works in. It is handed in at start and never grows: records of references, transactions and recipients.
+// The memory that an owner works in. It is handed in at start and never grows: records of references, transactions and
+// recipients.
 #pragma once
 
 #include <tensorpull/image/view.hpp>
@@ -11,8 +12,8 @@
 
 namespace tensorpull {
 
-/// What is published under one reference. `generation` grows with every change of what is published, so that a slot's number with an older
-/// generation is known to be out of date.
+/// What is published under one reference. `generation` grows with every change of what is published, so that a slot's
+/// number with an older generation is known to be out of date.
 struct publication {
   /// How far it is.
   enum class state : std::uint8_t {
@@ -52,70 +53,71 @@ struct transaction {
   };
 
   transaction_options options{};           ///< as it was opened; without the names once it is sealed
-  settlement outcome{};                    ///< complete once it has settled; the counts of those that have ended always
+  settlement outcome{};  ///< complete once it has settled; the counts of those that have ended always
   std::chrono::milliseconds started_at{};  ///< when it was opened
   std::chrono::milliseconds moved_at{};  ///< the last time that a recipient did something, or when it was sealed
   state now = state::empty;  ///< how far it is now
-  bool named = false;          ///< the recipients are expected by name, so others do not count
-  bool by_hand = false;        ///< the owner withdrew a part of it
-  bool lost = false;           ///< the owner that coordinates it is gone
+  bool named = false;  ///< the recipients are expected by name, so others do not count
+  bool by_hand = false;  ///< the owner withdrew a part of it
+  bool lost = false;  ///< the owner that coordinates it is gone
   std::uint32_t callbacks = 0;  ///< of it that run now, on any thread
 };
 
 /// What one connection is served: the whole, or tensors that it has named.
 struct serve_state {
-  std::uint64_t nonce = 0;           ///< names the serve that a confirmation answers
-  std::uint64_t subset_digest = 0;   ///< of the tensors that were named, if `subset`
-  std::uint64_t subset_end = 0;      ///< where the last byte of those ends in the image; 0: they have no bytes
-  bool subset = false;               ///< of named tensors
-  bool serving = false;              ///< it has begun under `nonce` and has not ended
+  std::uint64_t nonce = 0;  ///< names the serve that a confirmation answers
+  std::uint64_t subset_digest = 0;  ///< of the tensors that were named, if `subset`
+  std::uint64_t subset_end = 0;  ///< where the last byte of those ends in the image; 0: they have no bytes
+  bool subset = false;  ///< of named tensors
+  bool serving = false;  ///< it has begun under `nonce` and has not ended
 };
 
-/// One recipient of one version of one reference. What it is served is what the connection is served that used the record last. Times are those of
-/// the owner's clock.
+/// One recipient of one version of one reference. What it is served is what the connection is served that used the
+/// record last. Times are those of the owner's clock.
 struct recipient_record : serve_state {
-  ref_id ref{};                      ///< what it pulls
-  std::uint64_t version = 0;         ///< which version of it
-  recipient_id who{};                ///< none: this record is free
-  std::uint64_t bytes = 0;           ///< payload handed to transports
-  std::uint64_t hashed = 0;          ///< bytes that were hashed for digests with its chunks, against `bytes`
-  std::uint64_t marked_bytes = 0;    ///< of `bytes`, when it was last fast enough
-  std::chrono::milliseconds marked_at{};     ///< when that was
+  ref_id ref{};  ///< what it pulls
+  std::uint64_t version = 0;  ///< which version of it
+  recipient_id who{};  ///< none: this record is free
+  std::uint64_t bytes = 0;  ///< payload handed to transports
+  std::uint64_t hashed = 0;  ///< bytes that were hashed for digests with its chunks, against `bytes`
+  std::uint64_t marked_bytes = 0;  ///< of `bytes`, when it was last fast enough
+  std::chrono::milliseconds marked_at{};  ///< when that was
   std::chrono::milliseconds announced_at{};  ///< when its last progress event was told
-  std::uint64_t announced_bytes = 0;         ///< bytes in that event
-  std::uint32_t slot = 0;            ///< of its publication
-  std::uint32_t generation = 0;      ///< of its publication; if that has another now, this is what is remembered of an earlier one
-  std::uint32_t connection = 0;      ///< the connection that serves it now; 0: none
-  std::uint32_t reason = 0;          ///< of a cancellation: a number chosen by the application
-  std::uint32_t next = 0;            ///< in the bucket's list: index + 1
-  recipient_state state = recipient_state::unseen;      ///< how far it is
+  std::uint64_t announced_bytes = 0;  ///< bytes in that event
+  std::uint32_t slot = 0;  ///< of its publication
+  std::uint32_t generation = 0;  ///< of its publication; if that has another now, this is what is remembered of an
+                                 ///< earlier one
+  std::uint32_t connection = 0;  ///< the connection that serves it now; 0: none
+  std::uint32_t reason = 0;  ///< of a cancellation: a number chosen by the application
+  std::uint32_t next = 0;  ///< in the bucket's list: index + 1
+  recipient_state state = recipient_state::unseen;  ///< how far it is
   recipient_state announced = recipient_state::unseen;  ///< the state of its last progress event
-  recipient_state before = recipient_state::unseen;     ///< vanished: the state to which it comes back
-  bool expected = false;             ///< by name
-  bool anonymous = false;            ///< it has no ID of its own: another connection cannot continue it
+  recipient_state before = recipient_state::unseen;  ///< vanished: the state to which it comes back
+  bool expected = false;  ///< by name
+  bool anonymous = false;  ///< it has no ID of its own: another connection cannot continue it
 };
 
 /// What is said of a publication to who is no recipient of it yet.
 struct publication_facts {
-  std::uint64_t version = 0;      ///< which is published
+  std::uint64_t version = 0;  ///< which is published
   std::uint64_t image_bytes = 0;  ///< of the whole image
   std::uint64_t fingerprint = 0;  ///< of its schema
-  bool verifiable = false;        ///< whether `version` is the image's digest
+  bool verifiable = false;  ///< whether `version` is the image's digest
 };
 
 /// What an owner has in all.
 struct owner_totals {
-  std::uint64_t references = 0;       ///< that are published now
-  std::uint64_t bytes_sent = 0;       ///< payload handed to transports since the owner was made
+  std::uint64_t references = 0;  ///< that are published now
+  std::uint64_t bytes_sent = 0;  ///< payload handed to transports since the owner was made
   std::uint64_t recipients[10] = {};  ///< records that are remembered, by recipient_state
 };
 
 /// The memory that an owner borrows as long as it lives.
 struct owner_memory {
-  std::span<publication> slots;         ///< one for each reference that is published at a time
+  std::span<publication> slots;  ///< one for each reference that is published at a time
   std::span<transaction> transactions;  ///< one for each transaction under way, and some more
   std::span<recipient_record> records;  ///< one for each recipient of each reference
-  std::span<std::uint32_t> buckets;     ///< for finding records; as many as records
+  std::span<std::uint32_t> buckets;  ///< for finding records; as many as records
 };
 
 /// How much an owner is asked to have room for; 0: as much as its limits say.
@@ -127,7 +129,7 @@ struct owner_room_size {
 /// An image of a transaction that is published as a whole, and what it is published as.
 struct transaction_image {
   source_view image{};  ///< borrowed until the transaction has settled
-  reference as{};       ///< its ID, and the image's version and fingerprint
+  reference as{};  ///< its ID, and the image's version and fingerprint
 };
 
 /// Holds an owner's memory: for `References` references at a time, and `Recipients` recipients of all of them together.
@@ -138,11 +140,14 @@ class owner_storage {
   owner_memory view() noexcept { return {slots_, transactions_, records_, buckets_}; }
   operator owner_memory() noexcept { return view(); }
   /// Whether there is as much room as is wanted.
-  static constexpr bool has(const owner_room_size& wanted) noexcept { return wanted.references <= References && wanted.recipients <= Recipients; }
+  static constexpr bool has(const owner_room_size& wanted) noexcept {
+    return wanted.references <= References && wanted.recipients <= Recipients;
+  }
 
  private:
   std::array<publication, References> slots_{};
-  std::array<transaction, References + 2> transactions_{};  // a version that takes another's place has one while the other ends
+  std::array<transaction, References + 2> transactions_{};  // a version that takes another's place has one while the
+                                                            // other ends
   std::array<recipient_record, Recipients> records_{};
   std::array<std::uint32_t, Recipients> buckets_{};
 };

@@ -1,4 +1,5 @@
-// How references are published, how far each recipient is, and how a transaction ended: the values that an owner takes and gives.
+// How references are published, how far each recipient is, and how a transaction ended: the values that an owner takes
+// and gives.
 #pragma once
 
 #include <tensorpull/core/ids.hpp>
@@ -50,8 +51,9 @@ constexpr std::string_view to_string(verdict v) noexcept {
 
 /// How far one recipient of one reference is, as its owner sees it.
 ///
-/// From `completed` on a state is final, and `failed`, `cancelled` and `vanished` are final for all references of the transaction. A recipient that
-/// ended without `completed` and asks again before its transaction settles is acquired anew; after settlement nothing changes any more.
+/// From `completed` on a state is final, and `failed`, `cancelled` and `vanished` are final for all references of the
+/// transaction. A recipient that ended without `completed` and asks again before its transaction settles is acquired
+/// anew; after settlement nothing changes any more.
 enum class recipient_state : std::uint8_t {
   unseen,                ///< is expected by name and has not asked yet
   acquired,              ///< has asked
@@ -61,8 +63,8 @@ enum class recipient_state : std::uint8_t {
   failed,                ///< confirmed, or gave up, with another digest
   cancelled,             ///< gave up and said so
   vanished,              ///< took less than the least rate from every reference over its idle budget
-  absent,                ///< did not ask for any reference within the acquire budget, or not for this one before the end
-  unfinished,            ///< was under way when the transaction ended
+  absent,  ///< did not ask for any reference within the acquire budget, or not for this one before the end
+  unfinished,  ///< was under way when the transaction ended
 };
 
 /// Whether the recipient has ended.
@@ -85,22 +87,25 @@ constexpr std::string_view to_string(recipient_state s) noexcept {
   return "unknown";
 }
 
-/// Counts of one publication. Of a transaction with named recipients only those are counted as ended; others are `unlisted`.
+/// Counts of one publication. Of a transaction with named recipients only those are counted as ended; others are
+/// `unlisted`.
 struct publication_status {
-  std::uint32_t acquired = 0;                ///< recipients that asked for it
-  std::uint32_t completed = 0;               ///< confirmed with the published digest
-  std::uint32_t completed_unverified = 0;    ///< confirmed without a digest
-  std::uint32_t failed = 0;                  ///< confirmed, or gave up, with another digest
-  std::uint32_t cancelled = 0;               ///< gave up and said so
-  std::uint32_t vanished = 0;                ///< dropped by the idle budget
-  std::uint32_t absent = 0;                  ///< expected and not seen in time
-  std::uint32_t unfinished = 0;              ///< under way when it ended
-  std::uint32_t unlisted = 0;                ///< asked without being expected
-  std::uint32_t lost = 0;                    ///< times that a connection ended before a confirmation; the recipient may come back
-  std::uint64_t bytes_sent = 0;              ///< payload handed to transports
+  std::uint32_t acquired = 0;  ///< recipients that asked for it
+  std::uint32_t completed = 0;  ///< confirmed with the published digest
+  std::uint32_t completed_unverified = 0;  ///< confirmed without a digest
+  std::uint32_t failed = 0;  ///< confirmed, or gave up, with another digest
+  std::uint32_t cancelled = 0;  ///< gave up and said so
+  std::uint32_t vanished = 0;  ///< dropped by the idle budget
+  std::uint32_t absent = 0;  ///< expected and not seen in time
+  std::uint32_t unfinished = 0;  ///< under way when it ended
+  std::uint32_t unlisted = 0;  ///< asked without being expected
+  std::uint32_t lost = 0;  ///< times that a connection ended before a confirmation; the recipient may come back
+  std::uint64_t bytes_sent = 0;  ///< payload handed to transports
 
   /// Recipients that have ended.
-  constexpr std::uint32_t final() const noexcept { return completed + completed_unverified + failed + cancelled + vanished + absent + unfinished; }
+  constexpr std::uint32_t final() const noexcept {
+    return completed + completed_unverified + failed + cancelled + vanished + absent + unfinished;
+  }
   /// The counter of a final state.
   constexpr std::uint32_t& of(recipient_state s) noexcept {
     switch (s) {
@@ -115,54 +120,64 @@ struct publication_status {
   }
 };
 
-/// A transaction's outcome. Over several references a recipient counts once: as failed, cancelled or vanished if it was that in one of them, as
-/// absent if it asked for none, as unfinished if it has not completed all; otherwise as completed.
+/// A transaction's outcome. Over several references a recipient counts once: as failed, cancelled or vanished if it was
+/// that in one of them, as absent if it asked for none, as unfinished if it has not completed all; otherwise as
+/// completed.
 struct settlement {
-  transaction_id id{};                          ///< which transaction
+  transaction_id id{};  ///< which transaction
   tensorpull::verdict verdict = verdict::open;  ///< how it ended
-  std::uint32_t references = 0;                 ///< how many it had
-  std::uint32_t expected = 0;   ///< 0: not known
+  std::uint32_t references = 0;  ///< how many it had
+  std::uint32_t expected = 0;  ///< 0: not known
   publication_status counts{};  ///< of its recipients, over all references
-  std::chrono::milliseconds lasted{};  ///< from opening to settling, to within the interval of the driver's ticks (0.2 s of a host)
+  std::chrono::milliseconds lasted{};  ///< from opening to settling, to within the interval of the driver's ticks (0.2
+                                       ///< s of a host)
 };
 
-/// Budgets on the owner's clock. 0 or less: no such budget. Those of recipients are judged over all references: who takes one is not late for another.
+/// Budgets on the owner's clock. 0 or less: no such budget. Those of recipients are judged over all references: who
+/// takes one is not late for another.
 struct transaction_budgets {
-  std::chrono::milliseconds acquire{};                  ///< from opening the transaction to a recipient's first request
-  std::chrono::milliseconds recipient_idle{600'000};    ///< how long a recipient may take less than the least rate
-  std::chrono::milliseconds transaction_idle{600'000};  ///< how long no recipient may do anything before it settles; not before it is sealed
-  std::uint64_t least_bytes_per_second = 64;            ///< the least rate from one reference, averaged over `recipient_idle`
+  std::chrono::milliseconds acquire{};  ///< from opening the transaction to a recipient's first request
+  std::chrono::milliseconds recipient_idle{600'000};  ///< how long a recipient may take less than the least rate
+  std::chrono::milliseconds transaction_idle{600'000};  ///< how long no recipient may do anything before it settles;
+                                                        ///< not before it is sealed
+  std::uint64_t least_bytes_per_second = 64;  ///< the least rate from one reference, averaged over `recipient_idle`
 };
 
-/// How a transaction of several references is opened. What is borrowed must live until it has settled, which the end of the owner does at the latest;
-/// the names only until it is sealed.
+/// How a transaction of several references is opened. What is borrowed must live until it has settled, which the end of
+/// the owner does at the latest; the names only until it is sealed.
 struct transaction_options {
-  std::uint32_t recipients = 0;                         ///< how many are expected; 0: not known, or `named` says who; no other number than that of names
-  std::span<const recipient_id> named{};                ///< who is expected; others do not count
-  std::uint32_t least = 0;                              ///< confirmed recipients that are enough when it ends; 0: all; not more than are expected
-  transaction_budgets budgets{};                        ///< how long it waits
-  callback<const settlement&> settled{};                ///< called once, before the sources are released
-  callback<const progress_event&> progress{};           ///< called with each progress event
+  std::uint32_t recipients = 0;  ///< how many are expected; 0: not known, or `named` says who; no other number than
+                                 ///< that of names
+  std::span<const recipient_id> named{};  ///< who is expected; others do not count
+  std::uint32_t least = 0;  ///< confirmed recipients that are enough when it ends; 0: all; not more than are expected
+  transaction_budgets budgets{};  ///< how long it waits
+  callback<const settlement&> settled{};  ///< called once, before the sources are released
+  callback<const progress_event&> progress{};  ///< called with each progress event
   std::chrono::milliseconds progress_interval{30'000};  ///< the least time between two `active` events of a recipient
 };
 
 /// How one reference is published: for whom, for how long, and under which ID. What is borrowed must live as above.
 struct publish_options {
-  std::uint32_t recipients = 0;                         ///< how many are expected; 0: not known, or `named` says who
-  std::span<const recipient_id> named{};                ///< who is expected; others do not count
-  std::uint32_t least = 0;                              ///< confirmed recipients that are enough when it ends; 0: all; not more than are expected
-  transaction_budgets budgets{};                        ///< how long it waits
-  callback<const settlement&> settled{};                ///< called once, before the source is released; by the end of the owner at the latest
-  callback<const progress_event&> progress{};           ///< called with each progress event
+  std::uint32_t recipients = 0;  ///< how many are expected; 0: not known, or `named` says who
+  std::span<const recipient_id> named{};  ///< who is expected; others do not count
+  std::uint32_t least = 0;  ///< confirmed recipients that are enough when it ends; 0: all; not more than are expected
+  transaction_budgets budgets{};  ///< how long it waits
+  callback<const settlement&> settled{};  ///< called once, before the source is released; by the end of the owner at
+                                          ///< the latest
+  callback<const progress_event&> progress{};  ///< called with each progress event
   std::chrono::milliseconds progress_interval{30'000};  ///< the least time between two `active` events of a recipient
-  ref_id id{};                                          ///< chosen before, to publish again under the same ID; none: a random one
-  transaction_id transaction{};                         ///< publishes in this open transaction, whose options hold: those above, except `id`, are ignored
-  /// The image's version where the caller knows it: of a reference to the same bytes. The pass over the bytes is saved. Nothing checks it here. If the bytes are others, who pulls
-  /// the whole image fails with `digest_mismatch`; who pulls some of its tensors compares a digest of those alone, and takes them. 0: it is computed.
+  ref_id id{};  ///< chosen before, to publish again under the same ID; none: a random one
+  transaction_id transaction{};  ///< publishes in this open transaction, whose options hold: those above, except `id`,
+                                 ///< are ignored
+  /// The image's version where the caller knows it: of a reference to the same bytes. The pass over the bytes is saved.
+  /// Nothing checks it here. If the bytes are others, who pulls the whole image fails with `digest_mismatch`; who pulls
+  /// some of its tensors compares a digest of those alone, and takes them. 0: it is computed.
   std::uint64_t version = 0;
 
   /// The options of a transaction of this reference alone.
-  constexpr transaction_options alone() const noexcept { return {recipients, named, least, budgets, settled, progress, progress_interval}; }
+  constexpr transaction_options alone() const noexcept {
+    return {recipients, named, least, budgets, settled, progress, progress_interval};
+  }
 };
 
 }  // namespace tensorpull

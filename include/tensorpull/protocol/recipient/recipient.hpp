@@ -1,5 +1,5 @@
-// The recipient's state machine: it decides what to ask next and checks every answer against what was asked. It has no I/O, no clock and no heap,
-// and it never sees a byte of payload. transfer.hpp adds a consumer and the digests.
+// The recipient's state machine: it decides what to ask next and checks every answer against what was asked. It has no
+// I/O, no clock and no heap, and it never sees a byte of payload. transfer.hpp adds a consumer and the digests.
 #pragma once
 
 #include <tensorpull/chunking/concept.hpp>
@@ -28,36 +28,41 @@ struct pull_request {
   ref_id ref{};                                   ///< what to pull
   std::uint64_t version = 0;                      ///< 0: whatever is published now
   std::uint64_t fingerprint = 0;                  ///< 0: any schema
-  const image_schema* schema = nullptr;           ///< our own schema, to cut chunks by tensors and to name the first difference; borrowed
-  std::span<const std::string_view> subset{};     ///< names of the tensors wanted, which are those of `schema`; empty: the whole image; borrowed
-  std::uint32_t window = 4;                       ///< requests in flight; the owner may allow fewer
-  digest_kind chunk_digest = digest_kind::none;   ///< the digest that every chunk shall carry
-  bool unverified = false;                        ///< an image without a digest is accepted, too, if the digest of the whole would be compared
-  recipient_id recipient{};                       ///< who asks, the same over reconnections; none: the connection stands for it
+  const image_schema* schema = nullptr;  ///< our own schema, to cut chunks by tensors and to name the first difference;
+                                         ///< borrowed
+  std::span<const std::string_view> subset{};  ///< names of the tensors wanted, which are those of `schema`; empty: the
+                                               ///< whole image; borrowed
+  std::uint32_t window = 4;  ///< requests in flight; the owner may allow fewer
+  digest_kind chunk_digest = digest_kind::none;  ///< the digest that every chunk shall carry
+  bool unverified = false;  ///< an image without a digest is accepted, too, if the digest of the whole would be
+                            ///< compared
+  recipient_id recipient{};  ///< who asks, the same over reconnections; none: the connection stands for it
 };
 
 /// What an accepted frame means to the driver of a recipient.
 enum class recipient_event : std::uint8_t {
-  nothing,          ///< not an answer to what was asked: it changes nothing, and is no progress
-  answered,         ///< an answer, and nothing to do
-  described,        ///< data may come; the consumer has to begin
+  nothing,  ///< not an answer to what was asked: it changes nothing, and is no progress
+  answered,  ///< an answer, and nothing to do
+  described,  ///< data may come; the consumer has to begin
   described_again,  ///< after restart(): the same as before
-  chunk,            ///< its payload is wanted
-  ignored_chunk,    ///< its payload is not wanted: throw it away
-  confirmed,        ///< the owner has recorded the confirmation: the transfer is over
-  busy,             ///< the owner is busy: wait for delay(), then restart()
+  chunk,  ///< its payload is wanted
+  ignored_chunk,  ///< its payload is not wanted: throw it away
+  confirmed,  ///< the owner has recorded the confirmation: the transfer is over
+  busy,  ///< the owner is busy: wait for delay(), then restart()
 };
 
 /// The frames of one transfer. `Chunking` says where requests end, `Limits` how much is accepted from the other side.
 template <chunking_strategy Chunking, class Limits = default_limits>
 class recipient {
  public:
-  /// `first_id`: higher than any id that the same connection has used, so that late answers to an earlier transfer are told apart.
+  /// `first_id`: higher than any id that the same connection has used, so that late answers to an earlier transfer are
+  /// told apart.
   recipient(const pull_request& request, Chunking chunking, std::uint32_t first_id) noexcept
       : request_(request), chunking_(chunking), first_id_(first_id), next_id_(first_id), expected_id_(first_id) {}
 
-  /// Tells a strategy that adapts how the transfer gets on. Lengths of chunks on their way stay, since an answer is compared with them: so a request
-  /// ahead of the description has to be answered first, and of a subset, whose parts may come in any order, every request.
+  /// Tells a strategy that adapts how the transfer gets on. Lengths of chunks on their way stay, since an answer is
+  /// compared with them: so a request ahead of the description has to be answered first, and of a subset, whose parts
+  /// may come in any order, every request.
   void measured(std::uint64_t landed, std::chrono::nanoseconds time) noexcept
     requires detail::adapts<Chunking>
   {
@@ -82,7 +87,8 @@ class recipient {
           out.kind = frame_kind::locate;
           out.names = request_.subset;
         } else if (!Chunking::needs_layout) {
-          if (!described_.ref) context_.image_bytes = ~std::uint64_t{0};  // not known yet: the owner ends the chunk where the image ends
+          if (!described_.ref)
+            context_.image_bytes = ~std::uint64_t{0};  // not known yet: the owner ends the chunk where the image ends
           fill_pull(out, chunking_.next(ask_.offset, context_));
         } else {
           return false;
@@ -113,8 +119,10 @@ class recipient {
 
   /// Checks an answer. An error ends the transfer; for a refusal it is the owner's reason.
   result<recipient_event> on(const frame& m) noexcept {
-    if (m.ref != request_.ref || comes_before(m.id, first_id_)) return recipient_event::nothing;  // an answer to a transfer that ended before
-    if (m.kind != frame_kind::chunk && !comes_before(m.id, next_id_)) return failure(errc::unexpected_frame, static_cast<std::uint64_t>(m.kind));
+    if (m.ref != request_.ref || comes_before(m.id, first_id_))
+      return recipient_event::nothing;  // an answer to a transfer that ended before
+    if (m.kind != frame_kind::chunk && !comes_before(m.id, next_id_))
+      return failure(errc::unexpected_frame, static_cast<std::uint64_t>(m.kind));
     switch (m.kind) {
       case frame_kind::description: return on_description(m);
       case frame_kind::located: return on_located(m);
@@ -127,8 +135,8 @@ class recipient {
     }
   }
 
-  /// Starts again, on another connection or after giving up all requests in flight. It continues after the first `received` wanted bytes, with the
-  /// version that was begun.
+  /// Starts again, on another connection or after giving up all requests in flight. It continues after the first
+  /// `received` wanted bytes, with the version that was begun.
   void restart(std::uint64_t received) noexcept {
     served_again_ = false;
     if (phase_ == phase::confirming || phase_ == phase::comparing) {
@@ -139,14 +147,16 @@ class recipient {
       start_over(confirms_ ? before_last_byte() : received);
     }
   }
-  /// Continues an earlier program's transfer; call it before the first request. `version`: the one that the first `received` bytes belong to.
+  /// Continues an earlier program's transfer; call it before the first request. `version`: the one that the first
+  /// `received` bytes belong to.
   void resume(std::uint64_t version, std::uint64_t received) noexcept {
     version_ = version;
     received_ = received;
     ask_ = expected_ = {received, 0};
   }
 
-  /// All bytes are there, with the digest `own` (which was compared if `verified`): the next request is the confirmation.
+  /// All bytes are there, with the digest `own` (which was compared if `verified`): the next request is the
+  /// confirmation.
   void confirm(std::uint64_t own, bool verified) noexcept {
     own_digest_ = own;
     verified_ = verified;
@@ -155,7 +165,9 @@ class recipient {
     request_sent_ = false;
   }
   /// Whether the next request, if there is one now, may be longer than 100 bytes.
-  bool next_is_long() const noexcept { return phase_ == phase::describing && !asked_ahead_ && !request_.subset.empty(); }
+  bool next_is_long() const noexcept {
+    return phase_ == phase::describing && !asked_ahead_ && !request_.subset.empty();
+  }
   /// Ends it: no more requests, and answers are ignored.
   void settle() noexcept { phase_ = phase::settled; }
   /// Whether the owner has not described the reference yet since the start or the last restart().
@@ -190,7 +202,9 @@ class recipient {
   };
 
   /// Whether one id was used before another; ids may wrap.
-  static bool comes_before(std::uint32_t id, std::uint32_t other) noexcept { return static_cast<std::int32_t>(id - other) < 0; }
+  static bool comes_before(std::uint32_t id, std::uint32_t other) noexcept {
+    return static_cast<std::int32_t>(id - other) < 0;
+  }
   /// Whether `m` answers the last request, of which there is one at a time while confirming or comparing.
   bool answers_last(const frame& m) const noexcept { return request_sent_ && m.id == next_id_ - 1; }
 
@@ -203,8 +217,11 @@ class recipient {
     description_came_ = asked_ahead_ = false;
     ask_ = expected_ = {received, 0};
   }
-  /// Where to start over if everything is here and the owner does not know it: it takes a confirmation after it has served the last byte.
-  std::uint64_t before_last_byte() const noexcept { return described_.image_bytes - std::min<std::uint64_t>(described_.image_bytes, 1); }
+  /// Where to start over if everything is here and the owner does not know it: it takes a confirmation after it has
+  /// served the last byte.
+  std::uint64_t before_last_byte() const noexcept {
+    return described_.image_bytes - std::min<std::uint64_t>(described_.image_bytes, 1);
+  }
 
   void fill_pull(frame& out, std::uint64_t length) noexcept {
     out.kind = frame_kind::pull;
@@ -222,12 +239,15 @@ class recipient {
 
   result<recipient_event> on_description(const frame& m) noexcept {
     if (phase_ != phase::describing || m.id != first_id_ || description_came_) return failure(errc::unexpected_frame);
-    if (m.data_start < 8 || m.data_start > m.image_bytes || m.length == 0 || m.version == 0) return failure(errc::bad_frame);
-    if (version_ != 0 ? m.version != version_ : request_.version != 0 && m.version != request_.version) return failure(errc::stale_version, received_);
+    if (m.data_start < 8 || m.data_start > m.image_bytes || m.length == 0 || m.version == 0)
+      return failure(errc::bad_frame);
+    if (version_ != 0 ? m.version != version_ : request_.version != 0 && m.version != request_.version)
+      return failure(errc::stale_version, received_);
     if (m.tensors > Limits::tensors) return failure(errc::too_large, m.tensors);
     const bool again = described_.ref == m.ref;
     // the same version means the same bytes; an owner that says otherwise must not move what has landed
-    if (again && (m.image_bytes != context_.image_bytes || m.data_start != context_.data_start)) return failure(errc::bad_frame, received_);
+    if (again && (m.image_bytes != context_.image_bytes || m.data_start != context_.data_start))
+      return failure(errc::bad_frame, received_);
     description_came_ = true;
     if (!again) described_ = {m.ref, m.version, m.fingerprint, m.image_bytes, m.data_start, m.tensors, m.flag};
     version_ = m.version;
@@ -238,7 +258,8 @@ class recipient {
     if (!request_.subset.empty()) return recipient_event::answered;
     if (request_.fingerprint != 0 && m.fingerprint != request_.fingerprint) return compare();
     if constexpr (Chunking::max_chunk_bytes == 0) {
-      if (request_.chunk_digest == digest_kind::none && owners_cap_ >= usual_chunk_cap_bytes) chunk_cap_ = max_payload_bytes;
+      if (request_.chunk_digest == digest_kind::none && owners_cap_ >= usual_chunk_cap_bytes)
+        chunk_cap_ = max_payload_bytes;
       if (m.image_bytes > chunk_cap_) return failure(errc::does_not_fit, m.image_bytes);
     }
     wanted_.all(m.image_bytes);
@@ -247,11 +268,13 @@ class recipient {
   }
 
   result<recipient_event> on_located(const frame& m) noexcept {
-    if (phase_ != phase::describing || request_.subset.empty() || !description_came_ || m.id != first_id_ + 1) return failure(errc::unexpected_frame);
+    if (phase_ != phase::describing || request_.subset.empty() || !description_came_ || m.id != first_id_ + 1)
+      return failure(errc::unexpected_frame);
     if (m.version != version_) return failure(errc::stale_version, received_);
     if (m.ranges.size() != request_.subset.size()) return failure(errc::bad_frame);
     if (request_.fingerprint != 0 && m.fingerprint != request_.fingerprint) return compare();
-    if (const auto ok = wanted_.these(m.ranges, context_.data_start, context_.image_bytes); !ok) return failure(ok.error());
+    if (const auto ok = wanted_.these(m.ranges, context_.data_start, context_.image_bytes); !ok)
+      return failure(ok.error());
     const bool again = std::exchange(located_, true);
     const bool same = !again || (wanted_.total() == described_.image_bytes && m.digest == expected_subset_);
     if (!same || received_ > wanted_.total()) return failure(errc::bad_frame, received_);
@@ -264,14 +287,17 @@ class recipient {
   }
 
   result<recipient_event> on_chunk(const frame& m) noexcept {
-    if (phase_ == phase::comparing || phase_ == phase::settled || in_flight_ == 0) return recipient_event::ignored_chunk;
+    if (phase_ == phase::comparing || phase_ == phase::settled || in_flight_ == 0)
+      return recipient_event::ignored_chunk;
     if (comes_before(m.id, expected_id_)) return recipient_event::ignored_chunk;
     if (m.id != expected_id_) return failure(errc::wrong_payload, received_);
     if (phase_ != phase::pulling) return failure(errc::unexpected_frame, received_);
     if (m.version != version_) return failure(errc::stale_version, received_);
     const std::uint64_t wanted = length_at(expected_);
-    if (wanted > owners_cap_ && m.length < wanted) return failure(errc::does_not_fit, context_.image_bytes);  // an owner that does not know all_in_one_chunk
-    if (m.offset != expected_.offset || m.nonce != nonce_ || m.length != wanted) return failure(errc::wrong_payload, received_);
+    if (wanted > owners_cap_ && m.length < wanted)
+      return failure(errc::does_not_fit, context_.image_bytes);  // an owner that does not know all_in_one_chunk
+    if (m.offset != expected_.offset || m.nonce != nonce_ || m.length != wanted)
+      return failure(errc::wrong_payload, received_);
     wanted_.advance(expected_, wanted);
     received_ += wanted;
     --in_flight_;
@@ -283,47 +309,58 @@ class recipient {
   }
 
   result<recipient_event> on_confirmed(const frame& m) noexcept {
-    if (phase_ != phase::confirming || !answers_last(m) || m.nonce != nonce_ || m.version != version_) return failure(errc::unexpected_frame);
+    if (phase_ != phase::confirming || !answers_last(m) || m.nonce != nonce_ || m.version != version_)
+      return failure(errc::unexpected_frame);
     phase_ = phase::settled;
-    return m.status == status::ok ? result<recipient_event>(recipient_event::confirmed) : failure(to_errc(m.status), received_);
+    return m.status == status::ok ? result<recipient_event>(recipient_event::confirmed)
+                                  : failure(to_errc(m.status), received_);
   }
 
   result<recipient_event> on_refused(const frame& m) noexcept {
     if (phase_ == phase::settled) return recipient_event::nothing;
     if (phase_ == phase::comparing)  // pulls that were in flight are refused, too
-      return answers_last(m) ? result<recipient_event>(failure(errc::schema_mismatch, received_)) : recipient_event::nothing;
+      return answers_last(m) ? result<recipient_event>(failure(errc::schema_mismatch, received_))
+                             : recipient_event::nothing;
     if (m.status == status::schema_mismatch && described_.ref) return compare();
     if (m.status == status::busy) {
       delay_ms_ = m.delay_ms;
       return first_id_ = next_id_, in_flight_ = 0, recipient_event::busy;  // other requests in flight are given up
     }
-    if (confirms_ && describing() && m.status == status::already_final) return phase_ = phase::settled, recipient_event::confirmed;
-    // It does not know this serve: it was started again, or has forgotten us. If it knew us by a connection alone, it would count us twice.
-    if (phase_ == phase::confirming && m.status == status::bad_request && request_.recipient && !std::exchange(served_again_, true)) {
+    if (confirms_ && describing() && m.status == status::already_final)
+      return phase_ = phase::settled, recipient_event::confirmed;
+    // It does not know this serve: it was started again, or has forgotten us. If it knew us by a connection alone, it
+    // would count us twice.
+    if (phase_ == phase::confirming && m.status == status::bad_request && request_.recipient &&
+        !std::exchange(served_again_, true)) {
       start_over(before_last_byte());
       return recipient_event::answered;
     }
     const bool a_name = m.status == status::bad_request && describing() && m.offset < request_.subset.size();
     const std::uint32_t reason = m.status == status::withdrawn ? m.delay_ms : 0;
-    return failure(to_errc(m.status), received_, a_name ? error_name(request_.subset[static_cast<std::size_t>(m.offset)]) : error_name{}, static_cast<std::int32_t>(reason));
+    return failure(to_errc(m.status), received_,
+                   a_name ? error_name(request_.subset[static_cast<std::size_t>(m.offset)]) : error_name{},
+                   static_cast<std::int32_t>(reason));
   }
 
   /// The schemas differ: asks for the other one, page by page, to name the first tensor that differs.
   result<recipient_event> compare() noexcept {
     phase_ = phase::comparing;
     request_sent_ = false;
-    return request_.schema != nullptr ? result<recipient_event>(recipient_event::answered) : failure(errc::schema_mismatch);
+    return request_.schema != nullptr ? result<recipient_event>(recipient_event::answered)
+                                      : failure(errc::schema_mismatch);
   }
 
   result<recipient_event> on_page(const frame& m) noexcept {
     if (phase_ != phase::comparing || !answers_last(m)) return failure(errc::unexpected_frame);
-    if (const auto more = comparison_.take(m, *request_.schema, described_.tensors, !request_.subset.empty()); !more) return failure(more.error());
+    if (const auto more = comparison_.take(m, *request_.schema, described_.tensors, !request_.subset.empty()); !more)
+      return failure(more.error());
     request_sent_ = false;
     return recipient_event::answered;
   }
 
   result<recipient_event> start_pulling(bool again) noexcept {
-    const bool asked = in_flight_ == 1;  // the pull that was sent ahead of the description; the owner shortens it to what length_at gives now
+    const bool asked = in_flight_ == 1;  // the pull that was sent ahead of the description; the owner shortens it to
+                                         // what length_at gives now
     ask_ = expected_ = wanted_.at(received_);
     if (asked && wanted_.over(ask_)) return failure(errc::bad_frame, received_);
     phase_ = confirms_ && wanted_.total() == 0 ? phase::confirming : phase::pulling;
@@ -345,7 +382,7 @@ class recipient {
   detail::schema_comparison comparison_{};
   phase phase_ = phase::start;
   bool description_came_ = false, asked_ahead_ = false, request_sent_ = false, verified_ = false, located_ = false;
-  bool confirms_ = false;      // everything is here, and the owner has to hear of it
+  bool confirms_ = false;  // everything is here, and the owner has to hear of it
   bool served_again_ = false;  // the last byte was asked for again since the last restart
 };
 

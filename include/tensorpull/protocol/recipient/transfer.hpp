@@ -1,6 +1,7 @@
-// One pull from description to confirmation: the recipient's state machine together with a consumer and the digests. A driver moves the bytes,
-// through an endpoint; the transfer decides which bytes are wanted, where they land, and whether they are the published ones. The consumer has finished
-// before the owner is told, so a confirmation that is lost or refused makes the result no error.
+// One pull from description to confirmation: the recipient's state machine together with a consumer and the digests. A
+// driver moves the bytes, through an endpoint; the transfer decides which bytes are wanted, where they land, and
+// whether they are the published ones. The consumer has finished before the owner is told, so a confirmation that is
+// lost or refused makes the result no error.
 #pragma once
 
 #include <tensorpull/consumers/concept.hpp>
@@ -15,33 +16,39 @@
 
 namespace tensorpull {
 
-/// One pull. A model of transfer_role (roles.hpp). Borrows the consumer. Do not move it while it is in use. Size with XXH3-64, whose state is 576
-/// bytes: 1 KiB without digests, one state more for the image's digest, two more for chunk digests. `Machine`: the recipient's, over a stream if nothing is said.
-template <consumer Consumer, chunking_strategy Chunking, integrity_policy Integrity, class Limits = default_limits, class Machine = recipient<Chunking, Limits>>
+/// One pull. A model of transfer_role (roles.hpp). Borrows the consumer. Do not move it while it is in use. Size with
+/// XXH3-64, whose state is 576 bytes: 1 KiB without digests, one state more for the image's digest, two more for chunk
+/// digests. `Machine`: the recipient's, over a stream if nothing is said.
+template <consumer Consumer, chunking_strategy Chunking, integrity_policy Integrity, class Limits = default_limits,
+          class Machine = recipient<Chunking, Limits>>
 class transfer {
-  static_assert(!Consumer::irrevocable || Integrity::per_chunk,
-                "tensorpull: this consumer cannot undo what it has taken, so the pipeline needs an integrity policy that checks each chunk "
-                "(chunk_and_image_digest or chunk_digest)");
+  static_assert(
+      !Consumer::irrevocable || Integrity::per_chunk,
+      "tensorpull: this consumer cannot undo what it has taken, so the pipeline needs an integrity policy that checks each chunk "
+      "(chunk_and_image_digest or chunk_digest)");
 
  public:
   /// What takes the bytes.
   using consumer_type = Consumer;
   /// Bytes of payload that one read should ask for: few enough to be still in the cache when they are hashed.
-  static constexpr std::size_t read_piece_bytes = Integrity::whole || Integrity::per_chunk ? 256 * 1024 : 4 * 1024 * 1024;
+  static constexpr std::size_t read_piece_bytes = Integrity::whole || Integrity::per_chunk ? 256 * 1024
+                                                                                           : 4 * 1024 * 1024;
 
-  /// `to`: borrowed. `request`: its schema, its chunk digest, and its fingerprint unless the consumer takes any schema, are filled in from the consumer and the policy. `first_id`: higher than any
-  /// that the connection has used (endpoint::next_id).
+  /// `to`: borrowed. `request`: its schema, its chunk digest, and its fingerprint unless the consumer takes any schema,
+  /// are filled in from the consumer and the policy. `first_id`: higher than any that the connection has used
+  /// (endpoint::next_id).
   transfer(Consumer& to, pull_request request, Chunking chunking, std::uint32_t first_id) noexcept
       : to_(to), machine_(complete(request, to), chunking, first_id) {}
 
-  /// Continues where an earlier transfer stopped, if the destination holds what the cursor says; call it before the first request. Cost: one pass
-  /// over the bytes that are there, to hash them. False: it starts at 0.
+  /// Continues where an earlier transfer stopped, if the destination holds what the cursor says; call it before the
+  /// first request. Cost: one pass over the bytes that are there, to hash them. False: it starts at 0.
   bool resume(const resume_cursor& from) noexcept {
     if constexpr (can_read_back) {
       const source_view there = to_.read_back();
       const pull_request& r = machine_.request();
-      if (!from || from.ref != r.ref || (r.fingerprint != 0 && from.fingerprint != r.fingerprint) || (r.version != 0 && from.version != r.version) || !r.subset.empty() ||
-          there.schema == nullptr || from.offset > there.schema->image_bytes)
+      if (!from || from.ref != r.ref || (r.fingerprint != 0 && from.fingerprint != r.fingerprint) ||
+          (r.version != 0 && from.version != r.version) || !r.subset.empty() || there.schema == nullptr ||
+          from.offset > there.schema->image_bytes)
         return false;
       typename Integrity::hash_type so_far;
       // the last byte is always fetched: the owner has to serve the end before it takes a confirmation
@@ -57,13 +64,14 @@ class transfer {
       return false;
     }
   }
-  /// Where the transfer stands now, for resume(). Empty if it cannot be resumed: nothing has landed, the pull is of a subset, the consumer cannot be
-  /// read back, or the digest showed that the bytes are not the published ones.
+  /// Where the transfer stands now, for resume(). Empty if it cannot be resumed: nothing has landed, the pull is of a
+  /// subset, the consumer cannot be read back, or the digest showed that the bytes are not the published ones.
   resume_cursor cursor() const noexcept {
     resume_cursor c;
     if constexpr (can_read_back)
       if (const description& d = machine_.description(); d.ref && machine_.request().subset.empty() && landed_ > 0 &&
-                                                         !(error_ && error_->code == errc::digest_mismatch) && readable_)
+                                                         !(error_ && error_->code == errc::digest_mismatch) &&
+                                                         readable_)
         c = {d.ref, d.fingerprint, d.version, landed_, whole_hash_.digest()};
     return c;
   }
@@ -82,7 +90,8 @@ class transfer {
     if (*event == recipient_event::nothing) return;
     ++answers_;
     if (*event == recipient_event::described) {
-      if (Integrity::whole && !verifiable() && !machine_.request().unverified) return fail({errc::not_verifiable, 0, 0, {}});
+      if (Integrity::whole && !verifiable() && !machine_.request().unverified)
+        return fail({errc::not_verifiable, 0, 0, {}});
       begun_ = true;
       if (const auto ok = to_.begin(machine_.description()); !ok) return fail(ok.error());
       if constexpr (can_read_back) readable_ = to_.read_back().schema != nullptr;
@@ -108,7 +117,8 @@ class transfer {
     return true;
   }
 
-  /// Memory for what is missing of the current chunk, at most `most` bytes. No bytes: the consumer has no free memory now.
+  /// Memory for what is missing of the current chunk, at most `most` bytes. No bytes: the consumer has no free memory
+  /// now.
   prepared prepare(std::span<std::span<std::byte>> out, std::uint64_t most) noexcept {
     return to_.prepare(landed_, std::min(most, chunk_left_), out);
   }
@@ -125,8 +135,9 @@ class transfer {
     if (chunk_left_ == 0) chunk_complete();
   }
 
-  /// After a time-out, or on another connection: asks again for what has not come, from the first missing byte on. If chunks have digests of their
-  /// own, it starts from the chunk that was not complete; otherwise nothing that has landed is fetched twice.
+  /// After a time-out, or on another connection: asks again for what has not come, from the first missing byte on. If
+  /// chunks have digests of their own, it starts from the chunk that was not complete; otherwise nothing that has
+  /// landed is fetched twice.
   void restart() noexcept {
     if (ended_) return;
     paused_ = false;
@@ -142,7 +153,10 @@ class transfer {
     machine_.measured(landed_, time);
   }
   /// Milliseconds that the owner's `busy` asks us to wait before restart(); 0: it is not busy.
-  std::chrono::milliseconds pause() const noexcept { return std::chrono::milliseconds(paused_ ? std::max<std::chrono::milliseconds::rep>(machine_.delay().count(), 1) : 0); }
+  std::chrono::milliseconds pause() const noexcept {
+    return std::chrono::milliseconds(paused_ ? std::max<std::chrono::milliseconds::rep>(machine_.delay().count(), 1)
+                                             : 0);
+  }
 
   /// Whether a chunk may come.
   bool awaiting_chunk() const noexcept { return !ended_ && machine_.awaiting_chunk(); }
@@ -163,8 +177,8 @@ class transfer {
   /// The first request id that was not used.
   std::uint32_t next_id() const noexcept { return machine_.next_id(); }
 
-  /// How it ended; ended() must be true. The error's `at` is the number of bytes that had landed. Once the consumer has finished it is a receipt, which
-  /// says whether the owner has confirmed.
+  /// How it ended; ended() must be true. The error's `at` is the number of bytes that had landed. Once the consumer has
+  /// finished it is a receipt, which says whether the owner has confirmed.
   result<receipt> outcome() const noexcept {
     if (error_) return failure(*error_);
     return made_receipt();
@@ -172,7 +186,8 @@ class transfer {
 
   /// Sets a number, chosen by the application, that farewell() tells the owner.
   void give_reason(std::uint32_t reason) noexcept { reason_ = reason; }
-  /// Ends the transfer with this error, if it has not ended. If the consumer has finished, it is only the confirmation that has failed.
+  /// Ends the transfer with this error, if it has not ended. If the consumer has finished, it is only the confirmation
+  /// that has failed.
   void fail(error reason) noexcept {
     if (ended_) return;
     ended_ = true;
@@ -186,9 +201,12 @@ class transfer {
     if (begun_) to_.abandon(reason);
   }
 
-  /// The frame that tells the owner that we gave up, and whether the bytes were wrong. Nothing if the owner need not be told.
+  /// The frame that tells the owner that we gave up, and whether the bytes were wrong. Nothing if the owner need not be
+  /// told.
   optional<frame> farewell() const noexcept {
-    if (!error_ || machine_.nonce() == 0 || error_->code == errc::withdrawn || error_->code == errc::unreadable || error_->code == errc::stale_version) return {};
+    if (!error_ || machine_.nonce() == 0 || error_->code == errc::withdrawn || error_->code == errc::unreadable ||
+        error_->code == errc::stale_version)
+      return {};
     frame m;
     m.kind = frame_kind::cancel;
     m.ref = machine_.request().ref;
@@ -196,13 +214,15 @@ class transfer {
     m.nonce = machine_.nonce();
     m.recipient = machine_.request().recipient;
     m.reason = reason_;
-    if (error_->code == errc::digest_mismatch || error_->code == errc::chunk_digest_mismatch) m.status = status::digest_mismatch;
+    if (error_->code == errc::digest_mismatch || error_->code == errc::chunk_digest_mismatch)
+      m.status = status::digest_mismatch;
     return m;
   }
 
  protected:
   static pull_request complete(pull_request request, const Consumer& to) noexcept {
-    if (const std::uint64_t own = to.fingerprint(); own != 0) request.fingerprint = own;  // a consumer of any schema expects what the reference states
+    if (const std::uint64_t own = to.fingerprint(); own != 0)
+      request.fingerprint = own;  // a consumer of any schema expects what the reference states
     request.schema = to.schema();
     request.chunk_digest = chunk_digest_kind<Integrity>;
     return request;
@@ -219,7 +239,8 @@ class transfer {
       }
     damaged_in_a_row_ = 0;
     ++chunks_;
-    const std::uint64_t offset = std::exchange(chunk_offset_, landed_);  // including what had landed of it before a connection was lost
+    const std::uint64_t offset = std::exchange(chunk_offset_, landed_);  // including what had landed of it before a
+                                                                         // connection was lost
     if (const auto ok = to_.chunk(offset, landed_ - offset); !ok) return fail(ok.error());
     if (landed_ == machine_.description().image_bytes) received_all();
   }
@@ -274,12 +295,14 @@ class transfer {
   /// A consumer that can take a chunk a second time has `rewind(offset)`: the bytes from there on come again.
   static constexpr bool can_rewind = Integrity::per_chunk && requires(Consumer& c) { c.rewind(std::uint64_t{}); };
 
-  [[no_unique_address]] typename Integrity::hash_type whole_hash_{};  // first, because a digest may have to lie at a multiple of 64 bytes
+  [[no_unique_address]] typename Integrity::hash_type whole_hash_{};  // first, because a digest may have to lie at a
+                                                                      // multiple of 64 bytes
   // two different types, so that neither takes memory
   struct nothing {};
   struct unchecked {};
   [[no_unique_address]] std::conditional_t<Integrity::per_chunk, chunk_hash_of<Integrity>, nothing> chunk_hash_{};
-  [[no_unique_address]] std::conditional_t<can_rewind && Integrity::whole, typename Integrity::hash_type, unchecked> good_hash_{};  // before the chunk
+  [[no_unique_address]] std::conditional_t<can_rewind && Integrity::whole, typename Integrity::hash_type, unchecked>
+      good_hash_{};  // before the chunk
   Consumer& to_;
   Machine machine_;
   std::uint64_t landed_ = 0, chunk_offset_ = 0, chunk_left_ = 0, chunk_digest_ = 0, chunks_ = 0, damaged_ = 0;

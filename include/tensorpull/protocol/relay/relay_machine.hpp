@@ -1,9 +1,10 @@
-// The state machine of a relay: it passes a reference that it does not hold from the reference's owner (the origin) to one recipient, through the
-// buffer of one chunk.
+// The state machine of a relay: it passes a reference that it does not hold from the reference's owner (the origin) to
+// one recipient, through the buffer of one chunk.
 //
-// To the recipient it is an owner of that reference. Every answer is the origin's own, with the same version, fingerprint, digests and nonces; only
-// the cap on chunks is lowered to the size of the buffer. To the origin it is a recipient. It passes on the recipient's own confirmation, so the
-// origin counts `completed` only when the recipient at the far end has compared the digest.
+// To the recipient it is an owner of that reference. Every answer is the origin's own, with the same version,
+// fingerprint, digests and nonces; only the cap on chunks is lowered to the size of the buffer. To the origin it is a
+// recipient. It passes on the recipient's own confirmation, so the origin counts `completed` only when the recipient at
+// the far end has compared the digest.
 #pragma once
 
 #include <tensorpull/consumers/concept.hpp>
@@ -21,8 +22,8 @@ namespace tensorpull {
 
 namespace detail {
 
-/// The requests that a relay's recipient has sent and that have not been passed on. They stay encoded until they can be, in a buffer of one control
-/// frame's size, so a recipient that asks too much only fills its own connection.
+/// The requests that a relay's recipient has sent and that have not been passed on. They stay encoded until they can
+/// be, in a buffer of one control frame's size, so a recipient that asks too much only fills its own connection.
 template <framing Framing, class Limits>
 class relay_requests {
  public:
@@ -33,8 +34,8 @@ class relay_requests {
   }
   void received(std::size_t n) noexcept { have_ += n; }
 
-  /// The first request; its texts are valid until the next call of any member. False: it is not whole yet. Errors: the bytes are not a frame, it is
-  /// longer than a control frame, or it is not a request.
+  /// The first request; its texts are valid until the next call of any member. False: it is not whole yet. Errors: the
+  /// bytes are not a frame, it is longer than a control frame, or it is not a request.
   result<bool> head(frame& m) noexcept {
     drop_taken();
     const auto have = std::span<const std::byte>(bytes_).first(have_);
@@ -66,23 +67,25 @@ class relay_requests {
 
 /// What passed through a relay.
 struct relayed {
-  std::uint64_t bytes = 0;        ///< payload handed to the recipient's transport
-  std::uint64_t chunks = 0;       ///< chunks of which all was handed to it
-  std::uint32_t completed = 0;             ///< confirmations with a digest that the origin has accepted
+  std::uint64_t bytes = 0;  ///< payload handed to the recipient's transport
+  std::uint64_t chunks = 0;  ///< chunks of which all was handed to it
+  std::uint32_t completed = 0;  ///< confirmations with a digest that the origin has accepted
   std::uint32_t completed_unverified = 0;  ///< confirmations without a digest that it has accepted
 };
 
-/// Relays one reference over one connection on each side. Towards the origin an endpoint drives it like a transfer (a model of transfer_role,
-/// roles.hpp); towards the recipient it takes and gives bytes. It has no I/O, no clock and no heap. Memory: the buffer that it borrows and about
-/// 21 KiB of its own, whatever the model's size.
+/// Relays one reference over one connection on each side. Towards the origin an endpoint drives it like a transfer (a
+/// model of transfer_role, roles.hpp); towards the recipient it takes and gives bytes. It has no I/O, no clock and no
+/// heap. Memory: the buffer that it borrows and about 21 KiB of its own, whatever the model's size.
 template <framing Framing, class Limits = default_limits>
 class relay_machine {
  public:
   /// Bytes of payload that one read should ask for.
   static constexpr std::size_t read_piece_bytes = 256 * 1024;
 
-  /// `chunk`: not empty, borrowed; it bounds the chunks. `id`: the only reference that is passed on. `first_id`: as a transfer's.
-  relay_machine(std::span<std::byte> chunk, ref_id id, std::uint32_t first_id) noexcept : chunk_(chunk), ref_(id), first_id_(first_id), next_id_(first_id) {}
+  /// `chunk`: not empty, borrowed; it bounds the chunks. `id`: the only reference that is passed on. `first_id`: as a
+  /// transfer's.
+  relay_machine(std::span<std::byte> chunk, ref_id id, std::uint32_t first_id) noexcept
+      : chunk_(chunk), ref_(id), first_id_(first_id), next_id_(first_id) {}
 
   // Towards the recipient.
 
@@ -118,7 +121,8 @@ class relay_machine {
       answers_sent_ = answer_bytes_ = 0;
     }
   }
-  /// The recipient has closed its connection. The relay ends well if the origin knows how each transfer ended, and otherwise with connection_lost.
+  /// The recipient has closed its connection. The relay ends well if the origin knows how each transfer ended, and
+  /// otherwise with connection_lost.
   void hung_up() noexcept {
     if (nonce_ != 0) return fail({errc::connection_lost, 0, 0, {}});
     ended_ = true;
@@ -161,7 +165,8 @@ class relay_machine {
     return !ended_ && head(m) && m.kind == frame_kind::locate;
   }
 
-  /// An answer of the origin, other than a chunk. An answer that was not asked for ends the relay, and so does one that does not fit its place.
+  /// An answer of the origin, other than a chunk. An answer that was not asked for ends the relay, and so does one that
+  /// does not fit its place.
   void on(const frame& m) noexcept {
     if (ended_) return;
     asking* const a = find(m);
@@ -183,12 +188,14 @@ class relay_machine {
     release(*a);
     answer(back);
   }
-  /// A chunk's prefix. Its payload is read only when the chunk before it has left the buffer. False: it was not asked for; throw the payload away.
+  /// A chunk's prefix. Its payload is read only when the chunk before it has left the buffer. False: it was not asked
+  /// for; throw the payload away.
   bool on_chunk(const frame& m) noexcept {
     if (ended_) return false;
     asking* const a = find(m);
     if (a == nullptr) return false;
-    if (a->kind != frame_kind::pull || m.length == 0 || m.length > chunk_.size()) return fail({errc::wrong_payload, 0, 0, {}}), false;
+    if (a->kind != frame_kind::pull || m.length == 0 || m.length > chunk_.size())
+      return fail({errc::wrong_payload, 0, 0, {}}), false;
     waiting_ = m;
     waiting_.id = a->recipients_id;
     waits_ = true;
@@ -228,7 +235,8 @@ class relay_machine {
     error_ = why;
     ended_ = true;
   }
-  /// The frame that tells the origin that a recipient which vanished has given up. Nothing if no transfer was under way.
+  /// The frame that tells the origin that a recipient which vanished has given up. Nothing if no transfer was under
+  /// way.
   std::optional<frame> farewell() const noexcept {
     if (nonce_ == 0) return std::nullopt;
     frame m;
@@ -238,7 +246,8 @@ class relay_machine {
     m.nonce = nonce_;
     return m;
   }
-  /// What passed through, or why the relay failed; ended() must be true. The error's `at` is the bytes of payload that were passed on.
+  /// What passed through, or why the relay failed; ended() must be true. The error's `at` is the bytes of payload that
+  /// were passed on.
   result<relayed> outcome() const noexcept {
     if (error_) return failure(*error_);
     return report_;
@@ -259,7 +268,9 @@ class relay_machine {
   };
 
   static constexpr bool is_long(frame_kind k) noexcept { return k == frame_kind::schema || k == frame_kind::locate; }
-  bool chunk_sent() const noexcept { return sent_ == (length_ == 0 ? 0 : static_cast<std::size_t>(prefix::frame_bytes(length_))); }
+  bool chunk_sent() const noexcept {
+    return sent_ == (length_ == 0 ? 0 : static_cast<std::size_t>(prefix::frame_bytes(length_)));
+  }
   std::size_t free_bytes() const noexcept { return answers_.size() - answer_bytes_ - reserved_; }
 
   bool head(frame& m) noexcept {
@@ -272,7 +283,8 @@ class relay_machine {
     if (!n) return fail(n.error());
     answer_bytes_ += *n;
   }
-  /// The request that `m` answers. nullptr: there is none, which is an error unless `m` answers an earlier transfer of the same connection.
+  /// The request that `m` answers. nullptr: there is none, which is an error unless `m` answers an earlier transfer of
+  /// the same connection.
   asking* find(const frame& m) noexcept {
     for (std::size_t i = 0; i < asked_count_; ++i)
       if (asked_[i].id == m.id && m.ref == ref_) return &asked_[i];
@@ -293,7 +305,7 @@ class relay_machine {
   frame waiting_{};
   std::size_t answer_bytes_ = 0, answers_sent_ = 0, reserved_ = 0, asked_count_ = 0, pulls_ = 0;
   std::size_t length_ = 0, landed_ = 0, sent_ = 0;  // of the chunk in the buffer; `sent_` counts its frame
-  std::uint64_t nonce_ = 0, version_ = 0;           // of a serve that the recipient has not ended
+  std::uint64_t nonce_ = 0, version_ = 0;  // of a serve that the recipient has not ended
   relayed report_{};
   std::optional<error> error_;
   std::uint32_t first_id_, next_id_;

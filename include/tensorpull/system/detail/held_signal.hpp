@@ -6,8 +6,9 @@
 
 namespace tensorpull::detail {
 
-/// Some failures of a write raise a signal that ends the process by default: SIGXFSZ beyond RLIMIT_FSIZE, SIGPIPE without a reader. While this lives, the
-/// calling thread only sees the error. Nothing changes for other threads, nor for the process.
+/// Some failures of a write raise a signal that ends the process by default: SIGXFSZ beyond RLIMIT_FSIZE, SIGPIPE
+/// without a reader. While this lives, the calling thread only sees the error. Nothing changes for other threads, nor
+/// for the process.
 class held_signal {
  public:
   explicit held_signal(int signal) noexcept : signal_(signal) {

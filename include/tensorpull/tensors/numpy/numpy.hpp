@@ -1,4 +1,5 @@
-// Arrays as NumPy describes them: a type, a shape, strides in bytes. Decides which of them become tensors without a copy. Needs no Python.
+// Arrays as NumPy describes them: a type, a shape, strides in bytes. Decides which of them become tensors without a
+// copy. Needs no Python.
 #pragma once
 
 #include <tensorpull/tensors/concept.hpp>
@@ -21,12 +22,14 @@ enum class numpy_order : std::uint8_t {
   fortran,
 };
 
-/// One array, described with the words of `numpy.ndarray`; Byte is `const std::byte` to read it, `std::byte` to write it too. Owns nothing.
+/// One array, described with the words of `numpy.ndarray`; Byte is `const std::byte` to read it, `std::byte` to write
+/// it too. Owns nothing.
 template <class Byte>
 struct basic_numpy_array {
   /// UTF-8
   std::string_view name;
-  /// `dtype.str` ("<f4", ">i8", "|b1"); `dtype.name` for a type of ml_dtypes ("bfloat16"), whose str does not say what it is
+  /// `dtype.str` ("<f4", ">i8", "|b1"); `dtype.name` for a type of ml_dtypes ("bfloat16"), whose str does not say what
+  /// it is
   std::string_view descr;
   /// extents, outermost first
   std::span<const std::uint64_t> shape;
@@ -36,7 +39,8 @@ struct basic_numpy_array {
   std::span<const std::int64_t> strides_bytes = {};
   /// used only if there are no strides
   numpy_order order = numpy_order::c;
-  /// What the bits of unsigned integers or of void are, for the types that NumPy itself lacks: bf16 in "<u2" or "|V2", f8_* in "|u1"
+  /// What the bits of unsigned integers or of void are, for the types that NumPy itself lacks: bf16 in "<u2" or "|V2",
+  /// f8_* in "|u1"
   std::optional<dtype> bits_of = {};
 };
 /// An array to read.
@@ -45,7 +49,8 @@ using numpy_array = basic_numpy_array<const std::byte>;
 using mutable_numpy_array = basic_numpy_array<std::byte>;
 
 /// The type of an array with bits_of. Error: unsupported_dtype.
-[[nodiscard]] constexpr result<numpy_format> numpy_format_of(std::string_view descr, std::optional<dtype> bits_of) noexcept {
+[[nodiscard]] constexpr result<numpy_format> numpy_format_of(std::string_view descr,
+                                                             std::optional<dtype> bits_of) noexcept {
   if (!bits_of) return parse_numpy_descr(descr);
   const unsigned width = bits(*bits_of);
   if (width == 8 && (descr == "|V1" || descr == "<V1" || descr == ">V1")) return numpy_format{*bits_of, 0};
@@ -60,9 +65,11 @@ using mutable_numpy_array = basic_numpy_array<std::byte>;
 
 /// The tensor policy for arrays of NumPy's. Its model is an image over their memory, which outlives it.
 struct numpy_tensors : tensor_list {
-  /// To read from: any strides, either byte order; what memory does not hold as the image has it is packed through the slice buffer as it is sent.
-  /// Errors, with the array's index in `at` and its name: unsupported_dtype; those of dynamic_image::make.
-  [[nodiscard]] static result<model_type> make(std::span<const numpy_array> arrays, std::span<const metadata_entry> metadata = {}) noexcept {
+  /// To read from: any strides, either byte order; what memory does not hold as the image has it is packed through the
+  /// slice buffer as it is sent. Errors, with the array's index in `at` and its name: unsupported_dtype; those of
+  /// dynamic_image::make.
+  [[nodiscard]] static result<model_type> make(std::span<const numpy_array> arrays,
+                                               std::span<const metadata_entry> metadata = {}) noexcept {
     std::size_t dimensions = 0;
     for (const numpy_array& array : arrays) dimensions += array.shape.size();
     const std::unique_ptr<tensor_view[]> views(new (std::nothrow) tensor_view[arrays.size()]);
@@ -84,14 +91,16 @@ struct numpy_tensors : tensor_list {
   }
 
   /// To read and to write: contiguous in C's order, in the machine's byte order. Further errors: unsupported_layout.
-  [[nodiscard]] static result<model_type> make(std::span<const mutable_numpy_array> arrays, std::span<const metadata_entry> metadata = {}) noexcept {
+  [[nodiscard]] static result<model_type> make(std::span<const mutable_numpy_array> arrays,
+                                               std::span<const metadata_entry> metadata = {}) noexcept {
     const std::unique_ptr<mutable_tensor_view[]> views(new (std::nothrow) mutable_tensor_view[arrays.size()]);
     if (!views) return failure(errc::out_of_memory);
     for (std::size_t i = 0; i < arrays.size(); ++i) {
       const mutable_numpy_array& array = arrays[i];
       const auto format = numpy_format_of(array.descr, array.bits_of);
       if (!format) return failure(format.error().code, i, array.name);
-      if (format->swap_bytes != 0 || (is_fortran(array) && !same_in_both_orders(array.shape))) return failure(errc::unsupported_layout, i, array.name);
+      if (format->swap_bytes != 0 || (is_fortran(array) && !same_in_both_orders(array.shape)))
+        return failure(errc::unsupported_layout, i, array.name);
       views[i] = {array.name, format->type, array.shape, array.data, array.strides_bytes};
     }
     return dynamic_image::make({views.get(), arrays.size()}, metadata);
@@ -111,7 +120,8 @@ struct numpy_tensors : tensor_list {
     }
     return long_ones <= 1;
   }
-  static constexpr result<void> fortran_strides(dtype type, std::span<const std::uint64_t> shape, std::span<std::int64_t> out) noexcept {
+  static constexpr result<void> fortran_strides(dtype type, std::span<const std::uint64_t> shape,
+                                                std::span<std::int64_t> out) noexcept {
     const auto size = size_bytes(type, shape);
     if (!size) return failure(size.error());
     std::uint64_t stride = *size == 0 ? 0 : bits(type) / 8;

@@ -16,7 +16,8 @@ namespace tensorpull {
 struct numpy_format {
   /// The dtype here.
   dtype type = dtype::u8;
-  /// Bytes of each number that lies in the other byte order; 0: all as on this machine. 4 for a swapped complex64: two numbers.
+  /// Bytes of each number that lies in the other byte order; 0: all as on this machine. 4 for a swapped complex64: two
+  /// numbers.
   std::uint8_t swap_bytes = 0;
 };
 
@@ -24,7 +25,7 @@ namespace detail {
 
 struct numpy_type_row {
   std::string_view kind;  // with the size, as dtype.str has it after the byte order
-  char character;         // dtype.char, which numpy.dtype takes as well; '\0': none
+  char character;  // dtype.char, which numpy.dtype takes as well; '\0': none
   std::string_view name;  // dtype.name
   dtype type;
   std::uint8_t number_bytes;
@@ -43,7 +44,8 @@ inline constexpr numpy_type_row numpy_types[] = {
     {"f8", 'd', "float64", dtype::f64, 8},
     {"i8", 'q', "int64", dtype::i64, 8},
     {"u8", 'Q', "uint64", dtype::u64, 8},
-    // Types of the package ml_dtypes: NumPy's own description of them is "<V2" or "|V1", so only the name tells them apart.
+    // Types of the package ml_dtypes: NumPy's own description of them is "<V2" or "|V1", so only the name tells them
+    // apart.
     {{}, '\0', "bfloat16", dtype::bf16, 2},
     {{}, '\0', "float8_e5m2", dtype::f8_e5m2, 1},
     {{}, '\0', "float8_e4m3fn", dtype::f8_e4m3, 1},
@@ -52,7 +54,8 @@ inline constexpr numpy_type_row numpy_types[] = {
     {{}, '\0', "float8_e5m2fnuz", dtype::f8_e5m2fnuz, 1},
 };
 
-/// What follows the byte order: one character, or a kind and a size, which NumPy reads as C's strtol does ("f04" is "f4").
+/// What follows the byte order: one character, or a kind and a size, which NumPy reads as C's strtol does ("f04" is
+/// "f4").
 constexpr std::optional<numpy_type_row> numpy_type_of(std::string_view text) noexcept {
   if (text.empty()) return std::nullopt;
   std::size_t at = 1;
@@ -69,10 +72,10 @@ constexpr std::optional<numpy_type_row> numpy_type_of(std::string_view text) noe
 
 }  // namespace detail
 
-/// The format that `numpy.dtype(descr)` has: descr is a dtype's `str` ("<f4", ">i8", "|b1"), `char` ("f"; but not "l" and "p", whose size
-/// is the platform's) or `name` ("float32", "bfloat16"). Without a byte order: this machine's.
-/// Errors: unsupported_dtype, for what NumPy has and tensorpull does not (objects, strings, dates, structures, long double, complex128, void), and
-/// for text that names no type.
+/// The format that `numpy.dtype(descr)` has: descr is a dtype's `str` ("<f4", ">i8", "|b1"), `char` ("f"; but not "l"
+/// and "p", whose size is the platform's) or `name` ("float32", "bfloat16"). Without a byte order: this machine's.
+/// Errors: unsupported_dtype, for what NumPy has and tensorpull does not (objects, strings, dates, structures, long
+/// double, complex128, void), and for text that names no type.
 [[nodiscard]] constexpr result<numpy_format> parse_numpy_descr(std::string_view descr) noexcept {
   for (const detail::numpy_type_row& row : detail::numpy_types)
     if (descr == row.name) return numpy_format{row.type, 0};
@@ -84,14 +87,15 @@ constexpr std::optional<numpy_type_row> numpy_type_of(std::string_view text) noe
   return numpy_format{row->type, other && row->number_bytes > 1 ? row->number_bytes : std::uint8_t{0}};
 }
 
-/// The name that `numpy.dtype` takes for this type in the machine's byte order; for the types of ml_dtypes, their name there. Empty for
-/// the packed types (F4, F6): no NumPy array holds them as they travel.
+/// The name that `numpy.dtype` takes for this type in the machine's byte order; for the types of ml_dtypes, their name
+/// there. Empty for the packed types (F4, F6): no NumPy array holds them as they travel.
 [[nodiscard]] constexpr std::string_view numpy_name(dtype type) noexcept {
   for (const detail::numpy_type_row& row : detail::numpy_types)
     if (row.type == type) return row.name;
   return {};
 }
 
-static_assert(parse_numpy_descr(std::endian::native == std::endian::little ? ">c8" : "<c8")->swap_bytes == 4 && parse_numpy_descr("|b1")->type == dtype::boolean && !parse_numpy_descr("<c16"));
+static_assert(parse_numpy_descr(std::endian::native == std::endian::little ? ">c8" : "<c8")->swap_bytes == 4 &&
+              parse_numpy_descr("|b1")->type == dtype::boolean && !parse_numpy_descr("<c16"));
 
 }  // namespace tensorpull

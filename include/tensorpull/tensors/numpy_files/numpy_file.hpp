@@ -1,4 +1,5 @@
-// The arrays of an npy or npz file as tensors, without Python. Decides what is read when: headers at once, bytes when they are sent.
+// The arrays of an npy or npz file as tensors, without Python. Decides what is read when: headers at once, bytes when
+// they are sent.
 #pragma once
 
 #include <tensorpull/core/limits.hpp>
@@ -29,9 +30,11 @@ namespace tensorpull {
 
 /// How a numpy_file is opened.
 struct numpy_file_options {
-  /// The tensor of an npy file; empty: the file's name without ".npy". The arrays of an npz file have names of their own.
+  /// The tensor of an npy file; empty: the file's name without ".npy". The arrays of an npz file have names of their
+  /// own.
   std::string_view name = {};
-  /// Compare an npz file's arrays with its checksums when it is opened, as NumPy does when it reads them: reads the whole file once.
+  /// Compare an npz file's arrays with its checksums when it is opened, as NumPy does when it reads them: reads the
+  /// whole file once.
   bool check_crc32 = true;
   /// An archive with more members is refused: too_many_tensors.
   std::size_t most_arrays = default_limits::tensors;
@@ -39,15 +42,15 @@ struct numpy_file_options {
 
 /// An open file whose arrays are the tensors of an image. Holds a descriptor and a table: at most 128 bytes an array
 /// (of up to four dimensions in C's order) and its name; and at most 4 MiB more if arrays are in Fortran's order.
-/// The file must not change while it is published. If it becomes shorter, reads fail (io); if its bytes change, recipients that verify the
-/// image get another digest.
+/// The file must not change while it is published. If it becomes shorter, reads fail (io); if its bytes change,
+/// recipients that verify the image get another digest.
 class numpy_file {
  public:
-  /// By its first bytes the file is a zip archive or an npy file, whatever its name. Takes everything that NumPy writes, except what
-  /// has no dtype here, and compressed archives; nothing that NumPy refuses. These are errors here, although NumPy reports none:
-  /// two arrays of one name (duplicate_name), a member called `.npy` that is none, a wrong checksum (bad_file).
-  /// Errors, with the array's or the file's name: bad_file; unsupported_dtype; unsupported_layout (compressed or encrypted);
-  /// those of positioned_file and of dynamic_image::make.
+  /// By its first bytes the file is a zip archive or an npy file, whatever its name. Takes everything that NumPy
+  /// writes, except what has no dtype here, and compressed archives; nothing that NumPy refuses. These are errors here,
+  /// although NumPy reports none: two arrays of one name (duplicate_name), a member called `.npy` that is none, a wrong
+  /// checksum (bad_file). Errors, with the array's or the file's name: bad_file; unsupported_dtype; unsupported_layout
+  /// (compressed or encrypted); those of positioned_file and of dynamic_image::make.
   [[nodiscard]] static result<numpy_file> open(std::string_view path, const numpy_file_options& options = {}) noexcept {
     auto file = positioned_file::open(path);
     if (!file) return failure(file.error());
@@ -101,7 +104,8 @@ class numpy_file {
         const std::span first(start.data(), detail::smaller(member.size, start.size()));
         if (const auto done = file.read_at(member.offset, first); !done) return done;
         const std::string_view name = without_suffix(member.name);
-        const bool is_array = std::string_view(reinterpret_cast<const char*>(start.data()), first.size()) == detail::npy_magic;
+        const bool is_array = std::string_view(reinterpret_cast<const char*>(start.data()), first.size()) ==
+                              detail::npy_magic;
         if (!is_array && name.size() != member.name.size()) return failure(errc::bad_file, member.offset, name);
         if (options.check_crc32)
           if (const auto done = check_crc32(member); !done) return done;
@@ -115,7 +119,8 @@ class numpy_file {
       if (size < npy_header_least_bytes) return failure(errc::bad_file, offset + size, name);
       std::vector<std::byte> start(npy_header_least_bytes);
       if (const auto done = file.read_at(offset, start); !done) return done;
-      start.resize(static_cast<std::size_t>(std::min<std::uint64_t>(size, npy_header_bytes(std::span(start).first<npy_header_least_bytes>()))));
+      start.resize(static_cast<std::size_t>(
+          std::min<std::uint64_t>(size, npy_header_bytes(std::span(start).first<npy_header_least_bytes>()))));
       if (const auto done = file.read_at(offset, start); !done) return done;
       const auto header = parse_npy_header(start, size);
       if (!header) return failure(header.error().code, offset + header.error().at, name);
@@ -124,7 +129,8 @@ class numpy_file {
       place.offset = offset + header->data_offset;
       place.element_bytes = static_cast<std::uint8_t>(bits(header->format.type) / 8);
       place.swap_bytes = header->format.swap_bytes;
-      if constexpr (!little_endian_machine) place.swap_bytes = static_cast<std::uint8_t>(place.swap_bytes != 0 ? 0 : number_bytes(header->format.type));
+      if constexpr (!little_endian_machine)
+        place.swap_bytes = static_cast<std::uint8_t>(place.swap_bytes != 0 ? 0 : number_bytes(header->format.type));
       const bool columns = header->fortran_order && header->rank > 1 && header->data_bytes != 0;
       auto& shape = (columns ? column_shapes : shapes).emplace_back(header->extents().begin(), header->extents().end());
       if (columns) {
@@ -155,7 +161,8 @@ class numpy_file {
       return name.ends_with(".npy") ? name.substr(0, name.size() - 4) : name;
     }
 
-    static result<void> read(const void* context, std::uintptr_t token, std::uint64_t offset, std::span<std::byte> out) noexcept {
+    static result<void> read(const void* context, std::uintptr_t token, std::uint64_t offset,
+                             std::span<std::byte> out) noexcept {
       const auto& place = *reinterpret_cast<const detail::npy_place*>(token);
       const auto& self = *static_cast<const state*>(context);
       if (place.rank != 0) return self.tile.read(self.file, place, offset, out);

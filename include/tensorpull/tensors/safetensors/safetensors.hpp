@@ -1,4 +1,5 @@
-// Tensors in a safetensors file: the policy that publishes them. What writes such a file is consumers/safetensors_file.hpp.
+// Tensors in a safetensors file: the policy that publishes them. What writes such a file is
+// consumers/safetensors_file.hpp.
 #pragma once
 
 #include <tensorpull/tensors/concept.hpp>

@@ -1,6 +1,8 @@
-// The tensors of a safetensors file as an image: checked when it is opened, read at positions when they are sent. For hosts.
+// The tensors of a safetensors file as an image: checked when it is opened, read at positions when they are sent. For
+// hosts.
 //
-// A file larger than memory is published with its table and the slice buffer through which tensors are packed (64 KiB a thread).
+// A file larger than memory is published with its table and the slice buffer through which tensors are packed (64 KiB a
+// thread).
 #pragma once
 
 #include <tensorpull/image/arrange.hpp>
@@ -26,17 +28,17 @@ struct every_tensor {
   constexpr bool operator()(std::string_view) const noexcept { return true; }
 };
 
-/// An open file with its table: one descriptor, one heap allocation; at most 96 bytes a tensor of rank <= 4, the names and the metadata.
-/// The image is canonical (image/schema.hpp), whatever the order of the file: for a file that safetensors.save wrote it is, byte for byte,
-/// the file. Movable; schema and views stay valid when it is moved.
-/// The file must not change while it is published. If it becomes shorter, reads fail (io); if its bytes change, recipients that verify the
-/// image get another digest.
+/// An open file with its table: one descriptor, one heap allocation; at most 96 bytes a tensor of rank <= 4, the names
+/// and the metadata. The image is canonical (image/schema.hpp), whatever the order of the file: for a file that
+/// safetensors.save wrote it is, byte for byte, the file. Movable; schema and views stay valid when it is moved. The
+/// file must not change while it is published. If it becomes shorter, reads fail (io); if its bytes change, recipients
+/// that verify the image get another digest.
 class safetensors_image {
  public:
-  /// Opens and checks a file. `wanted(name)` chooses the tensors to publish (an adapter's or a head's); the whole file is checked in any
-  /// case, and its metadata kept. Must not throw.
-  /// Errors: those of positioned_file::open and read_safetensors_header; bad_file (a hole, an overlap, bytes behind the last tensor),
-  /// duplicate_name, does_not_fit (more header text than the reference library reads), out_of_memory, io (the file changed meanwhile).
+  /// Opens and checks a file. `wanted(name)` chooses the tensors to publish (an adapter's or a head's); the whole file
+  /// is checked in any case, and its metadata kept. Must not throw. Errors: those of positioned_file::open and
+  /// read_safetensors_header; bad_file (a hole, an overlap, bytes behind the last tensor), duplicate_name, does_not_fit
+  /// (more header text than the reference library reads), out_of_memory, io (the file changed meanwhile).
   template <std::predicate<std::string_view> Wanted = every_tensor>
   [[nodiscard]] static result<safetensors_image> open(std::string_view path, Wanted&& wanted = {}) noexcept {
     auto file = positioned_file::open(path);
@@ -44,7 +46,8 @@ class safetensors_image {
     detail::header_measure measured;
     const auto bounds = read_safetensors_header(*file, measured);
     if (!bounds) return failure(bounds.error());
-    if (file->size() > std::numeric_limits<std::uintptr_t>::max()) return failure(errc::size_overflow, file->size(), file->name());
+    if (file->size() > std::numeric_limits<std::uintptr_t>::max())
+      return failure(errc::size_overflow, file->size(), file->name());
 
     void* const block = ::operator new(sizeof(table) + static_cast<std::size_t>(measured.bytes()), std::nothrow);
     if (block == nullptr) return failure(errc::out_of_memory);
@@ -63,7 +66,8 @@ class safetensors_image {
       entries[kept] = entry;
       entries[kept++].indirect = true;
     }
-    const auto schema = arrange(entries.first(kept), {arrays.where, kept}, {arrays.pairs, static_cast<std::size_t>(measured.pairs)});
+    const auto schema = arrange(entries.first(kept), {arrays.where, kept},
+                                {arrays.pairs, static_cast<std::size_t>(measured.pairs)});
     if (!schema) return failure(schema.error());
     t.schema = *schema;
     t.where = arrays.where;
@@ -99,7 +103,8 @@ class safetensors_image {
 
   explicit safetensors_image(table* t) noexcept : table_(t) {}
 
-  static result<void> read(const void* file, std::uintptr_t begin, std::uint64_t offset, std::span<std::byte> out) noexcept {
+  static result<void> read(const void* file, std::uintptr_t begin, std::uint64_t offset,
+                           std::span<std::byte> out) noexcept {
     return static_cast<const positioned_file*>(file)->read_at(begin + offset, out);
   }
 

@@ -1,8 +1,9 @@
-// The tensors of a plain struct: the policy for models whose shape the compiler knows. The only tensor policy that needs Hana.
+// The tensors of a plain struct: the policy for models whose shape the compiler knows. The only tensor policy that
+// needs Hana.
 //
-// The schema is a constant. Addresses are offsets from the object, the same for every object of a type, so one table of them serves the
-// whole program: 8 bytes a tensor, filled from the first object seen (g++ cannot take the offset of a member as a constant), and right
-// for structs that have other members besides the adapted ones.
+// The schema is a constant. Addresses are offsets from the object, the same for every object of a type, so one table of
+// them serves the whole program: 8 bytes a tensor, filled from the first object seen (g++ cannot take the offset of a
+// member as a constant), and right for structs that have other members besides the adapted ones.
 #pragma once
 
 #include <tensorpull/image/static.hpp>
@@ -20,14 +21,16 @@ namespace tensorpull {
 
 namespace detail {
 
-/// False for a member that is no tensor: compilers then print the pointer to it (struct, name and type) next to the message.
+/// False for a member that is no tensor: compilers then print the pointer to it (struct, name and type) next to the
+/// message.
 template <class FirstUnsupported>
 inline constexpr bool all_are_tensors = std::is_void_v<FirstUnsupported>;
 /// False for a struct in whose BOOST_HANA_ADAPT_STRUCT something is wrong.
 template <class FirstUnsupported>
 concept every_name_is_a_member = !struct_member<FirstUnsupported> || well_adapted<FirstUnsupported>;
 
-/// The names of a model's tensors, and the requirements on them. A refused model has none, so that the refusal is the only error.
+/// The names of a model's tensors, and the requirements on them. A refused model has none, so that the refusal is the
+/// only error.
 template <class Argument, bool Accepted>
 struct tensor_names {
   static constexpr static_names<0, 0> final_names{};
@@ -54,7 +57,8 @@ struct tensor_names<tied<Model, Ties...>, true> {
   static constexpr const auto& all_names = tensor_names<Model, true>::final_names;
   static constexpr const auto& all_ties = model_names<tied<Model, Ties...>>::ties;
   static constexpr bool fit = all_ties_fit<all_names, all_ties>();
-  static_assert(fit, "tensorpull: tied: an alias or a kept name is not the name of a tensor, or a tensor is tied twice");
+  static_assert(fit,
+                "tensorpull: tied: an alias or a kept name is not the name of a tensor, or a tensor is tied twice");
   static constexpr bool alike = [] {
     if constexpr (fit) return all_ties_are_alike<all_names, all_ties>();
     else return true;
@@ -78,8 +82,9 @@ struct offset_table {
 
 }  // namespace detail
 
-/// The tensor policy for a struct adapted with BOOST_HANA_ADAPT_STRUCT, or renamed<Struct, ...>, tied<Struct, ...>, or an array of structs.
-/// Members are scalars, arrays of scalars of any rank (one tensor each), adapted structs and arrays of them (dotted names, `layers.0.w`).
+/// The tensor policy for a struct adapted with BOOST_HANA_ADAPT_STRUCT, or renamed<Struct, ...>, tied<Struct, ...>, or
+/// an array of structs. Members are scalars, arrays of scalars of any rank (one tensor each), adapted structs and
+/// arrays of them (dotted names, `layers.0.w`).
 template <class Model>
 struct raw_tensors {
   using is_tensor_policy = void;
@@ -98,8 +103,8 @@ struct raw_tensors {
   }
   static source_view source(const model_type&&) = delete;
 
-  /// If Model is tied<...>: copies each tensor that has landed to those tied to it. download_tensors calls it; a program that lands with
-  /// its own consumer calls it when the transfer has ended well.
+  /// If Model is tied<...>: copies each tensor that has landed to those tied to it. download_tensors calls it; a
+  /// program that lands with its own consumer calls it when the transfer has ended well.
   static void landed(model_type& model) noexcept
     requires(requires { detail::model_names<Model>::ties; })
   {
@@ -119,23 +124,29 @@ struct raw_tensors {
     auto* const base = reinterpret_cast<std::byte*>(&model);
     for (std::size_t t = 0; t < names::ties::count; ++t)
       std::memcpy(base + table.at[2 * t], base + table.at[2 * t + 1],
-                  static_cast<std::size_t>(names::all_names.leaves[detail::tensor_named<names::all_names>(names::all_ties[t].to)].bytes));
+                  static_cast<std::size_t>(
+                      names::all_names.leaves[detail::tensor_named<names::all_names>(names::all_ties[t].to)].bytes));
   }
 
  private:
   static constexpr bool is_model = detail::struct_member<model_type> || detail::array_member<model_type>;
-  static_assert(is_model,
-                "tensorpull: a model is a struct adapted with BOOST_HANA_ADAPT_STRUCT (at most 39 members: nest structs for more), "
-                "or an array of such structs, so that every tensor has a name");
-  using unsupported = typename std::conditional_t<is_model, detail::first_unsupported<model_type>, std::type_identity<void>>::type;
-  static_assert(detail::every_name_is_a_member<unsupported>,
-                "tensorpull: BOOST_HANA_ADAPT_STRUCT of this struct names something that is not one of its members: correct the name");
+  static_assert(
+      is_model,
+      "tensorpull: a model is a struct adapted with BOOST_HANA_ADAPT_STRUCT (at most 39 members: nest structs for more), "
+      "or an array of such structs, so that every tensor has a name");
+  using unsupported =
+      typename std::conditional_t<is_model, detail::first_unsupported<model_type>, std::type_identity<void>>::type;
+  static_assert(
+      detail::every_name_is_a_member<unsupported>,
+      "tensorpull: BOOST_HANA_ADAPT_STRUCT of this struct names something that is not one of its members: correct the name");
   static constexpr bool adapted = detail::every_name_is_a_member<unsupported>;
-  static_assert(detail::all_are_tensors<typename std::conditional_t<std::is_void_v<unsupported> || !adapted, std::type_identity<void>,
-                                                                    detail::named_unsupported<model_type>>::type>,
-                "tensorpull: a member of the model is neither a scalar, an array of scalars nor an adapted struct, or it is const: "
-                "change its type, leave it out of BOOST_HANA_ADAPT_STRUCT, or use tensor_list, which takes views of any memory "
-                "(what a pointer or a std::vector leads to)");
+  static_assert(
+      detail::all_are_tensors<
+          typename std::conditional_t<std::is_void_v<unsupported> || !adapted, std::type_identity<void>,
+                                      detail::named_unsupported<model_type>>::type>,
+      "tensorpull: a member of the model is neither a scalar, an array of scalars nor an adapted struct, or it is const: "
+      "change its type, leave it out of BOOST_HANA_ADAPT_STRUCT, or use tensor_list, which takes views of any memory "
+      "(what a pointer or a std::vector leads to)");
   static constexpr bool accepted = is_model && detail::all_are_tensors<unsupported>;
   using names = detail::tensor_names<Model, accepted>;
   using image = detail::static_image<names::final_names, detail::metadata_of<names>()>;

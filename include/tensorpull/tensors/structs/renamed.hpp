@@ -22,8 +22,9 @@ struct from_to {
   }
 };
 
-/// Model with other names: `renamed<Mlp, from_to{"l0", "0"}, from_to{"l1", "2"}>`. Never an object: a name for a policy's argument,
-/// whose model_type stays Model. The first change that fits a tensor applies, once. Each must fit at least one tensor.
+/// Model with other names: `renamed<Mlp, from_to{"l0", "0"}, from_to{"l1", "2"}>`. Never an object: a name for a
+/// policy's argument, whose model_type stays Model. The first change that fits a tensor applies, once. Each must fit at
+/// least one tensor.
 template <class Model, auto... Changes>
 struct renamed {};
 
@@ -33,7 +34,8 @@ struct name_change {
   std::string_view from, to;
 
   constexpr bool fits(std::string_view name) const noexcept {
-    return name.size() >= from.size() && name.substr(0, from.size()) == from && (name.size() == from.size() || name[from.size()] == '.');
+    return name.size() >= from.size() && name.substr(0, from.size()) == from &&
+           (name.size() == from.size() || name[from.size()] == '.');
   }
 };
 
@@ -49,8 +51,8 @@ struct model_names {
 template <class Model, auto... Changes>
 struct model_names<renamed<Model, Changes...>> {
   using model_type = Model;
-  static constexpr std::array<name_change, sizeof...(Changes)> changes{
-      name_change{{kept_change<Changes>.from, sizeof(Changes.from) - 1}, {kept_change<Changes>.to, sizeof(Changes.to) - 1}}...};
+  static constexpr std::array<name_change, sizeof...(Changes)> changes{name_change{
+      {kept_change<Changes>.from, sizeof(Changes.from) - 1}, {kept_change<Changes>.to, sizeof(Changes.to) - 1}}...};
 };
 
 template <const auto& Names, const auto& Changes>
@@ -64,7 +66,8 @@ template <const auto& Names, const auto& Changes>
 constexpr std::size_t changed_characters() noexcept {
   std::size_t n = Names.character_count;
   for (std::size_t i = 0; i < Names.count; ++i)
-    if (const std::size_t c = first_change<Names, Changes>(i); c < Changes.size()) n = n + Changes[c].to.size() - Changes[c].from.size();
+    if (const std::size_t c = first_change<Names, Changes>(i); c < Changes.size())
+      n = n + Changes[c].to.size() - Changes[c].from.size();
   return n;
 }
 

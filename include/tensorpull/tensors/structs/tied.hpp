@@ -1,4 +1,5 @@
-// Tensors of a struct that are one tensor for the party at the other end, such as a decoder's weight that is its embedding's.
+// Tensors of a struct that are one tensor for the party at the other end, such as a decoder's weight that is its
+// embedding's.
 #pragma once
 
 #include <tensorpull/image/static.hpp>
@@ -11,9 +12,10 @@
 
 namespace tensorpull {
 
-/// Model with ties: `tied<Gpt, from_to{"lm_head.weight", "embed.weight"}>`, alias and kept name, after renaming if Model is renamed<...>.
-/// Both are bound to one range of the image, under the kept name; the metadata names the alias, as safetensors.torch.save_model does (it
-/// keeps the name that sorts first). Reading takes the kept tensor. Landing writes that one, and `landed` copies it to the alias.
+/// Model with ties: `tied<Gpt, from_to{"lm_head.weight", "embed.weight"}>`, alias and kept name, after renaming if
+/// Model is renamed<...>. Both are bound to one range of the image, under the kept name; the metadata names the alias,
+/// as safetensors.torch.save_model does (it keeps the name that sorts first). Reading takes the kept tensor. Landing
+/// writes that one, and `landed` copies it to the alias.
 template <class Model, auto... Ties>
 struct tied {};
 
@@ -46,7 +48,8 @@ template <const auto& Names, const auto& Ties>
 constexpr bool all_ties_fit() noexcept {
   for (const name_change& tie : Ties) {
     const std::size_t kept = tensor_named<Names>(tie.to);
-    if (tensor_named<Names>(tie.from) == Names.count || kept == Names.count || tie_of<Names, Ties>(kept) != Ties.size()) return false;
+    if (tensor_named<Names>(tie.from) == Names.count || kept == Names.count || tie_of<Names, Ties>(kept) != Ties.size())
+      return false;
     std::size_t said = 0;
     for (const name_change& other : Ties) said += other.from == tie.from;
     if (said != 1) return false;
@@ -88,7 +91,8 @@ struct tie_table {
   static constexpr auto place = [] {
     index_list<Names.count> list;
     std::uint32_t k = 0;
-    for (std::size_t i = 0; i < Names.count; ++i) list.at[i] = Fit && tie_of<Names, Ties>(i) != Ties.size() ? static_cast<std::uint32_t>(Names.count) : k++;
+    for (std::size_t i = 0; i < Names.count; ++i)
+      list.at[i] = Fit && tie_of<Names, Ties>(i) != Ties.size() ? static_cast<std::uint32_t>(Names.count) : k++;
     return list;
   }();
 };

@@ -1,5 +1,6 @@
-// PyTorch's tensors: the policy for modules and state dicts of libtorch. Decides which tensors an image can have, which of them are tied,
-// and what a landing does to autograd. Needs libtorch (component torch), of which it includes the tensor alone.
+// PyTorch's tensors: the policy for modules and state dicts of libtorch. Decides which tensors an image can have, which
+// of them are tied, and what a landing does to autograd. Needs libtorch (component torch), of which it includes the
+// tensor alone.
 #pragma once
 
 #include <tensorpull/image/dynamic.hpp>
@@ -24,27 +25,31 @@ namespace tensorpull {
 // Elements that are read through torch are sent as torch has them in memory.
 static_assert(little_endian_machine, "tensorpull: PyTorch's tensors are not supported on big-endian machines");
 
-/// The tensors of a module or a state dict as an image. Holds torch's handles, so the memory lives as long as this; the bytes stay the
-/// module's own. `from` is a torch::nn::Module (its parameters and buffers; of a Sequential: *sequential), or anything that is iterated
-/// as names and tensors: std::map, OrderedDict, c10::Dict<std::string, at::Tensor>, a vector of pairs.
-/// A tensor whose storage is exchanged later (set_data, resize_, module->to(...)) is not followed: make another.
+/// The tensors of a module or a state dict as an image. Holds torch's handles, so the memory lives as long as this; the
+/// bytes stay the module's own. `from` is a torch::nn::Module (its parameters and buffers; of a Sequential:
+/// *sequential), or anything that is iterated as names and tensors: std::map, OrderedDict, c10::Dict<std::string,
+/// at::Tensor>, a vector of pairs. A tensor whose storage is exchanged later (set_data, resize_, module->to(...)) is
+/// not followed: make another.
 ///
-/// Tied tensors (same memory, dtype, shape and strides) are one tensor of the image under the name that sorts first, and the metadata says
-/// which others it has, as safetensors.torch.save_model records it. Tensors that share only a part of their memory, or see it with
-/// another shape, are sent each by itself: save_model drops all but one of them, and then no recipient can make the others again.
+/// Tied tensors (same memory, dtype, shape and strides) are one tensor of the image under the name that sorts first,
+/// and the metadata says which others it has, as safetensors.torch.save_model records it. Tensors that share only a
+/// part of their memory, or see it with another shape, are sent each by itself: save_model drops all but one of them,
+/// and then no recipient can make the others again.
 class torch_model {
  public:
   /// For reading. Any strides; on any device; conjugated, negated: packed a slice at a time, never as a whole.
-  /// Errors, with the tensor's name: unsupported_dtype; unsupported_layout (sparse, quantised, meta, nested: no bytes in C order);
-  /// invalid_argument (an undefined tensor); those of dynamic_image.
+  /// Errors, with the tensor's name: unsupported_dtype; unsupported_layout (sparse, quantised, meta, nested: no bytes
+  /// in C order); invalid_argument (an undefined tensor); those of dynamic_image.
   template <class Tensors>
-  [[nodiscard]] static result<torch_model> make(const Tensors& from, std::span<const metadata_entry> metadata = {}) noexcept {
+  [[nodiscard]] static result<torch_model> make(const Tensors& from,
+                                                std::span<const metadata_entry> metadata = {}) noexcept {
     return make_from(from, metadata, false);
   }
-  /// For landing in, and reading. Further errors: unsupported_layout for a tensor that is not contiguous in the CPU's memory, or that shares
-  /// memory with another that it is not tied to: the bytes of one would overwrite the other.
+  /// For landing in, and reading. Further errors: unsupported_layout for a tensor that is not contiguous in the CPU's
+  /// memory, or that shares memory with another that it is not tied to: the bytes of one would overwrite the other.
   template <class Tensors>
-  [[nodiscard]] static result<torch_model> make_writable(const Tensors& from, std::span<const metadata_entry> metadata = {}) noexcept {
+  [[nodiscard]] static result<torch_model> make_writable(const Tensors& from,
+                                                         std::span<const metadata_entry> metadata = {}) noexcept {
     return make_from(from, metadata, true);
   }
 
@@ -54,9 +59,10 @@ class torch_model {
   bool writable() const noexcept { return image_.writable(); }
   source_view source() const noexcept { return image_.source(); }
 
-  /// To land in. Tells autograd that every tensor was changed in place, as torch's own in-place operations do: a graph that saved one of
-  /// them fails in backward() instead of giving gradients of mixed weights. Nothing else changes: requires_grad, grad, being a leaf.
-  /// Tensors of inference mode have no version to count. A model made for reading takes nothing (schema_mismatch).
+  /// To land in. Tells autograd that every tensor was changed in place, as torch's own in-place operations do: a graph
+  /// that saved one of them fails in backward() instead of giving gradients of mixed weights. Nothing else changes:
+  /// requires_grad, grad, being a leaf. Tensors of inference mode have no version to count. A model made for reading
+  /// takes nothing (schema_mismatch).
   destination_view destination() noexcept {
     if (!writable()) return {&nothing, nullptr, nullptr};
     for (const named_torch_tensor& t : *tensors_)
@@ -70,17 +76,24 @@ class torch_model {
   // An image that no owner has: what is landed in is refused before a byte.
   static constexpr image_schema nothing{nullptr, 0, nullptr, 0, 16, 16, 1};
 
-  torch_model(std::unique_ptr<tensor_list_type> tensors, dynamic_image image) noexcept : tensors_(std::move(tensors)), image_(std::move(image)) {}
+  torch_model(std::unique_ptr<tensor_list_type> tensors, dynamic_image image) noexcept
+      : tensors_(std::move(tensors)), image_(std::move(image)) {}
 
   template <class Tensors>
   static void collect(const Tensors& from, tensor_list_type& to) {
-    if constexpr (requires { from.named_parameters(); from.named_buffers(); }) {
+    if constexpr (requires {
+                    from.named_parameters();
+                    from.named_buffers();
+                  }) {
       collect(from.named_parameters(), to);
       for (const auto& buffer : from.named_buffers())
         if (buffer.value().defined()) to.push_back({buffer.key(), buffer.value()});
     } else {
       for (const auto& item : from) {
-        if constexpr (requires { item.key(); item.value(); }) {
+        if constexpr (requires {
+                        item.key();
+                        item.value();
+                      }) {
           to.push_back({std::string(item.key()), item.value()});
         } else {
           const auto& [name, tensor] = item;
@@ -92,15 +105,18 @@ class torch_model {
 
   static result<dtype> check(const named_torch_tensor& t, std::size_t index) {
     if (!t.tensor.defined()) return failure(errc::invalid_argument, index, std::string_view(t.name));
-    if (t.tensor.layout() != at::kStrided || t.tensor.is_quantized() || t.tensor.is_meta() || t.tensor.is_nested() || !t.tensor.has_storage())
+    if (t.tensor.layout() != at::kStrided || t.tensor.is_quantized() || t.tensor.is_meta() || t.tensor.is_nested() ||
+        !t.tensor.has_storage())
       return failure(errc::unsupported_layout, index, std::string_view(t.name));
     const auto type = from_torch(t.tensor.scalar_type());
-    if (!type || (*type == dtype::f4 && t.tensor.dim() == 0)) return failure(errc::unsupported_dtype, index, std::string_view(t.name));
+    if (!type || (*type == dtype::f4 && t.tensor.dim() == 0))
+      return failure(errc::unsupported_dtype, index, std::string_view(t.name));
     return *type;
   }
 
   template <class Tensors>
-  static result<torch_model> make_from(const Tensors& from, std::span<const metadata_entry> metadata, bool writable) noexcept {
+  static result<torch_model> make_from(const Tensors& from, std::span<const metadata_entry> metadata,
+                                       bool writable) noexcept {
     try {
       auto tensors = std::make_unique<tensor_list_type>();
       collect(from, *tensors);
@@ -112,7 +128,8 @@ class torch_model {
     }
   }
 
-  static result<torch_model> make_of(std::unique_ptr<tensor_list_type> tensors, std::span<const metadata_entry> metadata, bool writable) {
+  static result<torch_model> make_of(std::unique_ptr<tensor_list_type> tensors,
+                                     std::span<const metadata_entry> metadata, bool writable) {
     std::sort(tensors->begin(), tensors->end(), [](const auto& a, const auto& b) { return a.name < b.name; });
     std::vector<dtype> types;
     std::size_t dimensions = 0;
@@ -134,7 +151,8 @@ class torch_model {
       const std::string& name = (*tensors)[i].name;
       const at::Tensor& tensor = (*tensors)[i].tensor;
       if (kept[i] != i) {
-        const bool said = std::any_of(metadata.begin(), metadata.end(), [&](const metadata_entry& pair) { return pair.key == name; });
+        const bool said = std::any_of(metadata.begin(), metadata.end(),
+                                      [&](const metadata_entry& pair) { return pair.key == name; });
         if (!said) pairs.push_back({name, (*tensors)[kept[i]].name});
         continue;
       }
@@ -146,7 +164,8 @@ class torch_model {
       }
       if (types[i] == dtype::f4) extents[used + rank - 1] *= 2;
       const std::span<const std::uint64_t> shape(extents.data() + used, rank);
-      const std::span<const std::int64_t> steps = plain ? std::span<const std::int64_t>() : std::span<const std::int64_t>(strides.data() + used, rank);
+      const std::span<const std::int64_t> steps = plain ? std::span<const std::int64_t>()
+                                                        : std::span<const std::int64_t>(strides.data() + used, rank);
       used += rank;
       if (!writable) {
         const auto* const data = reader ? reinterpret_cast<const std::byte*>(&tensor) : detail::torch_bytes(tensor);

@@ -21,7 +21,8 @@ class torch_allocator {
   /// A tensor of that dtype and shape. Errors, with its name: unsupported_dtype, size_overflow, out_of_memory.
   result<std::byte*> allocate(const tensor_entry& entry) noexcept {
     const auto type = to_torch(entry.type);
-    if (!type || (entry.type == dtype::f4 && (entry.rank == 0 || entry.shape[entry.rank - 1u] % 2 != 0))) return failure(errc::unsupported_dtype, 0, entry.name);
+    if (!type || (entry.type == dtype::f4 && (entry.rank == 0 || entry.shape[entry.rank - 1u] % 2 != 0)))
+      return failure(errc::unsupported_dtype, 0, entry.name);
     try {
       std::vector<std::int64_t> shape(entry.shape, entry.shape + entry.rank);
       for (const std::int64_t extent : shape)
@@ -47,8 +48,9 @@ class new_state_dict : public new_model<torch_allocator> {
   /// Allocates nothing before the header has arrived.
   explicit new_state_dict(const new_model_limits& limits) noexcept : new_model({}, limits) {}
 
-  /// After the transfer: the tensors under their names, tied ones under each of theirs. A pair of the metadata is a tie if its value is
-  /// the name of a tensor and its key is none ("format", which savers put there, is none either). out_of_memory is the only error.
+  /// After the transfer: the tensors under their names, tied ones under each of theirs. A pair of the metadata is a tie
+  /// if its value is the name of a tensor and its key is none ("format", which savers put there, is none either).
+  /// out_of_memory is the only error.
   result<std::map<std::string, at::Tensor>> state() const noexcept {
     try {
       std::map<std::string, at::Tensor> named;

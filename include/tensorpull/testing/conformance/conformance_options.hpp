@@ -21,7 +21,8 @@ struct stream_pair {
 
 /// Opens connections of the stream that is checked:
 ///  1. `connect()` gives a result<stream_pair<S>>, a new connection each time;
-///  2. optionally, `connect.now_us()`: the clock by which its streams wait, in microseconds since a fixed moment, which never goes back. A stream
+///  2. optionally, `connect.now_us()`: the clock by which its streams wait, in microseconds since a fixed moment, which
+///  never goes back. A stream
 ///     that waits in virtual time needs it; otherwise the clock is std::chrono::steady_clock.
 template <class F>
 concept stream_factory = requires(F& connect) {
@@ -30,19 +31,21 @@ concept stream_factory = requires(F& connect) {
                         result<stream_pair<typename std::remove_cvref_t<decltype(connect())>::value_type::stream>>>;
 };
 
-/// Two ends of a datagram link. What goes to `to_right` over `left` arrives at `right`, which answers the address that it came from.
+/// Two ends of a datagram link. What goes to `to_right` over `left` arrives at `right`, which answers the address that
+/// it came from.
 template <datagram_link D>
 struct datagram_pair {
-  using link = D;                   ///< the link that is checked
-  D left,                           ///< the end that speaks first, as a recipient does
-      right;                        ///< the other end
-  typename D::address to_right{};   ///< under which address `left` reaches `right`
+  using link = D;  ///< the link that is checked
+  D left,  ///< the end that speaks first, as a recipient does
+      right;  ///< the other end
+  typename D::address to_right{};  ///< under which address `left` reaches `right`
 };
 
 /// Makes pairs of the datagram link that is checked:
 ///  1. `connect()` gives a result<datagram_pair<D>>, a new pair each time, over which nothing has gone yet;
 ///  2. optionally, `connect.now_us()`, as a stream_factory's;
-///  3. optionally, `connect.damage_next()`: changes bytes of the next datagram that goes over the newest pair, on its way and where `checked` protects them;
+///  3. optionally, `connect.damage_next()`: changes bytes of the next datagram that goes over the newest pair, on its
+///  way and where `checked` protects them;
 ///     other ones each time. Without it requirement 6 is skipped.
 template <class F>
 concept datagram_factory = requires(F& connect) {
@@ -57,7 +60,8 @@ struct conformance_options {
   std::chrono::milliseconds patience = std::chrono::seconds(5);
   /// A call that must not wait passes if the shortest of five runs is within this time.
   std::chrono::milliseconds prompt{40};
-  /// Returns the heap allocations of the process so far, if the program counts them (with its own operator new). nullptr: requirement 6.2 is skipped.
+  /// Returns the heap allocations of the process so far, if the program counts them (with its own operator new).
+  /// nullptr: requirement 6.2 is skipped.
   std::uint64_t (*allocations)() noexcept = nullptr;
 };
 

@@ -1,4 +1,5 @@
-// The result of a conformance check: one line for each requirement, with its number, for people and for tests. It needs no heap.
+// The result of a conformance check: one line for each requirement, with its number, for people and for tests. It needs
+// no heap.
 #pragma once
 
 #include <array>
@@ -21,7 +22,7 @@ enum class check_result : std::uint8_t {
 /// The result for one requirement.
 struct conformance_check {
   std::string_view number;  ///< the requirement's number in the concept, and which part of it
-  std::string_view what;    ///< what is required, in a few words
+  std::string_view what;  ///< what is required, in a few words
   check_result result = check_result::passed;  ///< how it ended
   std::array<char, 160> why{};  ///< what happened instead, or why the check was skipped; ends with a zero
 
@@ -56,7 +57,8 @@ class conformance_report {
     return c != nullptr && c->result == check_result::failed;
   }
 
-  /// Begins a check. It passes unless fail() or skip() is called before the next one begins. The views are kept, so pass literals.
+  /// Begins a check. It passes unless fail() or skip() is called before the next one begins. The views are kept, so
+  /// pass literals.
   void begin(std::string_view number, std::string_view what) noexcept {
     if (count_ < capacity) checks_[count_++] = {number, what};
   }
@@ -80,7 +82,8 @@ class conformance_report {
   /// Prints a line for each check.
   void print(std::FILE* out) const {
     std::array<char, 320> line;
-    for (const conformance_check& c : checks()) std::fprintf(out, "%.*s", static_cast<int>(format(c, line)), line.data());
+    for (const conformance_check& c : checks())
+      std::fprintf(out, "%.*s", static_cast<int>(format(c, line)), line.data());
   }
   /// Writes the same text into `out`, as much as fits; returns the number of characters of the whole text.
   std::size_t format(std::span<char> out) const noexcept {
@@ -97,12 +100,13 @@ class conformance_report {
 
  private:
   static std::size_t format(const conformance_check& c, std::span<char> out) noexcept {
-    const char* const word = c.result == check_result::passed ? "ok     " : c.result == check_result::failed ? "FAILED "
-                                                                                                             : "skipped";
-    const int n = std::snprintf(out.data(), out.size(), "%s %-4.*s %.*s%s%s\n", word, static_cast<int>(c.number.size()), c.number.data(), static_cast<int>(c.what.size()), c.what.data(),
+    const char* const word = c.result == check_result::passed   ? "ok     "
+                             : c.result == check_result::failed ? "FAILED "
+                                                                : "skipped";
+    const int n = std::snprintf(out.data(), out.size(), "%s %-4.*s %.*s%s%s\n", word, static_cast<int>(c.number.size()),
+                                c.number.data(), static_cast<int>(c.what.size()), c.what.data(),
                                 c.why[0] != '\0' ? ": " : "", c.why.data());
-    return n < 0 ? 0 : static_cast<std::size_t>(n) < out.size() ? static_cast<std::size_t>(n)
-                                                                : out.size() - 1;
+    return n < 0 ? 0 : static_cast<std::size_t>(n) < out.size() ? static_cast<std::size_t>(n) : out.size() - 1;
   }
   void explain(check_result r, const char* format, std::va_list list) noexcept {
     if (!holds()) return;

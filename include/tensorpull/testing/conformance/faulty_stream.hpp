@@ -1,5 +1,5 @@
-// Adds faults to any byte stream: short reads and writes, calls that would block, an end in the middle of a frame, damaged frames. A transfer
-// through it must still be right, or end with an error.
+// Adds faults to any byte stream: short reads and writes, calls that would block, an end in the middle of a frame,
+// damaged frames. A transfer through it must still be right, or end with an error.
 #pragma once
 
 #include <tensorpull/links/byte_stream.hpp>
@@ -16,11 +16,12 @@ namespace tensorpull::testing {
 struct stream_faults {
   std::size_t most_per_read = ~std::size_t{0};       ///< bytes that one read moves at most
   std::size_t most_per_write = ~std::size_t{0};      ///< bytes that one write moves at most
-  std::uint32_t blocked_calls = 0;                   ///< calls that return would_block before each one that moves bytes; reads and writes are counted separately
-  std::uint64_t read_ends_after = ~std::uint64_t{0}; ///< bytes read after which both directions return `closed`
-  std::uint64_t stall_after = ~std::uint64_t{0};     ///< bytes read after which `stalled_calls` reads return would_block
-  std::uint32_t stalled_calls = 0;                   ///< see stall_after
-  std::array<frame_fault, 2> sent{};                 ///< faults of frames that are written
+  std::uint32_t blocked_calls = 0;  ///< calls that return would_block before each one that moves bytes; reads and
+                                    ///< writes are counted separately
+  std::uint64_t read_ends_after = ~std::uint64_t{0};  ///< bytes read after which both directions return `closed`
+  std::uint64_t stall_after = ~std::uint64_t{0};  ///< bytes read after which `stalled_calls` reads return would_block
+  std::uint32_t stalled_calls = 0;  ///< see stall_after
+  std::array<frame_fault, 2> sent{};  ///< faults of frames that are written
 };
 
 /// A byte_stream over another one, which it owns. Allocates for frames that a fault holds back.
@@ -49,10 +50,12 @@ class faulty_stream {
     std::array<std::span<const std::byte>, 64> fewer;
     const std::size_t n = limit<const std::byte>(spans, fewer, f_.most_per_write);
     if (!meddles_) return inner_.write_some({fewer.data(), n});
-    if (const io_result io = flush(); io.status != io_status::ok || !waiting_.empty()) return {io.status == io_status::ok ? io_status::would_block : io.status, io.system, 0};
+    if (const io_result io = flush(); io.status != io_status::ok || !waiting_.empty())
+      return {io.status == io_status::ok ? io_status::would_block : io.status, io.system, 0};
     std::size_t taken = 0;
     for (std::size_t i = 0; i < n; ++i) {
-      frames_.take(fewer[i], [this](std::span<const std::byte> b) { waiting_.insert(waiting_.end(), b.begin(), b.end()); });
+      frames_.take(fewer[i],
+                   [this](std::span<const std::byte> b) { waiting_.insert(waiting_.end(), b.begin(), b.end()); });
       taken += fewer[i].size();
     }
     (void)flush();
@@ -70,7 +73,8 @@ class faulty_stream {
 
  private:
   template <class Byte>
-  static std::size_t limit(std::span<const std::span<Byte>> spans, std::span<std::span<Byte>> out, std::uint64_t most) noexcept {
+  static std::size_t limit(std::span<const std::span<Byte>> spans, std::span<std::span<Byte>> out,
+                           std::uint64_t most) noexcept {
     std::size_t n = 0;
     for (const auto& s : spans) {
       if (n == out.size() || most == 0) break;

@@ -1,4 +1,5 @@
-// Checks a transport that shares memory: first that its stream passes descriptors (byte_stream, 7), then what owners pass with it, and what views are.
+// Checks a transport that shares memory: first that its stream passes descriptors (byte_stream, 7), then what owners
+// pass with it, and what views are.
 #pragma once
 
 #include <tensorpull/consumers/land.hpp>
@@ -33,7 +34,8 @@ class shared_memory_requirements {
   static constexpr std::size_t numbers = 100'000;
 
  public:
-  shared_memory_requirements(Connect& connect, const conformance_options& options, conformance_report& report) : connect_(connect), options_(options), report_(report), weights_(numbers) {
+  shared_memory_requirements(Connect& connect, const conformance_options& options, conformance_report& report)
+      : connect_(connect), options_(options), report_(report), weights_(numbers) {
     for (std::size_t i = 0; i < numbers; ++i) weights_[i] = static_cast<float>(i);
   }
 
@@ -43,32 +45,41 @@ class shared_memory_requirements {
     report_.begin("7.2", "they are given once, and what nobody takes is closed");
     if (auto c = connect()) closes(*c);
     report_.begin("M.1", "an owner passes memory that cannot shrink, and that nobody else can write");
-    if (needs("7.1")) pull([this](const viewed_tensors&, const result<receipt>& done, const owner_type&) {
-      if (!done) report_.fail("a view ended with: %s", to_string(done.error().code).data());
-    });
+    if (needs("7.1"))
+      pull([this](const viewed_tensors&, const result<receipt>& done, const owner_type&) {
+        if (!done) report_.fail("a view ended with: %s", to_string(done.error().code).data());
+      });
     report_.begin("M.2", "a view is `completed`, the owner hears of it, and sends no payload");
-    if (needs("M.1")) pull([this](const viewed_tensors&, const result<receipt>& done, const owner_type& owner) {
-      const auto counts = owner.status_of(ref_);
-      if (!done || done->outcome != outcome::completed || !done->confirmed || !counts || counts->completed != 1) report_.fail("it was not completed and confirmed");
-      else if (counts->bytes_sent != 0) report_.fail("%llu bytes of payload were sent", static_cast<unsigned long long>(counts->bytes_sent));
-    });
-    report_.begin("M.3", "a view has the bytes that were published, and keeps them when the owner and its connection are gone");
+    if (needs("M.1"))
+      pull([this](const viewed_tensors&, const result<receipt>& done, const owner_type& owner) {
+        const auto counts = owner.status_of(ref_);
+        if (!done || done->outcome != outcome::completed || !done->confirmed || !counts || counts->completed != 1)
+          report_.fail("it was not completed and confirmed");
+        else if (counts->bytes_sent != 0)
+          report_.fail("%llu bytes of payload were sent", static_cast<unsigned long long>(counts->bytes_sent));
+      });
+    report_.begin(
+        "M.3", "a view has the bytes that were published, and keeps them when the owner and its connection are gone");
     if (needs("M.1")) {
       viewed_tensors view(nullptr);
       bool opened = false;
-      pull([&](viewed_tensors& v, const result<receipt>& done, const owner_type&) { opened = done.has_value(), view = std::move(v); });
-      if (!opened || std::memcmp(view.tensors().address(0), weights_.data(), numbers * sizeof(float)) != 0) report_.fail("the view has other bytes");
+      pull([&](viewed_tensors& v, const result<receipt>& done, const owner_type&) {
+        opened = done.has_value(), view = std::move(v);
+      });
+      if (!opened || std::memcmp(view.tensors().address(0), weights_.data(), numbers * sizeof(float)) != 0)
+        report_.fail("the view has other bytes");
     }
     report_.begin("M.4", "a view cannot be written");
-    if (needs("M.1")) pull([this](const viewed_tensors& view, const result<receipt>& done, const owner_type&) {
-      int ends[2];
-      if (!done || ::pipe(ends) != 0) return report_.fail("there is no view, or no pipe");
+    if (needs("M.1"))
+      pull([this](const viewed_tensors& view, const result<receipt>& done, const owner_type&) {
+        int ends[2];
+        if (!done || ::pipe(ends) != 0) return report_.fail("there is no view, or no pipe");
       // the kernel says EFAULT where a store would end the program
-      const bool there = ::write(ends[1], "x", 1) == 1;
-      const bool written = ::read(ends[0], const_cast<std::byte*>(view.tensors().address(0)), 1) == 1;
-      ::close(ends[0]), ::close(ends[1]);
-      if (!there || written) report_.fail("the system could write into it");
-    });
+        const bool there = ::write(ends[1], "x", 1) == 1;
+        const bool written = ::read(ends[0], const_cast<std::byte*>(view.tensors().address(0)), 1) == 1;
+        ::close(ends[0]), ::close(ends[1]);
+        if (!there || written) report_.fail("the system could write into it");
+      });
   }
 
  private:
@@ -91,7 +102,8 @@ class shared_memory_requirements {
     std::byte got{};
     const std::span<std::byte> in[]{{&got, 1}};
     const int passed[]{fd};
-    return c.left.write_some(out, passed).bytes == 1 && c.right.wait(true, false, std::chrono::seconds(5)).read && c.right.read_some(in).bytes == 1 && got == one;
+    return c.left.write_some(out, passed).bytes == 1 && c.right.wait(true, false, std::chrono::seconds(5)).read &&
+           c.right.read_some(in).bytes == 1 && got == one;
   }
   void passes(pair& c) {
     const auto memory = tensorpull::detail::make_memory_file(8);
@@ -99,7 +111,8 @@ class shared_memory_requirements {
     const auto came = c.right.take_descriptors();
     struct stat mine{}, theirs{};
     if (came.count != 1) return report_.fail("one descriptor was passed, and %zu came", came.count);
-    if (::fstat(memory->get(), &mine) != 0 || ::fstat(came.fd[0].get(), &theirs) != 0 || mine.st_ino != theirs.st_ino) report_.fail("another descriptor came");
+    if (::fstat(memory->get(), &mine) != 0 || ::fstat(came.fd[0].get(), &theirs) != 0 || mine.st_ino != theirs.st_ino)
+      report_.fail("another descriptor came");
   }
   void closes(pair& c) {
     const auto memory = tensorpull::detail::make_memory_file(8);
@@ -119,7 +132,8 @@ class shared_memory_requirements {
     ::close(next), ::close(after);
   }
 
-  /// Opens a view over a new connection, with both ends on this thread, and looks at the result while the owner is there.
+  /// Opens a view over a new connection, with both ends on this thread, and looks at the result while the owner is
+  /// there.
   void pull(std::function<void(viewed_tensors&, const result<receipt>&, const owner_type&)> look) {
     auto c = connect();
     if (!c) return;
@@ -139,7 +153,8 @@ class shared_memory_requirements {
     viewed_tensors view(nullptr);
     const pull_options options{.retry = {.retries = 0}};
     tensorpull::detail::running_pull<parts, viewed_tensors> pull(*ref, view, options, {}, 1, {1});
-    endpoint<typename parts::framing, typename parts::limits, typename owner_type::owner_type, ignore_messages> owning(owner->machine(), pool, handler);
+    endpoint<typename parts::framing, typename parts::limits, typename owner_type::owner_type, ignore_messages> owning(
+        owner->machine(), pool, handler);
     endpoint<typename parts::framing, typename parts::limits, no_owner, ignore_messages> pulling(none, pool, handler);
     pull.begin(pulling);
     const auto start = std::chrono::steady_clock::now();
@@ -163,8 +178,9 @@ class shared_memory_requirements {
 
 }  // namespace detail
 
-/// Runs all checks of a transport that shares memory on the caller's thread; its stream has to pass check_byte_stream, too. `connect` is called for each
-/// check. Throws only what the stream, `connect` or the heap throws. Print the report, or look up one number.
+/// Runs all checks of a transport that shares memory on the caller's thread; its stream has to pass check_byte_stream,
+/// too. `connect` is called for each check. Throws only what the stream, `connect` or the heap throws. Print the
+/// report, or look up one number.
 template <class Transport, stream_factory Connect>
 conformance_report check_shared_memory(Connect connect, const conformance_options& options = {}) {
   static_assert(Transport::shares_memory, "tensorpull: check_shared_memory checks a transport that shares memory");

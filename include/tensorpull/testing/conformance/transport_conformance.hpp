@@ -1,5 +1,5 @@
-// Checks whether a user's stream is a byte stream: first each numbered requirement of links/byte_stream.hpp, then whole transfers through it,
-// with the faults of networks.
+// Checks whether a user's stream is a byte stream: first each numbered requirement of links/byte_stream.hpp, then whole
+// transfers through it, with the faults of networks.
 #pragma once
 
 #include <tensorpull/testing/conformance/conformance_options.hpp>
@@ -11,8 +11,9 @@
 
 namespace tensorpull::testing {
 
-/// Runs all checks on the caller's thread. `connect` is called for each of them, some hundred times. A call of the stream that never returns hangs the
-/// check. Throws only what the stream, `connect` or the heap throws. Print the report, or look up one number.
+/// Runs all checks on the caller's thread. `connect` is called for each of them, some hundred times. A call of the
+/// stream that never returns hangs the check. Throws only what the stream, `connect` or the heap throws. Print the
+/// report, or look up one number.
 template <stream_factory Connect>
 conformance_report check_byte_stream(Connect connect, const conformance_options& options = {}) {
   conformance_report report;

@@ -1,5 +1,5 @@
-// The oracle of bytes: copies of everything that was ever published, to compare destinations with. They are taken tensor by tensor, without the
-// library's gathering, framing or hashing.
+// The oracle of bytes: copies of everything that was ever published, to compare destinations with. They are taken
+// tensor by tensor, without the library's gathering, framing or hashing.
 #pragma once
 
 #include <tensorpull/image/view.hpp>
@@ -21,8 +21,8 @@ class published_versions {
       entries_.back().tensors.push_back({std::string(image.schema->tensors[i].name), {bytes.begin(), bytes.end()}});
     }
   }
-  /// Whether each tensor of `destination` equals that of the version byte for byte, and none is missing unless the destination is a `part`. False for
-  /// a version that was never published.
+  /// Whether each tensor of `destination` equals that of the version byte for byte, and none is missing unless the
+  /// destination is a `part`. False for a version that was never published.
   bool equal(std::uint64_t version, const source_view& destination, bool part = false) const {
     for (const entry& e : entries_)
       if (e.version == version && same(e, destination, part)) return true;
@@ -47,9 +47,12 @@ class published_versions {
   static bool same(const entry& e, const source_view& d, bool part) {
     if (!part && d.schema->tensor_count != e.tensors.size()) return false;
     for (std::size_t i = 0; i < d.schema->tensor_count; ++i) {
-      const auto published = std::find_if(e.tensors.begin(), e.tensors.end(), [&](const tensor& t) { return t.name == d.schema->tensors[i].name; });
+      const auto published = std::find_if(e.tensors.begin(), e.tensors.end(),
+                                          [&](const tensor& t) { return t.name == d.schema->tensors[i].name; });
       const std::span<const std::byte> bytes = tensor_of(d, i);
-      if (published == e.tensors.end() || !std::equal(bytes.begin(), bytes.end(), published->bytes.begin(), published->bytes.end())) return false;
+      if (published == e.tensors.end() ||
+          !std::equal(bytes.begin(), bytes.end(), published->bytes.begin(), published->bytes.end()))
+        return false;
     }
     return true;
   }

@@ -1,5 +1,5 @@
-// One owner and up to 64 recipients in virtual time, with faults that are drawn from a seed. The same seed gives the same run on every machine: nothing
-// depends on the wall clock, on threads or on addresses.
+// One owner and up to 64 recipients in virtual time, with faults that are drawn from a seed. The same seed gives the
+// same run on every machine: nothing depends on the wall clock, on threads or on addresses.
 #pragma once
 
 #include <tensorpull/consumers/land.hpp>
@@ -37,14 +37,16 @@ struct simulated {
   using session = tensorpull::session<Parts, simulated_stream>;
 };
 
-/// One simulated run. `Net`: a pipeline, of which chunking, integrity, framing and limits are used. `Consumer`: constructed from a destination_view.
-/// `Model`: what is published and landed in (guarded_tensors, guarded_object<raw_tensors<Mlp>>, or a simulated_model of the user).
+/// One simulated run. `Net`: a pipeline, of which chunking, integrity, framing and limits are used. `Consumer`:
+/// constructed from a destination_view. `Model`: what is published and landed in (guarded_tensors,
+/// guarded_object<raw_tensors<Mlp>>, or a simulated_model of the user).
 template <class Net, consumer Consumer = land, simulated_model Model = guarded_tensors>
 class simulated_network {
  public:
   /// Draws the faults from the seed. Borrows `options.trace`.
   simulated_network(std::uint64_t seed, const simulation_options& options)
-      : random_(seed), shape_(random_), plan_(options, random_.fork()), queue_(clock_), trace_(options.trace), owner_(shape_, random_.fork(), oracle_) {
+      : random_(seed), shape_(random_), plan_(options, random_.fork()), queue_(clock_), trace_(options.trace),
+        owner_(shape_, random_.fork(), oracle_) {
     report_.seed = seed;
     recipients_.reserve(plan_.recipients);
     for (std::uint32_t i = 0; i < plan_.recipients; ++i) {
@@ -65,7 +67,8 @@ class simulated_network {
 
   /// Runs to the end and reports. Call it once.
   simulation_report run() {
-    same_content_ = !plan_.damages && !plan_.options.transactions;  // a budget that is over, or a small table, may end a transfer for good
+    same_content_ = !plan_.damages && !plan_.options.transactions;  // a budget that is over, or a small table, may end
+                                                                    // a transfer for good
     start_owner(false);
     for (std::uint32_t i = 0; i < plan_.recipients; ++i) queue_.at(random_.below(20'000), {event_kind::begin, i});
     for (std::uint32_t i = 0; i < plan_.faults.size(); ++i) queue_.at(plan_.faults[i].at_us, {event_kind::fault, i});
@@ -114,10 +117,10 @@ class simulated_network {
 
   struct recipient_process {
     bool done = false;
-    bool stable = true;         ///< it uses the same number for all its pulls
-    bool named = true;          ///< it sends its number
-    std::uint64_t number = 0;   ///< its number in the current pull
-    std::uint32_t tries = 0;    ///< recognises delays of transfers that have ended meanwhile
+    bool stable = true;  ///< it uses the same number for all its pulls
+    bool named = true;  ///< it sends its number
+    std::uint64_t number = 0;  ///< its number in the current pull
+    std::uint32_t tries = 0;  ///< recognises delays of transfers that have ended meanwhile
   };
   /// Side 0 is the owner's.
   struct connection {
@@ -141,7 +144,8 @@ class simulated_network {
       case event_kind::start_recipient: return start_recipient(e.who);
       case event_kind::give_buffers: return give_buffers();
       case event_kind::go_on: return go_on(e.who, e.side);
-      case event_kind::publish: return owner_.up() && owner_.starts() == e.who && !owner_.published() ? publish_again() : void();
+      case event_kind::publish:
+        return owner_.up() && owner_.starts() == e.who && !owner_.published() ? publish_again() : void();
     }
   }
 
@@ -149,7 +153,9 @@ class simulated_network {
   bool healed() const noexcept { return clock_.now() >= plan_.healed_us; }
 
   // The trace and the report.
-  void note(std::string_view what, std::uint64_t who, std::uint64_t a = 0, std::uint64_t b = 0) noexcept { trace_.note(clock_.now(), what, who, a, b); }
+  void note(std::string_view what, std::uint64_t who, std::uint64_t a = 0, std::uint64_t b = 0) noexcept {
+    trace_.note(clock_.now(), what, who, a, b);
+  }
   void fail(std::uint64_t& counter, const char* what) noexcept {
     ++counter;
     note(what, 0);
@@ -223,13 +229,17 @@ class simulated_network {
     if (me.named) request.recipient = {me.number};
     request.ref = owner_type::reference;
     request.window = static_cast<std::uint32_t>(1 + random_.below(8));
-    if (!healed() && random_.chance(100)) request.version = oracle_.version(static_cast<std::size_t>(random_.below(oracle_.size())));
+    if (!healed() && random_.chance(100))
+      request.version = oracle_.version(static_cast<std::size_t>(random_.below(oracle_.size())));
     detail::slowness slow;
     if (plan_.options.slow_consumers && !healed() && random_.chance(200)) slow = {200, 50'000, 1 + random_.below(500)};
     typename parts::chunking cut{};
     if constexpr (requires { cut.chunk_bytes = 1; }) cut.chunk_bytes = 1 + random_.below(900);
-    const retry_policy retry{static_cast<std::uint32_t>(random_.below(5)), std::chrono::milliseconds(1 + static_cast<std::int64_t>(random_.below(30))), std::chrono::milliseconds(200)};
-    if (!r.begin(request, cut, finished_consumer{this, i}, random_.fork(), slow, retry)) fail(report_.contract_violations, "resumed over bytes that were changed");
+    const retry_policy retry{static_cast<std::uint32_t>(random_.below(5)),
+                             std::chrono::milliseconds(1 + static_cast<std::int64_t>(random_.below(30))),
+                             std::chrono::milliseconds(200)};
+    if (!r.begin(request, cut, finished_consumer{this, i}, random_.fork(), slow, retry))
+      fail(report_.contract_violations, "resumed over bytes that were changed");
     note(r.resumed() ? "resume" : "pull", i, request.version, request.window);
     if (r.resumed()) ++report_.resumed;
     wake_at(r.connection_id(), 1, clock_.now());
@@ -252,7 +262,8 @@ class simulated_network {
   void retry_later(std::uint32_t i, const error& why) {
     recipient_type& r = recipients_[i];
     note("hindered", i, static_cast<std::uint64_t>(why.code), r.current().landed_bytes());
-    if (const auto delay = r.try_again(why, random_())) queue_.after(*delay * 1000 + 1, {event_kind::go_on, i, ++states_[i].tries});
+    if (const auto delay = r.try_again(why, random_()))
+      queue_.after(*delay * 1000 + 1, {event_kind::go_on, i, ++states_[i].tries});
     else return;
     // a network that loses everything looks like a slow owner
     if (why.code == errc::timed_out && r.connected() && random_.chance(700)) drop(r);
@@ -276,7 +287,8 @@ class simulated_network {
     const auto done = r.current().outcome();
     const detail::consumer_record& seen = r.consumer_of_current().seen();
     if (seen.broken_rule != nullptr) fail(report_.contract_violations, seen.broken_rule);
-    if (seen.begun && !seen.finished && !seen.abandoned) fail(report_.contract_violations, "neither finish() nor abandon()");
+    if (seen.begun && !seen.finished && !seen.abandoned)
+      fail(report_.contract_violations, "neither finish() nor abandon()");
     if (done && !seen.finished) fail(report_.contract_violations, "an outcome without finish()");
     if (!r.model().guards_intact()) fail(report_.guard_violations, "bytes outside the destination");
     if (done) {
@@ -289,11 +301,15 @@ class simulated_network {
       ++report_.failed[static_cast<std::size_t>(done.error().code) % report_.failed.size()];
     }
     const errc why = done ? done->unconfirmed_because : done.error().code;
-    if (done && done->confirmed != (why == errc{})) fail(report_.contract_violations, "confirmed, and a reason why not, or neither");
-    const bool unknown = done && !states_[i].named;  // an owner knows such a recipient by its connection alone, and does not take its confirmation over another
-    if (same_content_ && why != errc{} && !is_passing(why) && !unknown) fail(report_.false_failures, "failed for good, and the owner has published the same all the time");
+    if (done && done->confirmed != (why == errc{}))
+      fail(report_.contract_violations, "confirmed, and a reason why not, or neither");
+    const bool unknown = done && !states_[i].named;  // an owner knows such a recipient by its connection alone, and
+                                                     // does not take its confirmation over another
+    if (same_content_ && why != errc{} && !is_passing(why) && !unknown)
+      fail(report_.false_failures, "failed for good, and the owner has published the same all the time");
     r.end();
-    const bool enough = done && (done->outcome == outcome::completed || !parts::integrity::whole) && (healed() || random_.chance(600));
+    const bool enough = done && (done->outcome == outcome::completed || !parts::integrity::whole) &&
+                        (healed() || random_.chance(600));
     if (enough) return void((states_[i].done = true, --waiting_));
     // either on the same connection, where late answers may still come, or on another one
     if (r.connected() && random_.chance(500)) drop(r);
@@ -301,7 +317,8 @@ class simulated_network {
   }
 
   // The timer.
-  /// Looks at budgets only. An end that has something to do must be woken by its cause, so that a missing wake-up is found.
+  /// Looks at budgets only. An end that has something to do must be woken by its cause, so that a missing wake-up is
+  /// found.
   void tick() {
     if (owner_.up()) {
       owner_.advance(clock_.now());
@@ -342,7 +359,8 @@ class simulated_network {
       case fault::publish_again: return publish_again();
       case fault::withdraw: return same_content_ = false, owner_.withdraw(), tell_settlements();
       case fault::mutate: return same_content_ = false, owner_.published() ? owner_.mutate() : void();
-      case fault::take_buffers: return owner_.take_buffers(true), queue_.after(f.detail % 200'000, {event_kind::give_buffers});
+      case fault::take_buffers:
+        return owner_.take_buffers(true), queue_.after(f.detail % 200'000, {event_kind::give_buffers});
       case fault::restart_owner:
         // half of them after somebody's last byte, about when its confirmation is on its way
         if (f.detail % 2 == 0) return crash_owner(f.detail, false);
@@ -385,7 +403,8 @@ class simulated_network {
     start_process(i);
     queue_.after(1, {event_kind::begin, i});
   }
-  /// `newer`: it starts again with other content, otherwise with the same under the same reference; its tables are empty in both cases.
+  /// `newer`: it starts again with other content, otherwise with the same under the same reference; its tables are
+  /// empty in both cases.
   void crash_owner(std::uint64_t detail, bool newer) {
     audit();
     for (std::uint32_t id = 0; id < connections_.size(); ++id) {
@@ -399,9 +418,11 @@ class simulated_network {
   /// Starts a recipient's process, which pulls everything or some of the tensors.
   void start_process(std::uint32_t i) {
     std::uint32_t wanted = ~0u;
-    // the digest of a part is computed when it is requested, so a source that was changed before that cannot be detected
+    // the digest of a part is computed when it is requested, so a source that was changed before that cannot be
+    // detected
     if constexpr (requires { shape_.tensors(); })
-      if (!plan_.mutates && random_.chance(250)) wanted = static_cast<std::uint32_t>(1 + random_.below((std::uint64_t{1} << shape_.tensors()) - 1));
+      if (!plan_.mutates && random_.chance(250))
+        wanted = static_cast<std::uint32_t>(1 + random_.below((std::uint64_t{1} << shape_.tensors()) - 1));
     recipients_[i].start(wanted);
   }
 
@@ -437,8 +458,11 @@ class simulated_network {
       if (random_.chance(150)) e.named.push_back({random_() | 1});  // a recipient that never comes
     }
     const std::uint64_t expected = e.named.empty() ? e.counted : e.named.size();
-    if (random_.chance(300)) e.least = static_cast<std::uint32_t>(1 + random_.below(std::max<std::uint64_t>(expected, 1)));
-    const auto budget = [&](std::uint32_t often, std::uint64_t ms) { return std::chrono::milliseconds(random_.chance(often) ? 1 + random_.below(ms) + (healed() ? 5'000 : 0) : 0); };
+    if (random_.chance(300))
+      e.least = static_cast<std::uint32_t>(1 + random_.below(std::max<std::uint64_t>(expected, 1)));
+    const auto budget = [&](std::uint32_t often, std::uint64_t ms) {
+      return std::chrono::milliseconds(random_.chance(often) ? 1 + random_.below(ms) + (healed() ? 5'000 : 0) : 0);
+    };
     e.budgets.acquire = budget(300, 300);
     e.budgets.recipient_idle = budget(500, 800);
     e.budgets.transaction_idle = budget(300, 800);
@@ -446,13 +470,18 @@ class simulated_network {
   }
 
   // The oracles.
-  /// Checks a receipt against its destination. `finishing`: called from the consumer's finish(), before the owner is told.
+  /// Checks a receipt against its destination. `finishing`: called from the consumer's finish(), before the owner is
+  /// told.
   void judge(std::uint32_t who, const receipt& r, const source_view& where, bool finishing) {
-    const bool equal = oracle_.equal(r.version, where, recipients_[who].part()), certain = r.outcome == outcome::completed;
+    const bool equal = oracle_.equal(r.version, where, recipients_[who].part()),
+               certain = r.outcome == outcome::completed;
     if (certain && !equal) fail(report_.false_completions, "completed, and the bytes are others");
-    if (!certain && !equal && !finishing) fail(report_.unverified_wrong, "completed_unverified, and the bytes are others");
+    if (!certain && !equal && !finishing)
+      fail(report_.unverified_wrong, "completed_unverified, and the bytes are others");
     if (finishing && certain && equal) settlements_.holds(r.version, states_[who].number);
-    if (finishing && std::exchange(restart_at_finish_, false)) queue_.after(random_.below(2'000), {event_kind::restart_owner, static_cast<std::uint32_t>(random_.below(300'000))});
+    if (finishing && std::exchange(restart_at_finish_, false))
+      queue_.after(random_.below(2'000),
+                   {event_kind::restart_owner, static_cast<std::uint32_t>(random_.below(300'000))});
   }
 
   /// Checks that the owner has not counted too many completions, and does not serve what has settled.
@@ -513,8 +542,8 @@ class simulated_network {
   std::vector<connection> connections_;  // before the owner's process: they point into it
   std::vector<recipient_process> states_;
   detail::settlement_oracle settlements_;
-  bool small_table_ = false;        // the owner's table
-  bool same_content_ = true;        // nothing was damaged so far, and one content was published whenever the owner was up
+  bool small_table_ = false;  // the owner's table
+  bool same_content_ = true;  // nothing was damaged so far, and one content was published whenever the owner was up
   bool restart_at_finish_ = false;  // the owner restarts when the next consumer has finished
   std::size_t waiting_ = 0;
   simulation_report report_;

@@ -18,17 +18,19 @@ namespace tensorpull::testing {
 /// How a connection behaves without faults. By default it delays nothing and never splits a write.
 struct wire_conditions {
   std::chrono::microseconds latency{0};           ///< from write to read
-  std::chrono::microseconds jitter{0};            ///< added to the latency of each write, at random; bytes never overtake
-  std::size_t capacity_bytes = 64 * 1024;         ///< bytes that one direction holds before its writer has to wait
-  std::size_t most_per_read = ~std::size_t{0};    ///< a call moves from 1 to this many bytes, at random
-  std::size_t most_per_write = ~std::size_t{0};   ///< the same for writes
+  std::chrono::microseconds jitter{0};  ///< added to the latency of each write, at random; bytes never overtake
+  std::size_t capacity_bytes = 64 * 1024;  ///< bytes that one direction holds before its writer has to wait
+  std::size_t most_per_read = ~std::size_t{0};  ///< a call moves from 1 to this many bytes, at random
+  std::size_t most_per_write = ~std::size_t{0};  ///< the same for writes
 };
 
-/// A pipe with one writer and one reader. Allocates when made, and later only for frames that a fault doubles or holds back.
+/// A pipe with one writer and one reader. Allocates when made, and later only for frames that a fault doubles or holds
+/// back.
 class simulated_pipe {
  public:
   /// Borrows the clock. `random` decides jitter and splits.
-  simulated_pipe(virtual_clock& clock, const wire_conditions& c, seeded_random random) : clock_(clock), c_(c), random_(random) {
+  simulated_pipe(virtual_clock& clock, const wire_conditions& c, seeded_random random)
+      : clock_(clock), c_(c), random_(random) {
     bytes_.reserve(2 * c.capacity_bytes);
     arrivals_.reserve(2 * max_arrivals);
   }
@@ -86,7 +88,9 @@ class simulated_pipe {
 
   // The faults.
   /// Delays what is written from now on.
-  void stall(std::chrono::microseconds time) noexcept { last_at_ = std::max(last_at_, clock_.now()) + static_cast<std::uint64_t>(time.count()); }
+  void stall(std::chrono::microseconds time) noexcept {
+    last_at_ = std::max(last_at_, clock_.now()) + static_cast<std::uint64_t>(time.count());
+  }
   /// Ends the connection after so many more bytes, even in the middle of a frame.
   void cut_after(std::uint64_t bytes) noexcept { cut_at_ = std::min(cut_at_, carried_ + bytes); }
   /// Gives both sides an error now. What is on its way is lost.
@@ -116,9 +120,12 @@ class simulated_pipe {
     std::uint64_t at_us;
   };
 
-  std::size_t some(std::size_t most) noexcept { return most == ~std::size_t{0} ? most : 1 + static_cast<std::size_t>(random_.below(most)); }
+  std::size_t some(std::size_t most) noexcept {
+    return most == ~std::size_t{0} ? most : 1 + static_cast<std::size_t>(random_.below(most));
+  }
   std::uint64_t arrival() noexcept {
-    const auto latency = static_cast<std::uint64_t>(c_.latency.count()), jitter = static_cast<std::uint64_t>(c_.jitter.count());
+    const auto latency = static_cast<std::uint64_t>(c_.latency.count()),
+               jitter = static_cast<std::uint64_t>(c_.jitter.count());
     last_at_ = std::max(last_at_, clock_.now() + latency + (jitter > 0 ? random_.below(jitter) : 0));
     return last_at_;
   }
@@ -142,7 +149,8 @@ class simulated_pipe {
     if (arrivals_.size() > first_ && (arrivals_.back().at_us == at || arrivals_.size() - first_ >= max_arrivals)) {
       arrivals_.back() = {carried_, at};
     } else {
-      if (arrivals_.size() == 2 * max_arrivals) arrivals_.erase(arrivals_.begin(), arrivals_.begin() + static_cast<std::ptrdiff_t>(first_)), first_ = 0;
+      if (arrivals_.size() == 2 * max_arrivals)
+        arrivals_.erase(arrivals_.begin(), arrivals_.begin() + static_cast<std::ptrdiff_t>(first_)), first_ = 0;
       arrivals_.push_back({carried_, at});
     }
   }

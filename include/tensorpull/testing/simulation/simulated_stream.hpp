@@ -1,4 +1,5 @@
-// A byte stream in virtual time. Two ends share a wire, which is both directions of one connection. Waiting moves the clock.
+// A byte stream in virtual time. Two ends share a wire, which is both directions of one connection. Waiting moves the
+// clock.
 #pragma once
 
 #include <tensorpull/testing/simulation/simulated_pipe.hpp>
@@ -39,7 +40,8 @@ class simulated_wire {
 class simulated_stream {
  public:
   /// The end `side` (0 or 1) of a wire.
-  simulated_stream(std::shared_ptr<simulated_wire> wire, std::size_t side) noexcept : wire_(std::move(wire)), side_(side) {}
+  simulated_stream(std::shared_ptr<simulated_wire> wire, std::size_t side) noexcept
+      : wire_(std::move(wire)), side_(side) {}
   simulated_stream(simulated_stream&&) noexcept = default;
   simulated_stream& operator=(simulated_stream&& other) noexcept {
     std::swap(wire_, other.wire_);
@@ -53,12 +55,16 @@ class simulated_stream {
   /// Reads what has arrived.
   io_result read_some(std::span<const std::span<std::byte>> spans) noexcept { return wire_->to(side_).read(spans); }
   /// Writes what there is room for.
-  io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept { return wire_->from(side_).write(spans); }
+  io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept {
+    return wire_->from(side_).write(spans);
+  }
 
   /// Moves the clock until a direction is ready, or by `timeout`. Nothing else happens meanwhile.
   io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
     virtual_clock& clock = wire_->clock();
-    const std::uint64_t until = clock.now() + static_cast<std::uint64_t>(std::max<std::chrono::milliseconds::rep>(timeout.count(), 0)) * 1000;
+    const std::uint64_t until = clock.now() + static_cast<std::uint64_t>(
+                                                  std::max<std::chrono::milliseconds::rep>(timeout.count(), 0)) *
+                                                  1000;
     for (;;) {
       const io_ready now{read && wire_->to(side_).readable(), write && wire_->from(side_).writable()};
       if (now.read || now.write || clock.now() >= until) return now;

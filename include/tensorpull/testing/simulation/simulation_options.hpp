@@ -26,7 +26,9 @@ enum class fault : std::uint8_t {
   restart_owner,
 };
 /// The names of the faults, as a trace prints them.
-inline constexpr std::array<std::string_view, 11> fault_names{"reset", "stall", "cut", "lose", "crash recipient", "crash owner", "publish again", "withdraw", "mutate", "take buffers", "restart owner"};
+inline constexpr std::array<std::string_view, 11> fault_names{
+    "reset",         "stall",    "cut",    "lose",         "crash recipient", "crash owner",
+    "publish again", "withdraw", "mutate", "take buffers", "restart owner"};
 
 /// Which faults a run may have, and how large it is.
 struct simulation_options {
@@ -36,11 +38,13 @@ struct simulation_options {
   bool frame_faults = true;           ///< doubled, late, dropped and shortened frames
   bool flips = true;                  ///< inverted bits, in control frames, prefixes and payload
   bool slow_consumers = true;         ///< consumers that have no memory now and then
-  bool transactions = true;           ///< expected recipients, quorums and budgets; false: every publication is for an unknown number
-  bool forged = false;                ///< forges confirmations of recipients that sent none: the oracle has to notice
+  bool transactions = true;  ///< expected recipients, quorums and budgets; false: every publication is for an unknown
+                             ///< number
+  bool forged = false;  ///< forges confirmations of recipients that sent none: the oracle has to notice
   std::chrono::microseconds request_timeout = std::chrono::milliseconds(400);  ///< of the recipients, in virtual time
-  std::chrono::microseconds give_up = std::chrono::seconds(60);  ///< virtual time after the last fault in which every recipient has to have completed
-  std::FILE* trace = nullptr;         ///< where every step is printed; nullptr: nowhere
+  std::chrono::microseconds give_up = std::chrono::seconds(60);  ///< virtual time after the last fault in which every
+                                                                 ///< recipient has to have completed
+  std::FILE* trace = nullptr;  ///< where every step is printed; nullptr: nowhere
 };
 
 }  // namespace tensorpull::testing

@@ -11,16 +11,17 @@
 
 namespace tensorpull {
 
-/// A link that everybody can send to, as a link whose one address is the first peer that proves its own: the other end of a guest_link, for one connection.
-/// Whoever else sends is told its word and nothing more.
+/// A link that everybody can send to, as a link whose one address is the first peer that proves its own: the other end
+/// of a guest_link, for one connection. Whoever else sends is told its word and nothing more.
 template <datagram_link Link>
   requires(!Link::addresses_are_proved)
 class called_link {
  public:
-  using address = only_peer;                                                                  ///< the first that proved its address
-  static constexpr std::size_t max_datagram_bytes = Link::max_datagram_bytes - cookie_bytes;  ///< what the cookie leaves
-  static constexpr bool checked = Link::checked;                                              ///< as the link below
-  static constexpr bool addresses_are_proved = true;                                          ///< by the cookie
+  using address = only_peer;  ///< the first that proved its address
+  static constexpr std::size_t max_datagram_bytes = Link::max_datagram_bytes - cookie_bytes;  ///< what the cookie
+                                                                                              ///< leaves
+  static constexpr bool checked = Link::checked;  ///< as the link below
+  static constexpr bool addresses_are_proved = true;  ///< by the cookie
 
   /// Takes over a link to everybody.
   explicit called_link(Link link) noexcept : link_(std::move(link)), door_(system_entropy{}, clock::now()) {}
@@ -33,7 +34,8 @@ class called_link {
   /// As datagram_link asks.
   io_result receive(std::span<std::byte> memory, address&) noexcept {
     door_.pass_time(system_entropy{}, clock::now());
-    for (int tries = 0; tries < most_dropped; ++tries) {  // strangers who send without end must not keep the caller here
+    for (int tries = 0; tries < most_dropped; ++tries) {  // strangers who send without end must not keep the caller
+                                                          // here
       alignas(8) std::array<std::byte, Link::max_datagram_bytes> whole;
       typename Link::address from;
       const io_result io = link_.receive(whole, from);
@@ -64,7 +66,9 @@ class called_link {
     return io;
   }
   /// As datagram_link asks.
-  io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept { return link_.wait(read, write, timeout); }
+  io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
+    return link_.wait(read, write, timeout);
+  }
 
  private:
   using clock = std::chrono::steady_clock;

@@ -1,10 +1,11 @@
-// Cookies: an address proves that it receives what is sent to it. Without that, whoever forges a sender's address could make an owner send megabytes to
-// somebody else, or fill its table of peers.
+// Cookies: an address proves that it receives what is sent to it. Without that, whoever forges a sender's address could
+// make an owner send megabytes to somebody else, or fill its table of peers.
 //
-// On a link whose addresses are not proved, each datagram begins with a word of 8 bytes, and frames follow it. An end that serves strangers (the door)
-// keeps nothing for them: it computes an address's word from the address and a secret. To a datagram without the right word it answers with the word
-// alone, which is shorter than what came, and drops the rest. The other end (the guest) takes the word into all that it sends from then on; what the door
-// sends it begins with the same word, so that frames from a third party with the door's address are dropped.
+// On a link whose addresses are not proved, each datagram begins with a word of 8 bytes, and frames follow it. An end
+// that serves strangers (the door) keeps nothing for them: it computes an address's word from the address and a secret.
+// To a datagram without the right word it answers with the word alone, which is shorter than what came, and drops the
+// rest. The other end (the guest) takes the word into all that it sends from then on; what the door sends it begins
+// with the same word, so that frames from a third party with the door's address are dropped.
 #pragma once
 
 #include <tensorpull/std/chrono.hpp>
@@ -30,12 +31,13 @@ inline std::uint64_t cookie_in(std::span<const std::byte> datagram) noexcept {
 
 /// What a word is worth.
 enum class cookie_verdict : std::uint8_t {
-  wrong,     ///< it is of another address, too old, or made up
-  right,     ///< the address has received it
+  wrong,  ///< it is of another address, too old, or made up
+  right,  ///< the address has received it
   outdated,  ///< the same, with the secret before the present one: it will be wrong soon
 };
 
-/// The words of all addresses, without memory for any. A word is valid for one to two `lifetime`s. Cost of each call: one or two SipHash-2-4 of the address.
+/// The words of all addresses, without memory for any. A word is valid for one to two `lifetime`s. Cost of each call:
+/// one or two SipHash-2-4 of the address.
 class cookie_door {
  public:
   using time_point = std::chrono::steady_clock::time_point;  ///< of the clock that the driver hands in
@@ -52,7 +54,8 @@ class cookie_door {
   template <class Random>
   void pass_time(Random random, time_point now) noexcept {
     if (now - since_ < lifetime) return;
-    secrets_[1] = now - since_ < 2 * lifetime ? secrets_[0] : detail::siphash_key{random(), random()};  // nobody was here for long
+    secrets_[1] = now - since_ < 2 * lifetime ? secrets_[0] : detail::siphash_key{random(), random()};  // nobody was
+                                                                                                        // here for long
     secrets_[0] = {random(), random()};
     since_ = now;
   }
@@ -67,14 +70,16 @@ class cookie_door {
     if (with == word(secrets_[0], a)) return cookie_verdict::right;
     return with == word(secrets_[1], a) ? cookie_verdict::outdated : cookie_verdict::wrong;
   }
-  /// Whether a datagram of a stranger is answered with a word: only one that is longer than the answer, and has room for a frame. So no answer is longer
-  /// than what came, and two doors never answer each other.
+  /// Whether a datagram of a stranger is answered with a word: only one that is longer than the answer, and has room
+  /// for a frame. So no answer is longer than what came, and two doors never answer each other.
   static constexpr bool answers(std::size_t datagram_bytes) noexcept { return datagram_bytes >= cookie_bytes + 16; }
 
  private:
   template <class Address>
   static std::uint64_t word(const detail::siphash_key& key, const Address& a) noexcept {
-    static_assert(std::has_unique_object_representations_v<Address>, "tensorpull: a link whose addresses are not proved has addresses without padding, since cookies are computed from their bytes");
+    static_assert(
+        std::has_unique_object_representations_v<Address>,
+        "tensorpull: a link whose addresses are not proved has addresses without padding, since cookies are computed from their bytes");
     const std::uint64_t w = detail::siphash(key, std::as_bytes(std::span(&a, 1)));
     return w != 0 ? w : 1;
   }
@@ -100,7 +105,8 @@ class cookie_guest {
     }
     return w == words_[0] || w == words_[1] ? datagram.subspan(cookie_bytes) : std::span<const std::byte>{};
   }
-  /// Whether the word has changed since the last call: the door has dropped what was sent, so that it has to be sent again.
+  /// Whether the word has changed since the last call: the door has dropped what was sent, so that it has to be sent
+  /// again.
   bool changed() noexcept { return std::exchange(changed_, false); }
 
  private:

@@ -1,4 +1,5 @@
-// The common part of all transport policies over a datagram link. Derive from it and define connect(); define open() too to have an owner of many peers.
+// The common part of all transport policies over a datagram link. Derive from it and define connect(); define open()
+// too to have an owner of many peers.
 #pragma once
 
 #include <tensorpull/framing/detail/payload_prefix.hpp>
@@ -40,29 +41,37 @@ result<guest_of_t<Link>> as_guest(result<Link> link) noexcept {
 
 /// What a transport over datagrams does to reach an end (datagram_transport, 1).
 template <class Transport, class Link>
-concept connects_datagrams = requires(std::string_view address, std::chrono::milliseconds timeout, const stop_token& stop) {
+concept connects_datagrams = requires(std::string_view address, std::chrono::milliseconds timeout,
+                                      const stop_token& stop) {
   { Transport::connect(address, timeout, stop) } noexcept -> std::same_as<result<Link>>;
 };
 
 }  // namespace detail
 
 /// A policy for the transport slot is `struct mine : datagram_transport<mine, my_link>` with
-///  1. `static result<my_link> connect(std::string_view address, std::chrono::milliseconds timeout, const stop_token& stop) noexcept`: a link to one peer
+///  1. `static result<my_link> connect(std::string_view address, std::chrono::milliseconds timeout, const stop_token&
+///  stop) noexcept`: a link to one peer
 ///     (errors: bad_address, connection_failed with errno, timed_out, cancelled). It need not wait for the peer;
-///  2. for owners of many peers, `static result<my_link> open(std::string_view address) noexcept`: a link to everybody who sends to the address; optionally
+///  2. for owners of many peers, `static result<my_link> open(std::string_view address) noexcept`: a link to everybody
+///  who sends to the address; optionally
 ///     `static constexpr std::string_view any_address`, which is opened if a program names none, and `link.port()`.
 /// The chunking has to fit: fit_datagram, or fixed_bytes of at most max_payload_bytes.
 template <class Self, datagram_link Link>
 struct datagram_transport {
   using is_transport_policy = void;
   using link = Link;  ///< one end, or all recipients of an owner
-  static constexpr bool reliable = false, ordered = false;  ///< datagrams are lost, doubled and overtaken; the engine above puts that right
+  static constexpr bool reliable = false, ordered = false;  ///< datagrams are lost, doubled and overtaken; the engine
+                                                            ///< above puts that right
   static constexpr bool cuts_frames = true;  ///< a description that does not fit one datagram travels in pieces
   static constexpr bool shares_memory = false;
   static constexpr bool encrypted = false;
-  static constexpr identity_kind identifies = identity_kind::none;  ///< no link says who sends: `authorise` is asked without an identity
+  static constexpr identity_kind identifies = identity_kind::none;  ///< no link says who sends: `authorise` is asked
+                                                                    ///< without an identity
   /// What the cookie and the prefix of a chunk leave of a datagram, in whole words.
-  static constexpr std::uint64_t max_payload_bytes = (Link::max_datagram_bytes - (Link::addresses_are_proved ? 0 : cookie_bytes) - detail::payload_prefix::bytes) / 8 * 8;
+  static constexpr std::uint64_t max_payload_bytes = (Link::max_datagram_bytes -
+                                                      (Link::addresses_are_proved ? 0 : cookie_bytes) -
+                                                      detail::payload_prefix::bytes) /
+                                                     8 * 8;
   /// A peer's place in an owner's table, besides its endpoint.
   static constexpr std::size_t connection_bytes = 128 + sizeof(typename Link::address);
 
@@ -77,13 +86,18 @@ struct datagram_transport {
 
   /// Reaches the address, pulls and ends; begins again with what has landed if the peer cannot be heard any more.
   template <class Parts, consumer Consumer>
-  static result<receipt> pull(std::string_view address, const reference& ref, Consumer& to, const pull_options& options, typename Parts::chunking chunking) noexcept {
-    static_assert(detail::connects_datagrams<Self, Link>,
-                  "tensorpull: a transport over datagrams reaches a peer: static result<link> connect(std::string_view address, std::chrono::milliseconds timeout, "
-                  "const stop_token& stop) noexcept");
+  static result<receipt> pull(std::string_view address, const reference& ref, Consumer& to, const pull_options& options,
+                              typename Parts::chunking chunking) noexcept {
+    static_assert(
+        detail::connects_datagrams<Self, Link>,
+        "tensorpull: a transport over datagrams reaches a peer: static result<link> connect(std::string_view address, std::chrono::milliseconds timeout, "
+        "const stop_token& stop) noexcept");
     if constexpr (detail::connects_datagrams<Self, Link>) {
-      const auto connect = [&] { return detail::as_guest<Link>(Self::connect(address, options.per_request_timeout, options.stop)); };
-      return pull_datagrams_with<Parts>(connect, [](std::chrono::milliseconds time) { detail::pause(time); }, ref, to, options, chunking);
+      const auto connect = [&] {
+        return detail::as_guest<Link>(Self::connect(address, options.per_request_timeout, options.stop));
+      };
+      return pull_datagrams_with<Parts>(
+          connect, [](std::chrono::milliseconds time) { detail::pause(time); }, ref, to, options, chunking);
     } else return failure(errc::bad_address);  // refused above
   }
 };

@@ -11,14 +11,16 @@
 
 namespace tensorpull {
 
-/// A link to one peer whose addresses are not proved, as a link whose one address is: drivers of one connection need not know of cookies. While the door has
-/// said no word, it keeps the last datagram and sends it again with the word, so that a connection costs one round trip and no time-out.
+/// A link to one peer whose addresses are not proved, as a link whose one address is: drivers of one connection need
+/// not know of cookies. While the door has said no word, it keeps the last datagram and sends it again with the word,
+/// so that a connection costs one round trip and no time-out.
 template <datagram_link Link>
   requires(!Link::addresses_are_proved)
 class guest_link {
  public:
   using address = only_peer;                                                                ///< the door
-  static constexpr std::size_t max_datagram_bytes = Link::max_datagram_bytes - cookie_bytes;  ///< what the cookie leaves
+  static constexpr std::size_t max_datagram_bytes = Link::max_datagram_bytes - cookie_bytes;  ///< what the cookie
+                                                                                              ///< leaves
   static constexpr bool checked = Link::checked;                                            ///< as the link below
   static constexpr bool addresses_are_proved = true;                                        ///< by the door's word
 
@@ -32,7 +34,8 @@ class guest_link {
 
   /// As datagram_link asks.
   io_result receive(std::span<std::byte> memory, address&) noexcept {
-    for (int tries = 0; tries < most_dropped; ++tries) {  // whoever sends with the door's address without end must not keep the caller here
+    for (int tries = 0; tries < most_dropped; ++tries) {  // whoever sends with the door's address without end must not
+                                                          // keep the caller here
       alignas(8) std::array<std::byte, Link::max_datagram_bytes> whole;
       typename Link::address from;
       const io_result io = link_.receive(whole, from);
@@ -46,7 +49,9 @@ class guest_link {
   }
   /// The same without a copy, if the link below can do that.
   io_result receive_in_place(std::span<const std::byte>& datagram, address&) noexcept
-    requires requires(Link& l, std::span<const std::byte>& d, typename Link::address& from) { l.receive_in_place(d, from); }
+    requires requires(Link& l, std::span<const std::byte>& d, typename Link::address& from) {
+      l.receive_in_place(d, from);
+    }
   {
     for (int tries = 0; tries < most_dropped; ++tries) {
       typename Link::address from;
@@ -71,7 +76,9 @@ class guest_link {
     return put(spans, [this](auto all) noexcept { return link_.collect(all, {}); });
   }
   /// As datagram_link asks.
-  io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept { return link_.wait(read, write, timeout); }
+  io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
+    return link_.wait(read, write, timeout);
+  }
 
  private:
   static constexpr std::size_t most_spans = 64;
@@ -110,7 +117,8 @@ class guest_link {
 
   Link link_;
   cookie_guest guest_;
-  std::array<std::byte, std::min<std::size_t>(max_datagram_bytes, 2048)> first_{};  // the last datagram without a word, if it is no longer
+  std::array<std::byte, std::min<std::size_t>(max_datagram_bytes, 2048)> first_{};  // the last datagram without a word,
+                                                                                    // if it is no longer
   std::size_t kept_ = 0;
 };
 

@@ -1,4 +1,5 @@
-// The owner's side of every transport over datagrams: publishes, and serves many recipients over one link on the caller's thread.
+// The owner's side of every transport over datagrams: publishes, and serves many recipients over one link on the
+// caller's thread.
 #pragma once
 
 #include <tensorpull/core/buffer_pool.hpp>
@@ -27,26 +28,29 @@ struct datagram_owner_options {
   std::string_view listen{};     ///< the address. None: the transport's any_address (udp: a free port of 127.0.0.1)
   std::size_t peers = 1024;      ///< recipients that are remembered at a time. Others are told `busy`, and come back
   peer_budgets budgets{};        ///< when one is forgotten that is silent
-  /// For requests and answers that do not fit one datagram; shared by all peers. While none is free, a peer that has kept one for the budgets' `idle_if_full`
-  /// without taking or sending a piece, or for `idle` in all, loses it, and gets none for twice `idle_if_full`.
+  /// For requests and answers that do not fit one datagram; shared by all peers. While none is free, a peer that has
+  /// kept one for the budgets' `idle_if_full` without taking or sending a piece, or for `idle` in all, loses it, and
+  /// gets none for twice `idle_if_full`.
   std::size_t long_buffers = 8;
   send_limits limits{};          ///< how fast it may send, to all peers and to each
   authorise_callback authorise{};  ///< who may have what, as publisher::authorise; none: everybody
-  owner_room_size room{};        ///< for how much it has room to publish; more than the limits say: with heap_owner_room (protocol/owner/owner_room.hpp)
+  owner_room_size room{};  ///< for how much it has room to publish; more than the limits say: with heap_owner_room
+                           ///< (protocol/owner/owner_room.hpp)
 };
 
 /// How an owner over datagrams has fared, since it was opened.
 struct datagram_owner_counts {
-  std::uint64_t strangers = 0;     ///< datagrams without the right cookie; each was answered with a cookie, or not at all
+  std::uint64_t strangers = 0;  ///< datagrams without the right cookie; each was answered with a cookie, or not at all
   std::uint64_t refused_busy = 0;  ///< datagrams of peers for which the table had no room
-  std::uint64_t malformed = 0;     ///< datagrams of peers with something in them that no end of the protocol sends
-  std::uint64_t aged = 0;          ///< peers that were forgotten because they were silent
-  std::uint64_t pushed_out = 0;    ///< those among them that made room for others
+  std::uint64_t malformed = 0;  ///< datagrams of peers with something in them that no end of the protocol sends
+  std::uint64_t aged = 0;  ///< peers that were forgotten because they were silent
+  std::uint64_t pushed_out = 0;  ///< those among them that made room for others
 };
 
 namespace detail {
 
-/// What answers the peers of an owner: the owner itself, or what the transport puts in front of it, `transport::role<Owner>`, made from an `Owner&`.
+/// What answers the peers of an owner: the owner itself, or what the transport puts in front of it,
+/// `transport::role<Owner>`, made from an `Owner&`.
 template <class Transport, class Owner>
 struct role_in_front {
   using type = Owner&;
@@ -59,8 +63,9 @@ struct role_in_front<Transport, Owner> {
 
 }  // namespace detail
 
-/// A pipeline's `downloader` over datagrams. Movable. One thread at a time. Its end settles what is open: callbacks are called once more, with what there was.
-/// open() allocates everything; nothing is allocated afterwards, whoever comes and goes. Peers take turns of at most `turn_datagrams`.
+/// A pipeline's `downloader` over datagrams. Movable. One thread at a time. Its end settles what is open: callbacks are
+/// called once more, with what there was. open() allocates everything; nothing is allocated afterwards, whoever comes
+/// and goes. Peers take turns of at most `turn_datagrams`.
 template <class Parts>
 class datagram_owner : public publishing_owner<datagram_owner<Parts>> {
   using transport = typename Parts::transport;
@@ -71,11 +76,12 @@ class datagram_owner : public publishing_owner<datagram_owner<Parts>> {
 
  public:
   using model_type = typename Parts::tensors::model_type;  ///< what is published
-  using options = datagram_owner_options;                  ///< where and how it listens
+  using options = datagram_owner_options;  ///< where and how it listens
   /// Datagrams that one peer is sent before another has its turn.
   static constexpr std::size_t turn_datagrams = 32;
 
-  /// Starts to listen. Errors: those of the transport's open() (bad_address, connection_failed with errno, ...), out_of_memory.
+  /// Starts to listen. Errors: those of the transport's open() (bad_address, connection_failed with errno, ...),
+  /// out_of_memory.
   static result<datagram_owner> open(const datagram_owner_options& options = {}) noexcept {
     std::string_view listen = options.listen;
     if constexpr (requires { transport::any_address; })
@@ -124,7 +130,8 @@ class datagram_owner : public publishing_owner<datagram_owner<Parts>> {
   static constexpr std::size_t most_taken = 64;
   using publisher_type = publisher<Parts, no_lock, limits::recipients>;
   using role_type = typename detail::role_in_front<transport, typename publisher_type::owner_type>::type;
-  using endpoint_type = datagram_endpoint<typename Parts::framing, limits, std::remove_reference_t<role_type>, ignore_messages>;
+  using endpoint_type =
+      datagram_endpoint<typename Parts::framing, limits, std::remove_reference_t<role_type>, ignore_messages>;
   struct member;
   using table = peer_table<address, member>;
   using peer_entry = typename table::entry;
@@ -133,9 +140,10 @@ class datagram_owner : public publishing_owner<datagram_owner<Parts>> {
     template <class... Arguments>
     explicit member(Arguments&&... arguments) noexcept : end(std::forward<Arguments>(arguments)...) {}
     endpoint_type end;
-    std::uint64_t word = 0;                             ///< the cookie that it uses
-    peer_entry *self = nullptr, *before = nullptr, *after = nullptr;     ///< in the ring of those that have something to send, or will have
-    typename endpoint_type::time due{};                 ///< when
+    std::uint64_t word = 0;  ///< the cookie that it uses
+    peer_entry *self = nullptr, *before = nullptr, *after = nullptr;  ///< in the ring of those that have something to
+                                                                      ///< send, or will have
+    typename endpoint_type::time due{};  ///< when
   };
   struct block {
     alignas(64) std::byte bytes[64];
@@ -143,9 +151,13 @@ class datagram_owner : public publishing_owner<datagram_owner<Parts>> {
 
   struct state {
     state(link_type l, const datagram_owner_options& o) noexcept
-        : link(std::move(l)), published(o.room), long_memory(o.long_buffers > 0 ? new(std::nothrow) block[o.long_buffers * buffer_bytes / sizeof(block)] : nullptr),
-          pool({reinterpret_cast<std::byte*>(long_memory), long_memory != nullptr ? o.long_buffers * buffer_bytes : 0}, buffer_bytes), pool_wanted(o.long_buffers > 0),
-          door(system_entropy{}, clock::now()), limiter(o.limits), budgets(o.budgets), peers(o.peers, o.budgets) {
+        : link(std::move(l)), published(o.room),
+          long_memory(o.long_buffers > 0 ? new(std::nothrow) block[o.long_buffers * buffer_bytes / sizeof(block)]
+                                         : nullptr),
+          pool({reinterpret_cast<std::byte*>(long_memory), long_memory != nullptr ? o.long_buffers * buffer_bytes : 0},
+               buffer_bytes),
+          pool_wanted(o.long_buffers > 0), door(system_entropy{}, clock::now()), limiter(o.limits), budgets(o.budgets),
+          peers(o.peers, o.budgets) {
       if (o.authorise) published.authorise(o.authorise);
     }
     state(state&&) = delete;
@@ -166,14 +178,17 @@ class datagram_owner : public publishing_owner<datagram_owner<Parts>> {
     send_limiter<> limiter;
     peer_budgets budgets;
     datagram_owner_counts counts;
-    alignas(64) std::array<std::byte, std::max(detail::slice_bytes<limits>, detail::datagram_scratch_bytes<link_type, limits>)> scratch;
+    alignas(64) std::array<std::byte, std::max(detail::slice_bytes<limits>,
+                                               detail::datagram_scratch_bytes<link_type, limits>)> scratch;
     detail::datagram_memory<link_type> memory;
     peer_entry* next = nullptr;  // whose turn it is
     clock::time_point ticked{};
     bool blocked = false;  // the link takes nothing now
     table peers;
 
-    static typename endpoint_type::time time_of(clock::time_point t) noexcept { return std::chrono::duration_cast<typename endpoint_type::time>(t.time_since_epoch()); }
+    static typename endpoint_type::time time_of(clock::time_point t) noexcept {
+      return std::chrono::duration_cast<typename endpoint_type::time>(t.time_since_epoch());
+    }
 
     // the ring
     void enlist(peer_entry& e, typename endpoint_type::time due) noexcept {
@@ -231,7 +246,9 @@ class datagram_owner : public publishing_owner<datagram_owner<Parts>> {
       if (datagram.empty()) return;
       peer_entry* e = peers.find(from);
       if (e == nullptr) {
-        e = peers.admit(from, now, [this](peer_entry& gone) { forget(gone); }, role, pool, handler, link.datagram_bytes() - front, system_entropy{}());
+        e = peers.admit(
+            from, now, [this](peer_entry& gone) { forget(gone); }, role, pool, handler, link.datagram_bytes() - front,
+            system_entropy{}());
         if (e == nullptr) return say_busy(datagram, from, word);
         e->peer.self = e;
         e->peer.end.doubt();
@@ -242,12 +259,15 @@ class datagram_owner : public publishing_owner<datagram_owner<Parts>> {
       counts.malformed += !e->peer.end.received(none, datagram, time_of(now));
       if (e->peer.end.heard() != heard) peers.progressed(*e, now);
       if (!limiter.waits(e->peer)) enlist(*e, {});
-      if (!blocked && !limiter.waits(e->peer)) (void)turn(*e, now);  // at once: an endpoint has room for few answers, and each datagram buys one turn at most
+      if (!blocked && !limiter.waits(e->peer))
+        (void)turn(*e, now);  // at once: an endpoint has room for few answers, and each datagram buys one turn at most
     }
-    /// The table is full: the first request of the datagram is refused, and nothing is remembered. The address is proved, so the answer may be longer.
+    /// The table is full: the first request of the datagram is refused, and nothing is remembered. The address is
+    /// proved, so the answer may be longer.
     [[gnu::noinline]] void say_busy(std::span<const std::byte> frames, const address& to, std::uint64_t word) noexcept {
       ++counts.refused_busy;
-      const auto bytes = detail::measure_frame(frames, std::min(frames.size(), std::size_t{limits::control_frame_bytes}), limits::control_frame_segments);
+      const auto bytes = detail::measure_frame(
+          frames, std::min(frames.size(), std::size_t{limits::control_frame_bytes}), limits::control_frame_segments);
       if (!bytes || !*bytes || **bytes > frames.size()) return;
       typename Parts::framing::decode_storage lists;
       frame asked;
@@ -281,7 +301,9 @@ class datagram_owner : public publishing_owner<datagram_owner<Parts>> {
     bool send_some(clock::time_point now) noexcept {
       bool any = false;
       blocked = false;
-      if (limiter.limited()) (void)limiter.tick(now.time_since_epoch(), [this](send_limiter<>::share& s) noexcept { enlist(*static_cast<member&>(s).self, {}); });
+      if (limiter.limited())
+        (void)limiter.tick(now.time_since_epoch(),
+                           [this](send_limiter<>::share& s) noexcept { enlist(*static_cast<member&>(s).self, {}); });
       peer_entry* const last = next != nullptr ? next->peer.before : nullptr;
       while (next != nullptr && !blocked) {
         peer_entry& e = *next;
@@ -305,7 +327,9 @@ class datagram_owner : public publishing_owner<datagram_owner<Parts>> {
           return n > 0 || m.end.works();
         }
         const std::uint64_t whole = plan.bytes + front;
-        if (limiter.limited() && limiter.take(m, whole, now.time_since_epoch(), whole) == 0) {  // the limiter's tick() gives it its next turn
+        if (limiter.limited() && limiter.take(m, whole, now.time_since_epoch(), whole) == 0) {  // the limiter's tick()
+                                                                                                // gives it its next
+                                                                                                // turn
           m.end.sent(none, plan, false);
           strike(e);
           return n > 0;
@@ -340,12 +364,17 @@ class datagram_owner : public publishing_owner<datagram_owner<Parts>> {
       peers.age(now, 64, [this](peer_entry& gone) { forget(gone); });
       if (!pool_wanted || pool.available() > 0) return;
       using time = typename endpoint_type::time;
-      const auto of = [](std::chrono::milliseconds budget) { return time(std::min<std::chrono::milliseconds>(budget, std::chrono::hours(24))); };  // one that means "never" would wrap
+      const auto of = [](std::chrono::milliseconds budget) {
+        return time(std::min<std::chrono::milliseconds>(budget, std::chrono::hours(24)));
+      };  // one that means "never" would wrap
       const time present = time_of(now), idle = of(budgets.idle_if_full);
-      peers.for_each([&](peer_entry& e) { e.peer.end.give_up_buffers(present - idle, present - of(budgets.idle), present + 2 * idle); });
+      peers.for_each([&](peer_entry& e) {
+        e.peer.end.give_up_buffers(present - idle, present - of(budgets.idle), present + 2 * idle);
+      });
     }
     void serve_a_while() noexcept {
-      // rounds until there is nothing to do; it waits only if that was so from the beginning, since what has moved may be what the caller waits for
+      // rounds until there is nothing to do; it waits only if that was so from the beginning, since what has moved may
+      // be what the caller waits for
       for (int round = 0; round < 16; ++round) {
         const auto now = clock::now();
         const bool took = take_some(now), sent = send_some(now);

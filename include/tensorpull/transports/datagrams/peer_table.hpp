@@ -12,11 +12,13 @@
 
 namespace tensorpull {
 
-/// When a peer loses its place, on the monotonic clock. What it does then counts as that of a newcomer; a recipient that comes back goes on where it was.
+/// When a peer loses its place, on the monotonic clock. What it does then counts as that of a newcomer; a recipient
+/// that comes back goes on where it was.
 struct peer_budgets {
   /// A newcomer that has not asked for anything that is published.
   std::chrono::milliseconds accept = std::chrono::seconds(10);
-  /// Any peer that has not asked for anything that is published for so long, nor confirmed, nor sent a message that was taken.
+  /// Any peer that has not asked for anything that is published for so long, nor confirmed, nor sent a message that was
+  /// taken.
   std::chrono::milliseconds idle = std::chrono::seconds(60);
   /// The same two while others find the table full. A peer that has made progress within this time is never pushed out.
   std::chrono::milliseconds accept_if_full = std::chrono::seconds(1);
@@ -24,10 +26,11 @@ struct peer_budgets {
   std::chrono::milliseconds idle_if_full = std::chrono::seconds(3);
 };
 
-/// A table of at most `capacity` peers, found by address. All its memory is one allocation, made by make(). `Peer` is what is kept of each; it need
-/// not be movable, and is at the same place as long as it is in the table. Peers that have made progress and newcomers are two queues, each
-/// with the one first that has been silent for longest, so that each call costs the same however many there are, unless addresses were chosen so that
-/// their hashes collide: only proved addresses are in the table, and the cost is at most one comparison for each.
+/// A table of at most `capacity` peers, found by address. All its memory is one allocation, made by make(). `Peer` is
+/// what is kept of each; it need not be movable, and is at the same place as long as it is in the table. Peers that
+/// have made progress and newcomers are two queues, each with the one first that has been silent for longest, so that
+/// each call costs the same however many there are, unless addresses were chosen so that their hashes collide: only
+/// proved addresses are in the table, and the cost is at most one comparison for each.
 template <class Address, class Peer>
 class peer_table {
  public:
@@ -45,7 +48,8 @@ class peer_table {
    private:
     friend peer_table;
     template <class... Arguments>
-    explicit entry(const Address& a, time_point now, Arguments&&... arguments) : peer(std::forward<Arguments>(arguments)...), address_(a), progress_(now) {}
+    explicit entry(const Address& a, time_point now, Arguments&&... arguments)
+        : peer(std::forward<Arguments>(arguments)...), address_(a), progress_(now) {}
     Address address_;
     time_point progress_;
     entry *before_ = nullptr, *after_ = nullptr, *chain_ = nullptr;
@@ -56,7 +60,9 @@ class peer_table {
 
   /// Allocates the memory. A table without memory has room for nobody: see has_memory().
   peer_table(std::size_t capacity, const peer_budgets& budgets) noexcept
-      : budgets_(budgets), capacity_(capacity), mask_(std::bit_ceil(capacity + 1) - 1), memory_(static_cast<slot*>(::operator new(capacity * sizeof(slot), std::align_val_t{alignof(slot)}, std::nothrow))),
+      : budgets_(budgets), capacity_(capacity), mask_(std::bit_ceil(capacity + 1) - 1),
+        memory_(
+            static_cast<slot*>(::operator new(capacity * sizeof(slot), std::align_val_t{alignof(slot)}, std::nothrow))),
         buckets_(new(std::nothrow) entry* [mask_ + 1] {}) {
     if (memory_ == nullptr) return;
     for (std::size_t i = capacity; i > 0; --i) free_ = new (&memory_[i - 1]) slot{.next = free_};
@@ -83,13 +89,14 @@ class peer_table {
       if (e->address_ == a) return e;
     return nullptr;
   }
-  /// A new peer at an address that has none. `gone(entry)` is called for a peer that has to make room. nullptr: the table is full of peers that are not old
-  /// enough; tell this one that we are busy.
+  /// A new peer at an address that has none. `gone(entry)` is called for a peer that has to make room. nullptr: the
+  /// table is full of peers that are not old enough; tell this one that we are busy.
   template <class Gone, class... Arguments>
   entry* admit(const Address& a, time_point now, Gone gone, Arguments&&... arguments) noexcept {
     if (free_ == nullptr) {
-      entry* out = is_silent(newcomers_.first, now, budgets_.accept_if_full) ? newcomers_.first : is_silent(known_.first, now, budgets_.idle_if_full) ? known_.first
-                                                                                                                                                      : nullptr;
+      entry* out = is_silent(newcomers_.first, now, budgets_.accept_if_full) ? newcomers_.first
+                   : is_silent(known_.first, now, budgets_.idle_if_full)     ? known_.first
+                                                                             : nullptr;
       if (out == nullptr) return nullptr;
       ++pushed_out_;
       gone(*out);
@@ -110,7 +117,8 @@ class peer_table {
     e.progress_ = now;
     known_.append(e);
   }
-  /// Ends peers whose budget is spent, at most `most` of them; `gone(entry)` is called for each. Call it several times a second.
+  /// Ends peers whose budget is spent, at most `most` of them; `gone(entry)` is called for each. Call it several times
+  /// a second.
   template <class Gone>
   void age(time_point now, std::size_t most, Gone gone) noexcept {
     const auto end = [&](queue& q, std::chrono::milliseconds budget) {

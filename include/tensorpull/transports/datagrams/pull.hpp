@@ -1,4 +1,5 @@
-// One pull over datagrams that waits: watches the stop token and the time-out, begins again with another link, reports progress, updates the cursor.
+// One pull over datagrams that waits: watches the stop token and the time-out, begins again with another link, reports
+// progress, updates the cursor.
 #pragma once
 
 #include <tensorpull/consumers/receipt.hpp>
@@ -18,14 +19,18 @@ namespace detail {
 
 /// One pull into a consumer, over datagrams.
 template <class Parts, class Consumer>
-using running_datagram_pull = running_pull<Parts, Consumer, datagram_transfer<Consumer, typename Parts::chunking, typename Parts::integrity, typename Parts::limits>>;
+using running_datagram_pull = running_pull<
+    Parts, Consumer,
+    datagram_transfer<Consumer, typename Parts::chunking, typename Parts::integrity, typename Parts::limits>>;
 
 /// Bytes of memory for chunks that come before it is their turn, for a consumer that takes bytes in order.
 inline constexpr std::size_t held_chunk_bytes = 32 * 1024;
 
 /// Bytes of scratch memory that an endpoint over this link needs, as datagram_endpoint::scratch_bytes says.
 template <datagram_link Link, class Limits>
-inline constexpr std::size_t datagram_scratch_bytes = (2 * Link::max_datagram_bytes + std::size_t{Limits::control_frame_bytes} + 7) / 8 * 8;
+inline constexpr std::size_t datagram_scratch_bytes = (2 * Link::max_datagram_bytes +
+                                                       std::size_t{Limits::control_frame_bytes} + 7) /
+                                                      8 * 8;
 
 /// The longest datagram that comes: a link whose two directions differ says so with `arriving_bytes()`.
 template <datagram_link Link>
@@ -38,13 +43,16 @@ std::size_t longest_arriving(const Link& link) noexcept {
 template <class Limits>
 inline constexpr std::size_t piece_buffer_bytes = (std::size_t{Limits::control_frame_bytes} + 63) / 64 * 64;
 
-/// Bytes that a pull over this link has besides the transfer of a stream: what the window remembers, the endpoint, the link, and memory for what comes and goes.
+/// Bytes that a pull over this link has besides the transfer of a stream: what the window remembers, the endpoint, the
+/// link, and memory for what comes and goes.
 template <class Parts, datagram_link Link>
 inline constexpr std::size_t datagram_pull_bytes =
-    sizeof(datagram_transfer<null_consumer, typename Parts::chunking, typename Parts::integrity, typename Parts::limits>) -
+    sizeof(
+        datagram_transfer<null_consumer, typename Parts::chunking, typename Parts::integrity, typename Parts::limits>) -
     sizeof(transfer<null_consumer, typename Parts::chunking, typename Parts::integrity, typename Parts::limits>) +
-    sizeof(datagram_endpoint<typename Parts::framing, typename Parts::limits, no_owner, ignore_messages>) + sizeof(Link) + sizeof(datagram_memory<Link>) +
-    datagram_scratch_bytes<Link, typename Parts::limits> + held_chunk_bytes + 2 * piece_buffer_bytes<typename Parts::limits>;
+    sizeof(datagram_endpoint<typename Parts::framing, typename Parts::limits, no_owner, ignore_messages>) +
+    sizeof(Link) + sizeof(datagram_memory<Link>) + datagram_scratch_bytes<Link, typename Parts::limits> +
+    held_chunk_bytes + 2 * piece_buffer_bytes<typename Parts::limits>;
 
 /// The time of an endpoint.
 template <class Endpoint>
@@ -54,16 +62,19 @@ typename Endpoint::time endpoint_time() noexcept {
 
 /// Waits until a datagram comes, the endpoint has something to do, or `most` is over.
 template <class Endpoint, class Transfer, datagram_link Link>
-void wait_for_datagrams(const Endpoint& end, const Transfer& t, Link& link, bool blocked, std::chrono::milliseconds most) noexcept {
+void wait_for_datagrams(const Endpoint& end, const Transfer& t, Link& link, bool blocked,
+                        std::chrono::milliseconds most) noexcept {
   const auto wake = end.next_time(t, endpoint_time<Endpoint>());
   if (wake < most) most = std::chrono::ceil<std::chrono::milliseconds>(wake);
   (void)link.wait(true, blocked, most);
 }
 
-/// Moves datagrams until the transfer has ended (no value), or until an error after which another try may succeed. `broken`: set if the link
-/// cannot be used any more. `besides()`: called after every step.
+/// Moves datagrams until the transfer has ended (no value), or until an error after which another try may succeed.
+/// `broken`: set if the link cannot be used any more. `besides()`: called after every step.
 template <class Pull, class Endpoint, datagram_link Link, class Besides = nothing_else>
-[[gnu::noinline]] optional<error> drive_datagrams(Pull& pull, Endpoint& end, Link& link, std::span<std::byte> scratch, datagram_memory<Link>& memory, optional<error>& broken, Besides besides = {}) noexcept {
+[[gnu::noinline]] optional<error> drive_datagrams(Pull& pull, Endpoint& end, Link& link, std::span<std::byte> scratch,
+                                                  datagram_memory<Link>& memory, optional<error>& broken,
+                                                  Besides besides = {}) noexcept {
   auto& t = pull.transfer();
   optional<error> why;
   pull.begin(end);
@@ -87,12 +98,14 @@ template <class Pull, class Endpoint, datagram_link Link, class Besides = nothin
 
 }  // namespace detail
 
-/// Pulls into a consumer over links of its own, as pull_with does over streams. `connect() -> result<Link>` makes a link to one peer each time that one is
-/// needed; its addresses are proved (guest_link). Errors: those of `connect`, of the protocol, and of the consumer; `at` says how many bytes landed.
-/// Allocates nothing. Leave out the last argument: its type makes the compiler say what a consumer lacks.
+/// Pulls into a consumer over links of its own, as pull_with does over streams. `connect() -> result<Link>` makes a
+/// link to one peer each time that one is needed; its addresses are proved (guest_link). Errors: those of `connect`, of
+/// the protocol, and of the consumer; `at` says how many bytes landed. Allocates nothing. Leave out the last argument:
+/// its type makes the compiler say what a consumer lacks.
 template <class Parts, class Connect, class Pause, class Consumer>
-result<receipt> pull_datagrams_with(Connect connect, Pause pause, const reference& ref, Consumer& to, const pull_options& options = {},
-                                    typename Parts::chunking chunking = {}, detail::consumer_checks<Consumer> = {}) noexcept {
+result<receipt> pull_datagrams_with(Connect connect, Pause pause, const reference& ref, Consumer& to,
+                                    const pull_options& options = {}, typename Parts::chunking chunking = {},
+                                    detail::consumer_checks<Consumer> = {}) noexcept {
   if constexpr (!consumer<Consumer>) return failure(errc::bad_address);  // refused by the last argument
   else {
     using limits = typename Parts::limits;
@@ -100,7 +113,9 @@ result<receipt> pull_datagrams_with(Connect connect, Pause pause, const referenc
     using link_type = typename decltype(connect())::value_type;
     ignore_messages handler;
     const std::uint64_t number = system_entropy{}();
-    detail::running_datagram_pull<Parts, Consumer> pull(ref, to, options, chunking, static_cast<std::uint32_t>(number), options.recipient ? options.recipient : detail::random_recipient());
+    detail::running_datagram_pull<Parts, Consumer> pull(
+        ref, to, options, chunking, static_cast<std::uint32_t>(number),
+        options.recipient ? options.recipient : detail::random_recipient());
     alignas(8) std::array<std::byte, detail::held_chunk_bytes> held;
     pull.transfer().hold(held);
     const auto again = [&](const error& why) noexcept {

@@ -1,4 +1,5 @@
-// The step that moves datagrams between an endpoint and a link to one peer. Every driver that waits is a loop around it.
+// The step that moves datagrams between an endpoint and a link to one peer. Every driver that waits is a loop around
+// it.
 #pragma once
 
 #include <tensorpull/core/result.hpp>
@@ -19,8 +20,8 @@ inline constexpr std::size_t most_datagrams_taken = 64;
 
 namespace detail {
 
-/// Where a datagram goes: to the one peer of the link. A link that reaches several owners of the same content has an address `any_owner` besides, for what any
-/// of them may answer.
+/// Where a datagram goes: to the one peer of the link. A link that reaches several owners of the same content has an
+/// address `any_owner` besides, for what any of them may answer.
 template <datagram_link Link>
 constexpr typename Link::address destination_of(const datagram_plan& plan) noexcept {
   if constexpr (requires { Link::any_owner; })
@@ -36,12 +37,14 @@ error end_of(const Link& link, const io_result& io) noexcept {
 
 }  // namespace detail
 
-/// One step of a connection over a link whose addresses are proved: takes what has come, then sends what there is to send. It does not wait. `end`: a
-/// datagram_endpoint. `t`: the transfer that it pulls with; no_transfer if it only owns. `scratch`: as datagram_endpoint::plan_datagram says. Datagrams with
-/// something in them that no end sends are dropped like lost ones. An error ends the connection: connection_lost, io.
+/// One step of a connection over a link whose addresses are proved: takes what has come, then sends what there is to
+/// send. It does not wait. `end`: a datagram_endpoint. `t`: the transfer that it pulls with; no_transfer if it only
+/// owns. `scratch`: as datagram_endpoint::plan_datagram says. Datagrams with something in them that no end sends are
+/// dropped like lost ones. An error ends the connection: connection_lost, io.
 template <class Endpoint, class Transfer, datagram_link Link>
   requires(Link::addresses_are_proved)
-result<datagrams_moved> step_datagrams(Endpoint& end, Transfer& t, Link& link, std::span<std::byte> scratch, detail::datagram_memory<Link>& memory, typename Endpoint::time now) noexcept {
+result<datagrams_moved> step_datagrams(Endpoint& end, Transfer& t, Link& link, std::span<std::byte> scratch,
+                                       detail::datagram_memory<Link>& memory, typename Endpoint::time now) noexcept {
   const auto lost = [&](const io_result& io) { return failure(detail::end_of(link, io)); };
   datagrams_moved did;
   while (did.received < most_datagrams_taken && (did.received == 0 || !end.answers_wait())) {
@@ -57,7 +60,8 @@ result<datagrams_moved> step_datagrams(Endpoint& end, Transfer& t, Link& link, s
     typename Endpoint::plan_type plan;
     end.plan_datagram(t, plan, scratch, now);
     if (plan.bytes == 0) return did;
-    const io_result io = detail::send_or_collect(link, std::span(plan.spans).first(plan.span_count), detail::destination_of<Link>(plan));
+    const io_result io = detail::send_or_collect(link, std::span(plan.spans).first(plan.span_count),
+                                                 detail::destination_of<Link>(plan));
     did.blocked = io.status == io_status::would_block;
     end.sent(t, plan, io.status == io_status::ok);
     if (did.blocked) return did;

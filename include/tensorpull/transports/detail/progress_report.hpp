@@ -21,14 +21,16 @@ class progress_report {
   void ended(const Transfer& t, const pull_options& options, const result<receipt>& how) noexcept {
     if (!options.progress) return;
     if (sequence_ == 0) tell(t, options, progress_phase::started, 0, {});
-    const auto phase = how ? progress_phase::completed : how.error().code == errc::cancelled ? progress_phase::aborted
-                                                                                             : progress_phase::failed;
+    const auto phase = how                                   ? progress_phase::completed
+                       : how.error().code == errc::cancelled ? progress_phase::aborted
+                                                             : progress_phase::failed;
     tell(t, options, phase, t.landed_bytes(), how ? errc{} : how.error().code);
   }
 
  private:
   template <class Transfer>
-  void tell(const Transfer& t, const pull_options& options, progress_phase phase, std::uint64_t bytes, errc code) noexcept {
+  void tell(const Transfer& t, const pull_options& options, progress_phase phase, std::uint64_t bytes,
+            errc code) noexcept {
     bytes_ = std::max(bytes_, bytes);  // the count does not go back if a chunk is fetched again
     progress_event e;
     e.sequence = ++sequence_;

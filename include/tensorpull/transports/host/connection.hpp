@@ -72,10 +72,12 @@ struct endpoint_of<Parts, Owner, Handler> {
 
 }  // namespace detail
 
-/// A connection as the host's handler sees it. Valid until the handler's closed() has returned; use it only from within the handler's calls.
-/// The event loop's pending operations share its ownership, because their memory is inside it; the host holds one share while it is open.
+/// A connection as the host's handler sees it. Valid until the handler's closed() has returned; use it only from within
+/// the handler's calls. The event loop's pending operations share its ownership, because their memory is inside it; the
+/// host holds one share while it is open.
 template <class Host>
-class connection : public std::enable_shared_from_this<connection<Host>>, private send_limiter<typename Host::lock_type>::share {
+class connection : public std::enable_shared_from_this<connection<Host>>,
+                   private send_limiter<typename Host::lock_type>::share {
   using parts = typename Host::parts;
   using transport = typename parts::transport;
   using stream_type = typename transport::stream;
@@ -87,9 +89,11 @@ class connection : public std::enable_shared_from_this<connection<Host>>, privat
   static constexpr bool pulls = !std::is_same_v<consumer_type, no_consumer>;
 
  public:
-  /// Takes the stream over, unless it throws. `connecting`: this end has begun the connection, so closed() may come without connected().
+  /// Takes the stream over, unless it throws. `connecting`: this end has begun the connection, so closed() may come
+  /// without connected().
   connection(Host& host, executor on, stream_type& stream, bool connecting)
-      : host_(host), events_(on, stream.native_handle()), stream_(std::move(stream)), end_(host.machine(), host.pool(), *this), connecting_(connecting) {
+      : host_(host), events_(on, stream.native_handle()), stream_(std::move(stream)),
+        end_(host.machine(), host.pool(), *this), connecting_(connecting) {
     if (!connecting) end_.doubt();
   }
   ~connection() { (void)events_.release(); }
@@ -97,30 +101,36 @@ class connection : public std::enable_shared_from_this<connection<Host>>, privat
   /// For the application: a number by which it recognises the connection. Not sent.
   std::uint64_t tag = 0;
 
-  /// Starts to send an application message, which is copied. Errors: busy: the message before it has not left yet; does_not_fit: above the limits.
-  result<void> send(std::uint32_t kind, std::span<const reference> references, std::span<const std::byte> body) noexcept {
+  /// Starts to send an application message, which is copied. Errors: busy: the message before it has not left yet;
+  /// does_not_fit: above the limits.
+  result<void> send(std::uint32_t kind, std::span<const reference> references,
+                    std::span<const std::byte> body) noexcept {
     const auto ok = end_.send_message(kind, references, body);
     if (ok) again();
     return ok;
   }
 
-  /// Who is at the other end, as far as the stream knows, from connected() on. Its views are valid as long as the connection.
+  /// Who is at the other end, as far as the stream knows, from connected() on. Its views are valid as long as the
+  /// connection.
   peer_identity peer() const noexcept {
     if constexpr (knows_peer<stream_type>) return stream_.peer();
     else return {};
   }
 
-  /// The other end is known to the program: it need not ask for something first to have a buffer for a frame above 512 bytes and to outlive the accept
-  /// budget. A connection that this end has begun is trusted; any other is until then only by what it asks for: a request for something published here,
-  /// or a pull from it, gives it buffers, and a message that is taken lets it outlive the accept budget.
+  /// The other end is known to the program: it need not ask for something first to have a buffer for a frame above 512
+  /// bytes and to outlive the accept budget. A connection that this end has begun is trusted; any other is until then
+  /// only by what it asks for: a request for something published here, or a pull from it, gives it buffers, and a
+  /// message that is taken lets it outlive the accept budget.
   void trust() noexcept {
     end_.trust();
     trusted_.store(true, std::memory_order_relaxed);
   }
 
-  /// Starts to pull into a consumer that is made from `arguments` inside the connection; the handler's pulled() is told how it ended. The options are
-  /// copied; what they point to must live until then. Tries are made over this connection only: if it ends, so does the pull. The host's budgets hold,
-  /// too, and no time passes while a consumer has no memory. Without a `recipient` the connection is one, however often it pulls. Error: busy: a pull is under way, or the connection is closed.
+  /// Starts to pull into a consumer that is made from `arguments` inside the connection; the handler's pulled() is told
+  /// how it ended. The options are copied; what they point to must live until then. Tries are made over this connection
+  /// only: if it ends, so does the pull. The host's budgets hold, too, and no time passes while a consumer has no
+  /// memory. Without a `recipient` the connection is one, however often it pulls. Error: busy: a pull is under way, or
+  /// the connection is closed.
   template <class... Arguments>
   result<void> pull(const reference& ref, const pull_options& options, Arguments&&... arguments) noexcept
     requires pulls
@@ -153,7 +163,8 @@ class connection : public std::enable_shared_from_this<connection<Host>>, privat
   /// Whether the stream may have to write before it can read, or the other way round (TLS).
   static constexpr bool mixes_directions = requires(const stream_type& s) { s.interest(io_ready{}); };
 
-  /// Makes the event loop look at this connection. May be called on any thread, but with `end` only from within the connection's own callbacks.
+  /// Makes the event loop look at this connection. May be called on any thread, but with `end` only from within the
+  /// connection's own callbacks.
   void again(std::optional<error> end = {}) noexcept {
     if (end) ending_ = end;
     if (posted_.exchange(true)) return;
@@ -190,9 +201,10 @@ class connection : public std::enable_shared_from_this<connection<Host>>, privat
     if (waiting || closed_) return;
     waiting = true;
     events_.async_wait(write ? events_.wait_write : events_.wait_read,
-                       detail::in_memory(write ? write_memory_ : read_memory_, [self = this->shared_from_this(), write](const boost::system::error_code&) {
-                         self->happened(write ? writable : readable);
-                       }));
+                       detail::in_memory(write ? write_memory_ : read_memory_,
+                                         [self = this->shared_from_this(), write](const boost::system::error_code&) {
+                                           self->happened(write ? writable : readable);
+                                         }));
   }
 
   /// Moves bytes in a bounded number of rounds, then waits until the stream or memory is ready.
@@ -203,7 +215,8 @@ class connection : public std::enable_shared_from_this<connection<Host>>, privat
     if constexpr (pulls)
       if (pull_ && pull_->rest && pull_->rest_left() == std::chrono::milliseconds::zero()) begin_again(*pull_);
     pumped did;
-    // The first answer is sent on its own, so that the other end works while the rest is collected. Otherwise both would sleep in turn (bench/README.md).
+    // The first answer is sent on its own, so that the other end works while the rest is collected. Otherwise both
+    // would sleep in turn (bench/README.md).
     std::size_t most = 1;
     bool done = false;
     for (int round = 0; round < 16 && !done; ++round) {
@@ -221,22 +234,29 @@ class connection : public std::enable_shared_from_this<connection<Host>>, privat
       }
     }
     if constexpr (requires { end_.said_all(); } && !transport::encrypted)
-      if (end_.said_all()) ::shutdown(events_.native_handle(), SHUT_WR);  // the other end need not wait until what it still sends has been thrown away
+      if (end_.said_all())
+        ::shutdown(events_.native_handle(), SHUT_WR);  // the other end need not wait until what it still sends has been
+                                                       // thrown away
     host_.published().deliver();
     const bool waits = lacks_memory(did);
     const bool gave_back = long_frame_.load(std::memory_order_relaxed) != 0 && end_.long_frame() == 0;
     if (gave_back || (waited_ && !waits)) host_.retry_one();  // there may be one for the next that waits
     waited_ = waits;
     const bool limited = host_.limiter().limited() && host_.limiter().waits(*this);
-    note(awaits_us(did) || limited || did.works || end_.works() || end_.awaits_time());  // nothing can come before we have computed a digest, or may send again
-    if (!done && !limited) return again();  // other connections first; not a wait, because what was read last may need an answer and no more bytes may come
+    note(awaits_us(did) || limited || did.works || end_.works() || end_.awaits_time());  // nothing can come before we
+                                                                                         // have computed a digest, or
+                                                                                         // may send again
+    if (!done && !limited)
+      return again();  // other connections first; not a wait, because what was read last may need an answer and no more
+                       // bytes may come
     if (waits) host_.await_memory(*this);
     awaits_time_.store(end_.awaits_time(), std::memory_order_relaxed);
     wait_for({did.wants_read, end_.output_ready() && !did.write_ended && !limited});
   }
   /// Whether the other end waits for memory of ours, and not we for the other end to take our answers.
   bool awaits_us(const pumped& did) const noexcept { return lacks_memory(did) && end_.output_idle(); }
-  /// Whether no buffer is free for the next frame. Who reads no more for another reason must not stand in the queue for memory.
+  /// Whether no buffer is free for the next frame. Who reads no more for another reason must not stand in the queue for
+  /// memory.
   bool lacks_memory(const pumped& did) const noexcept {
     if constexpr (requires { end_.holds_back(); })
       if (end_.holds_back()) return false;
@@ -250,7 +270,8 @@ class connection : public std::enable_shared_from_this<connection<Host>>, privat
     if constexpr (pulls)
       if (pull_) {
         tries = !pull_->rest;
-        auto left = std::min<std::chrono::milliseconds>(tries ? pull_->run.left() : pull_->rest_left(), std::chrono::hours(1));
+        auto left = std::min<std::chrono::milliseconds>(tries ? pull_->run.left() : pull_->rest_left(),
+                                                        std::chrono::hours(1));
         if (pull_->options.stop.stop_possible()) left = std::min(left, detail::wait_step);
         look = clock::now() + left;
       }
@@ -263,7 +284,8 @@ class connection : public std::enable_shared_from_this<connection<Host>>, privat
   /// For the timer, which may run on another thread.
   detail::connection_activity activity() const noexcept {
     constexpr auto relaxed = std::memory_order_relaxed;
-    return {bytes_.load(relaxed), heard_.load(relaxed), long_frame_.load(relaxed), trusted_.load(relaxed), owing_.load(relaxed), awaits_us_.load(relaxed)};
+    return {bytes_.load(relaxed),   heard_.load(relaxed), long_frame_.load(relaxed),
+            trusted_.load(relaxed), owing_.load(relaxed), awaits_us_.load(relaxed)};
   }
 
   result<pumped> step(std::size_t most) noexcept {
@@ -307,7 +329,8 @@ class connection : public std::enable_shared_from_this<connection<Host>>, privat
     p.run.transfer().restart();
     p.run.begin(end_);
   }
-  /// After a step of a pull: judges the try, and tells the handler if the pull has ended. False: the connection was closed meanwhile.
+  /// After a step of a pull: judges the try, and tells the handler if the pull has ended. False: the connection was
+  /// closed meanwhile.
   bool pull_stepped([[maybe_unused]] bool awaits_us) noexcept {
     if constexpr (pulls) {
       if (pull_) {
@@ -338,7 +361,8 @@ class connection : public std::enable_shared_from_this<connection<Host>>, privat
     host_.handler().pulled(*this, outcome);
   }
 
-  /// Continues the connect or the handshake; tells the handler when it is done. False: it is not done yet, or the connection was closed.
+  /// Continues the connect or the handshake; tells the handler when it is done. False: it is not done yet, or the
+  /// connection was closed.
   bool establish() noexcept {
     if constexpr (requires { stream_.establish(); }) {
       const establishment now = stream_.establish();
@@ -375,7 +399,8 @@ class connection : public std::enable_shared_from_this<connection<Host>>, privat
     host_.release(*this);
   }
 
-  /// Whether this one was not established, and another connection takes its place, to the next of the destinations. If not, `why` is the last one's error.
+  /// Whether this one was not established, and another connection takes its place, to the next of the destinations. If
+  /// not, `why` is the last one's error.
   bool goes_on_elsewhere(error& why) noexcept {
     if constexpr (requires { others_->more(); }) {
       if (others_ == nullptr || why == errc::cancelled) return false;
@@ -391,7 +416,8 @@ class connection : public std::enable_shared_from_this<connection<Host>>, privat
     const stream_type gone(std::move(stream_));
   }
 
-  /// The host is being destroyed: nothing may refer to it afterwards. Operations that are still pending find the connection closed.
+  /// The host is being destroyed: nothing may refer to it afterwards. Operations that are still pending find the
+  /// connection closed.
   void abandon() noexcept {
     closed_ = true;
     pull_.reset();
@@ -409,7 +435,8 @@ class connection : public std::enable_shared_from_this<connection<Host>>, privat
   std::optional<error> ending_;
   connection *previous_ = nullptr, *next_ = nullptr, *next_awaiting_memory_ = nullptr;
   std::atomic<std::uint64_t> bytes_{0};
-  std::atomic<clock::rep> look_at_{clock::time_point::max().time_since_epoch().count()};  // when the timer should wake it for its pull
+  std::atomic<clock::rep> look_at_{clock::time_point::max().time_since_epoch().count()};  // when the timer should wake
+                                                                                          // it for its pull
   std::atomic<std::uint32_t> heard_{0}, long_frame_{0};
   std::atomic<bool> awaits_time_{false};  // the timer looks at it
   std::atomic<bool> trusted_{false}, owing_{false}, awaits_us_{false}, posted_{false};
@@ -417,7 +444,8 @@ class connection : public std::enable_shared_from_this<connection<Host>>, privat
   [[no_unique_address]] detail::event_gate<Host::threads> gate_{};
   std::shared_ptr<connection> self_;  // the host's share
   std::unique_ptr<typename Host::destinations> others_;  // to be tried if this one is not established
-  bool connecting_, established_ = false, awaits_memory_ = false, read_waits_ = false, write_waits_ = false, waited_ = false, closed_ = false, readable_ = true;
+  bool connecting_, established_ = false, awaits_memory_ = false, read_waits_ = false, write_waits_ = false,
+                    waited_ = false, closed_ = false, readable_ = true;
 };
 
 }  // namespace tensorpull

@@ -1,5 +1,5 @@
-// Many connections on an io_context, over any pollable stream: accepts, connects, serves and pulls on the threads that run the io_context. It starts
-// no thread.
+// Many connections on an io_context, over any pollable stream: accepts, connects, serves and pulls on the threads that
+// run the io_context. It starts no thread.
 #pragma once
 
 #include <tensorpull/transports/host/connection.hpp>
@@ -26,16 +26,19 @@ namespace tensorpull {
 
 /// The limits of a host.
 struct host_options {
-  /// No more are accepted: others wait in the system's queue. If some wait there, or no descriptor is left for them, the oldest that have shown nothing
-  /// (connection_budgets::accept) for a second are ended to make room. connect() and adopt() are not limited.
+  /// No more are accepted: others wait in the system's queue. If some wait there, or no descriptor is left for them,
+  /// the oldest that have shown nothing (connection_budgets::accept) for a second are ended to make room. connect() and
+  /// adopt() are not limited.
   std::size_t max_connections = 4096;
   std::size_t message_buffers = 8;      ///< for frames above 512 bytes; shared by all connections
-  /// For how many connections the event loop's records are allocated at start. Up to this number, later connections leave no more records behind.
+  /// For how many connections the event loop's records are allocated at start. Up to this number, later connections
+  /// leave no more records behind.
   std::size_t reserved_connections = 0;
   connection_budgets budgets{};         ///< when a connection is ended
   send_limits limits{};                 ///< how fast it may send, to all connections and to each
   authorise_callback authorise{};       ///< who may have what, as publisher::authorise; none: everybody
-  owner_room_size room{};               ///< for how much it has room to publish; more than the limits say: with heap_owner_room (protocol/owner/owner_room.hpp)
+  owner_room_size room{};  ///< for how much it has room to publish; more than the limits say: with heap_owner_room
+                           ///< (protocol/owner/owner_room.hpp)
 };
 
 namespace detail {
@@ -80,47 +83,65 @@ struct destinations_of<Transport> {
 };
 }  // namespace detail
 
-/// `Handler` has connected(connection&), message(connection&, const message&), pulled(connection&, const result<receipt>&) and
-/// closed(connection&, const error&). What they throw is caught and dropped. A connection that was never established (a connect or a handshake that
-/// failed) has closed() without connected(). `Consumer`: what connections pull into, or no_consumer.
-/// If the transport's `threads` is true, several threads may run the io_context; the callbacks of one connection never overlap.
+/// `Handler` has connected(connection&), message(connection&, const message&), pulled(connection&, const
+/// result<receipt>&) and closed(connection&, const error&). What they throw is caught and dropped. A connection that
+/// was never established (a connect or a handshake that failed) has closed() without connected(). `Consumer`: what
+/// connections pull into, or no_consumer. If the transport's `threads` is true, several threads may run the io_context;
+/// the callbacks of one connection never overlap.
 template <class Parts, class Handler, class Consumer>
   requires listening_transport<typename Parts::transport>
 class host<Parts, Handler, Consumer> {
-  static_assert(sizeof(detail::consumer_checks < Consumer, std::is_same_v<Consumer, no_consumer> || consumer < Consumer >>) != 0);  // next to the user's line
+  static_assert(sizeof(detail::consumer_checks < Consumer,
+                       std::is_same_v<Consumer, no_consumer> || consumer < Consumer >>) != 0);  // next to the user's
+                                                                                                // line
   using transport = typename Parts::transport;
   using listener_type = typename detail::listener_of<transport>::type;
 
  public:
-  using parts = Parts;                                                            ///< the pipeline's policies
-  using consumer_type = Consumer;                                                 ///< what connections pull into
-  using stream_type = typename transport::stream;                                 ///< the transport's stream
-  using executor = boost::asio::io_context::executor_type;                        ///< where callbacks run
-  static constexpr bool threads = transport::threads;                             ///< whether several threads may run the io_context
-  using lock_type = std::conditional_t<threads, detail::thread_lock, no_lock>;    ///< no lock for one thread
-  using publisher_type = typename detail::publisher_of<Parts, lock_type>::type;   ///< what publishes
-  using owner_type = typename publisher_type::owner_type;                         ///< the owner's state machine
-  using connection = tensorpull::connection<host>;                                ///< what handlers are given
-  using destinations = typename detail::destinations_of<transport>::type;         ///< the places that connect() tries
-  static constexpr bool takes_messages = !std::is_same_v<Handler, detail::silent_handler>;  ///< if not, connections refuse long messages
+  using parts = Parts;  ///< the pipeline's policies
+  using consumer_type = Consumer;  ///< what connections pull into
+  using stream_type = typename transport::stream;  ///< the transport's stream
+  using executor = boost::asio::io_context::executor_type;  ///< where callbacks run
+  static constexpr bool threads = transport::threads;  ///< whether several threads may run the io_context
+  using lock_type = std::conditional_t<threads, detail::thread_lock, no_lock>;  ///< no lock for one thread
+  using publisher_type = typename detail::publisher_of<Parts, lock_type>::type;  ///< what publishes
+  using owner_type = typename publisher_type::owner_type;  ///< the owner's state machine
+  using connection = tensorpull::connection<host>;  ///< what handlers are given
+  using destinations = typename detail::destinations_of<transport>::type;  ///< the places that connect() tries
+  static constexpr bool takes_messages = !std::is_same_v<Handler, detail::silent_handler>;  ///< if not, connections
+                                                                                            ///< refuse long messages
 
-  /// Borrows the io_context and the handler; allocates the message buffers. Throws std::bad_alloc, or boost::system::system_error from the event loop.
-  host(boost::asio::io_context& io, Handler& handler, const host_options& options = {}) : host(io, handler, options, nullptr) {}
+  /// Borrows the io_context and the handler; allocates the message buffers. Throws std::bad_alloc, or
+  /// boost::system::system_error from the event loop.
+  host(boost::asio::io_context& io, Handler& handler, const host_options& options = {})
+      : host(io, handler, options, nullptr) {}
   /// The same over what another publishes, which is borrowed; none: over its own.
   host(boost::asio::io_context& io, Handler& handler, const host_options& options, publisher_type* published)
-      : io_(io), handler_(handler), options_(options), published_(published != nullptr ? *published : own_.emplace(options.room)), memory_(options.message_buffers * frame_bytes / 64 + 1),
-        pool_({reinterpret_cast<std::byte*>(memory_.data()), options.message_buffers * frame_bytes}, frame_bytes), acceptor_(io), timer_(io), send_timer_(io), limiter_(options.limits) {
-    static_assert(requires(Handler& h, connection& c) { h.connected(c); }, "tensorpull: a host's handler is told of each connection: void connected(auto& connection)");
-    static_assert(requires(Handler& h, connection& c, const tensorpull::message& m) { h.message(c, m); }, "tensorpull: a host's handler is given messages: void message(auto& connection, const message&)");
-    static_assert(requires(Handler& h, connection& c, const result<receipt>& r) { h.pulled(c, r); }, "tensorpull: a host's handler is told how a pull ended: void pulled(auto& connection, const result<receipt>&)");
-    static_assert(requires(Handler& h, connection& c, const error& e) { h.closed(c, e); }, "tensorpull: a host's handler is told of each connection's end: void closed(auto& connection, const error&)");
+      : io_(io), handler_(handler), options_(options),
+        published_(published != nullptr ? *published : own_.emplace(options.room)),
+        memory_(options.message_buffers * frame_bytes / 64 + 1),
+        pool_({reinterpret_cast<std::byte*>(memory_.data()), options.message_buffers * frame_bytes}, frame_bytes),
+        acceptor_(io), timer_(io), send_timer_(io), limiter_(options.limits) {
+    static_assert(
+        requires(Handler& h, connection& c) { h.connected(c); },
+        "tensorpull: a host's handler is told of each connection: void connected(auto& connection)");
+    static_assert(
+        requires(Handler& h, connection& c, const tensorpull::message& m) { h.message(c, m); },
+        "tensorpull: a host's handler is given messages: void message(auto& connection, const message&)");
+    static_assert(
+        requires(Handler& h, connection& c, const result<receipt>& r) { h.pulled(c, r); },
+        "tensorpull: a host's handler is told how a pull ended: void pulled(auto& connection, const result<receipt>&)");
+    static_assert(
+        requires(Handler& h, connection& c, const error& e) { h.closed(c, e); },
+        "tensorpull: a host's handler is told of each connection's end: void closed(auto& connection, const error&)");
     if (!published_.has_room()) throw std::bad_alloc();
     if (options.authorise) published_.authorise(options.authorise);
     reserve(options.reserved_connections);
     start_timer();
     if (limiter_.limited()) start_send_timer();
   }
-  /// No thread may run the io_context meanwhile; it may run again afterwards. Connections are closed without a call of closed().
+  /// No thread may run the io_context meanwhile; it may run again afterwards. Connections are closed without a call of
+  /// closed().
   ~host() {
     anchor_->to = nullptr;
     (void)acceptor_.release();
@@ -135,9 +156,9 @@ class host<Parts, Handler, Consumer> {
   /// What its connections share, if the transport gives them something (http_owner.hpp).
   auto& shared() noexcept { return shared_; }
 
-  /// Starts to listen. Returns the port, which the system has chosen if it was 0; 0 if the transport has no ports. Errors: those of the transport's
-  /// listen(); invalid_argument: it listens already; cancelled: stop() was called; io: the event loop cannot watch the listener; out_of_memory.
-  /// One thread calls it at a time.
+  /// Starts to listen. Returns the port, which the system has chosen if it was 0; 0 if the transport has no ports.
+  /// Errors: those of the transport's listen(); invalid_argument: it listens already; cancelled: stop() was called; io:
+  /// the event loop cannot watch the listener; out_of_memory. One thread calls it at a time.
   result<std::uint16_t> listen(std::string_view address) noexcept
     requires requires { transport::listen(address); }
   {
@@ -149,9 +170,10 @@ class host<Parts, Handler, Consumer> {
     return listen_by([&] { return address.listen(); }, {});
   }
 
-  /// Starts to connect; the handler's connected() or closed() says how it ended, with a connection of this `tag`, perhaps on another thread before this
-  /// returns. A name's addresses are tried in turn, each within the accept budget; closed() has the error of the last one. Errors: those of the transport's
-  /// resolve() and, if no address can be tried, start_connect(); cancelled: stop() was called; out_of_memory.
+  /// Starts to connect; the handler's connected() or closed() says how it ended, with a connection of this `tag`,
+  /// perhaps on another thread before this returns. A name's addresses are tried in turn, each within the accept
+  /// budget; closed() has the error of the last one. Errors: those of the transport's resolve() and, if no address can
+  /// be tried, start_connect(); cancelled: stop() was called; out_of_memory.
   result<void> connect(std::string_view address, std::uint64_t tag = 0) noexcept
     requires requires { transport::resolve(address); }
   {
@@ -159,18 +181,22 @@ class host<Parts, Handler, Consumer> {
   }
   /// The same with an address that is more than text.
   template <class Address>
-    requires requires(const Address& address) { { address.resolve() } noexcept -> std::same_as<result<destinations>>; }
+    requires requires(const Address& address) {
+      { address.resolve() } noexcept -> std::same_as<result<destinations>>;
+    }
   result<void> connect(const Address& address, std::uint64_t tag = 0) noexcept {
     return connect_to(address.resolve(), tag);
   }
-  /// Takes over a connection that the program has made, and treats it as one that was accepted: the handler's connected() may trust() it. Errors, after
-  /// which the stream is still the caller's: cancelled: stop() was called; out_of_memory.
+  /// Takes over a connection that the program has made, and treats it as one that was accepted: the handler's
+  /// connected() may trust() it. Errors, after which the stream is still the caller's: cancelled: stop() was called;
+  /// out_of_memory.
   result<void> adopt(stream_type&& stream, std::uint64_t tag = 0) noexcept { return begin(stream, tag); }
 
   /// How many connections there are, those that are still connecting included.
   std::size_t connections() const noexcept { return count_; }
 
-  /// Stops listening and closes all connections, on the event loop, which then has no more work. May be called on any thread.
+  /// Stops listening and closes all connections, on the event loop, which then has no more work. May be called on any
+  /// thread.
   void stop() noexcept {
     if (stop_posted_.exchange(true)) return;
     boost::asio::post(io_, detail::in_memory(anchor_->stop_memory, [a = anchor_] {
@@ -202,7 +228,8 @@ class host<Parts, Handler, Consumer> {
       contain([&] { handler.connected(c); });
     }
     template <class C> void message(C& c, const tensorpull::message& m) noexcept {
-      if constexpr (requires { handler.message(c, m); }) contain([&] { handler.message(c, m); });  // if not, the constructor's static_assert has refused the handler
+      if constexpr (requires { handler.message(c, m); })
+        contain([&] { handler.message(c, m); });  // if not, the constructor's static_assert has refused the handler
     }
     template <class C> void pulled(C& c, const result<receipt>& r) noexcept {
       contain([&] { handler.pulled(c, r); });
@@ -263,8 +290,8 @@ class host<Parts, Handler, Consumer> {
     }
     return failure(why);
   }
-  /// Makes a connection and makes the event loop look at it. Another thread may call the handler, and release it, before this returns. `to`: this end has
-  /// begun the connection, which takes over the other destinations.
+  /// Makes a connection and makes the event loop look at it. Another thread may call the handler, and release it,
+  /// before this returns. `to`: this end has begun the connection, which takes over the other destinations.
   result<void> begin(stream_type& stream, std::uint64_t tag, std::unique_ptr<destinations>* to = nullptr) noexcept {
     if (stop_posted_) return failure(errc::cancelled);
     const auto c = make(stream, tag, to);
@@ -312,15 +339,17 @@ class host<Parts, Handler, Consumer> {
     if (was_full && anchor_->to != nullptr) accept_event(recheck);
   }
 
-  /// The event loop keeps one record for each descriptor that it has watched at the same time, and reuses the records. They are made here with copies of
-  /// one descriptor, so that memory does not depend on how many participants come later.
+  /// The event loop keeps one record for each descriptor that it has watched at the same time, and reuses the records.
+  /// They are made here with copies of one descriptor, so that memory does not depend on how many participants come
+  /// later.
   void reserve(std::size_t count) {
     std::deque<boost::asio::posix::basic_stream_descriptor<executor>> watched;  // of a type that Asio 1.74 cannot move
     const posix_stream original(count == 0 ? -1 : ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (original.native_handle() < 0) return;
     for (std::size_t i = 0; i < count; ++i) {
       posix_stream copy(::fcntl(original.native_handle(), F_DUPFD_CLOEXEC, 0));
-      if (copy.native_handle() < 0) return;  // fewer descriptors than asked for: then there will not be as many connections either
+      if (copy.native_handle() < 0)
+        return;  // fewer descriptors than asked for: then there will not be as many connections either
       watched.emplace_back(io_.get_executor(), copy.native_handle());
       (void)copy.release();
     }
@@ -344,11 +373,13 @@ class host<Parts, Handler, Consumer> {
   void await_connections() noexcept {
     if (accept_waits_ || !listening_) return;
     accept_waits_ = true;
-    acceptor_.async_wait(acceptor_.wait_read, detail::in_memory(anchor_->accept_memory, [a = anchor_](const boost::system::error_code&) {
+    acceptor_.async_wait(acceptor_.wait_read,
+                         detail::in_memory(anchor_->accept_memory, [a = anchor_](const boost::system::error_code&) {
                            if (a->to != nullptr) a->to->accept_event(connections_wait);
                          }));
   }
-  /// False: no place, memory or descriptor is left for another connection. The timer tries again, so that the loop does not spin.
+  /// False: no place, memory or descriptor is left for another connection. The timer tries again, so that the loop does
+  /// not spin.
   bool accept_more() noexcept {
     for (int i = 0; i < 64; ++i) {
       if (count_ >= options_.max_connections) return crowded_ = true, false;
@@ -368,7 +399,8 @@ class host<Parts, Handler, Consumer> {
       if (a->to != nullptr) a->to->timer_event(interval_over);
     }));
   }
-  /// While connections wait until they may send, one call is pending. The first one is made in the constructor, as for the other timer.
+  /// While connections wait until they may send, one call is pending. The first one is made in the constructor, as for
+  /// the other timer.
   void start_send_timer() {
     send_timer_.expires_after(send_limiter<lock_type>::tick_interval);
     send_timer_.async_wait(detail::in_memory(anchor_->send_memory, [a = anchor_](const boost::system::error_code&) {
@@ -462,7 +494,9 @@ class host<Parts, Handler, Consumer> {
   buffer_pool<lock_type> pool_;
   boost::asio::posix::basic_stream_descriptor<executor> acceptor_;  // borrows the listener's descriptor
   std::optional<listener_type> listener_;
-  boost::asio::basic_waitable_timer<std::chrono::steady_clock, boost::asio::wait_traits<std::chrono::steady_clock>, executor> timer_, send_timer_;
+  boost::asio::basic_waitable_timer<std::chrono::steady_clock, boost::asio::wait_traits<std::chrono::steady_clock>,
+                                    executor>
+      timer_, send_timer_;
   send_limiter<lock_type> limiter_;
   std::shared_ptr<anchor> anchor_ = std::make_shared<anchor>(this);
   [[no_unique_address]] lock_type lock_{};
@@ -480,9 +514,10 @@ class host<Parts, Handler, Consumer> {
 template <class Parts, class Handler, class Consumer>
   requires(!listening_transport<typename Parts::transport>)
 class host<Parts, Handler, Consumer> {
-  static_assert(detail::never<Parts>,
-                "tensorpull: this transport has no host: it needs `static result<L> listen(std::string_view address) noexcept`, where L is a "
-                "stream_listener and its stream a pollable_stream (transports/stream/pollable_stream.hpp)");
+  static_assert(
+      detail::never<Parts>,
+      "tensorpull: this transport has no host: it needs `static result<L> listen(std::string_view address) noexcept`, where L is a "
+      "stream_listener and its stream a pollable_stream (transports/stream/pollable_stream.hpp)");
 };
 
 }  // namespace tensorpull

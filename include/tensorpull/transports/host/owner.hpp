@@ -1,4 +1,5 @@
-// The owner's side of every transport over streams: publishes, and serves many recipients on the caller's threads. Needs Boost.Asio.
+// The owner's side of every transport over streams: publishes, and serves many recipients on the caller's threads.
+// Needs Boost.Asio.
 #pragma once
 
 #include <tensorpull/transports/host/host.hpp>
@@ -10,11 +11,13 @@ namespace tensorpull {
 
 /// Where and how an owner listens.
 struct owner_options {
-  std::string_view listen{};  ///< the address. None: the transport's any_address (tcp: a free port of 127.0.0.1); without an any_address it does not listen, and serves adopted streams
+  std::string_view listen{};  ///< the address. None: the transport's any_address (tcp: a free port of 127.0.0.1);
+                              ///< without an any_address it does not listen, and serves adopted streams
   host_options host{};        ///< limits and budgets of its connections
 };
 
-/// A pipeline's `downloader` over streams. Movable. Its end settles what is open: callbacks are called once more, with what there was. open() allocates the buffers; each connection is one more allocation.
+/// A pipeline's `downloader` over streams. Movable. Its end settles what is open: callbacks are called once more, with
+/// what there was. open() allocates the buffers; each connection is one more allocation.
 template <class Parts>
   requires listening_transport<typename Parts::transport>
 class stream_owner<Parts> : public publishing_owner<stream_owner<Parts>> {
@@ -23,7 +26,8 @@ class stream_owner<Parts> : public publishing_owner<stream_owner<Parts>> {
  public:
   using model_type = typename Parts::tensors::model_type;  ///< what is published
 
-  /// Starts to listen. Errors: bad_address, connection_failed (with errno: the address is in use, ...), io (the event loop has no descriptors), out_of_memory.
+  /// Starts to listen. Errors: bad_address, connection_failed (with errno: the address is in use, ...), io (the event
+  /// loop has no descriptors), out_of_memory.
   static result<stream_owner> open(const owner_options& options = {}) noexcept {
     return open_by(options.host, [&](state& s) -> result<std::uint16_t> {
       if constexpr (requires { transport::listen(options.listen); }) {
@@ -31,11 +35,14 @@ class stream_owner<Parts> : public publishing_owner<stream_owner<Parts>> {
         if constexpr (requires { transport::any_address; })
           if (listen.data() == nullptr) listen = transport::any_address;
         if (listen.data() != nullptr) return s.connections.listen(listen);
-      } else if (options.listen.data() != nullptr) return failure(errc::bad_address, 0, std::string_view("this transport wants an object, open(where)"));  // such as a tls_address
+      } else if (options.listen.data() != nullptr)
+        return failure(errc::bad_address, 0,
+                       std::string_view("this transport wants an object, open(where)"));  // such as a tls_address
       return std::uint16_t{0};
     });
   }
-  /// Starts to listen on an address that is more than text, such as a tls_address. Errors: as above, and those of the address.
+  /// Starts to listen on an address that is more than text, such as a tls_address. Errors: as above, and those of the
+  /// address.
   template <detail::listens<typename detail::listener_of<transport>::type> Address>
   static result<stream_owner> open(const Address& listen, const host_options& options = {}) noexcept {
     return open_by(options, [&](state& s) { return s.connections.listen(listen); });
@@ -45,15 +52,14 @@ class stream_owner<Parts> : public publishing_owner<stream_owner<Parts>> {
   std::uint16_t port() const noexcept { return s_->port; }
 
   /// Serves a connection that the program has made itself. Error: out_of_memory: the stream is still the caller's.
-  result<void> adopt(typename transport::stream&& stream) noexcept {
-    return s_->connections.adopt(std::move(stream));
-  }
+  result<void> adopt(typename transport::stream&& stream) noexcept { return s_->connections.adopt(std::move(stream)); }
 
   /// How many connections there are.
   std::size_t connections() const noexcept { return s_->connections.connections(); }
   /// What its connections share, if the transport gives them something: the options and counts of with_http.
   auto& shared() noexcept { return s_->connections.shared(); }
-  /// The event loop, and what publishes: for another host over the same references, such as http_door. Both are valid as long as the owner.
+  /// The event loop, and what publishes: for another host over the same references, such as http_door. Both are valid
+  /// as long as the owner.
   boost::asio::io_context& event_loop() noexcept { return s_->io; }
   /// See event_loop().
   auto& publications() noexcept { return s_->connections.published(); }
@@ -66,7 +72,8 @@ class stream_owner<Parts> : public publishing_owner<stream_owner<Parts>> {
   void serve_a_while() { s_->io.run_one_for(detail::wait_step); }
 
   struct state {
-    explicit state(const host_options& options) : io(transport::threads ? BOOST_ASIO_CONCURRENCY_HINT_SAFE : 1), connections(io, handler, options) {}
+    explicit state(const host_options& options)
+        : io(transport::threads ? BOOST_ASIO_CONCURRENCY_HINT_SAFE : 1), connections(io, handler, options) {}
     boost::asio::io_context io;
     detail::silent_handler handler;
     host<Parts, detail::silent_handler, no_consumer> connections;
@@ -94,9 +101,10 @@ class stream_owner<Parts> : public publishing_owner<stream_owner<Parts>> {
 template <class Parts>
   requires(!listening_transport<typename Parts::transport>)
 class stream_owner<Parts> {
-  static_assert(detail::never<Parts>,
-                "tensorpull: this transport cannot have an owner: it needs `static result<L> listen(std::string_view address) noexcept`, where L "
-                "is a stream_listener and its stream a pollable_stream (transports/stream/pollable_stream.hpp)");
+  static_assert(
+      detail::never<Parts>,
+      "tensorpull: this transport cannot have an owner: it needs `static result<L> listen(std::string_view address) noexcept`, where L "
+      "is a stream_listener and its stream a pollable_stream (transports/stream/pollable_stream.hpp)");
 
  public:
   static result<stream_owner> open(const owner_options& = {}) noexcept;  ///< not defined

@@ -1,4 +1,5 @@
-// A port of its own on which an owner answers HTTP/1.1, beside the one on which recipients pull: over the same references, recipients and event loop.
+// A port of its own on which an owner answers HTTP/1.1, beside the one on which recipients pull: over the same
+// references, recipients and event loop.
 #pragma once
 
 #include <tensorpull/transports/http/http_owner.hpp>
@@ -8,7 +9,8 @@
 
 namespace tensorpull {
 
-/// How a door is opened. The budgets and limits of `host` are those of its own connections; its `authorise` is not used, since the owner has one.
+/// How a door is opened. The budgets and limits of `host` are those of its own connections; its `authorise` is not
+/// used, since the owner has one.
 struct http_door_options {
   http_options http{};  ///< see there
   host_options host{};  ///< see there
@@ -22,18 +24,21 @@ struct door_parts : Parts {
 };
 }  // namespace detail
 
-/// Answers HTTP over what an owner, or a host, publishes. `Parts`: the owner's; `Next`: what the port speaks below HTTP (tcp, tls, unix_socket), whatever the
-/// owner's transport is; its `threads` is the owner's. It has to end before the owner does. Movable.
+/// Answers HTTP over what an owner, or a host, publishes. `Parts`: the owner's; `Next`: what the port speaks below HTTP
+/// (tcp, tls, unix_socket), whatever the owner's transport is; its `threads` is the owner's. It has to end before the
+/// owner does. Movable.
 template <class Parts, class Next, class Publisher>
 class http_door {
   using parts = detail::door_parts<Parts, Next, Publisher>;
   using host_type = host<parts, detail::silent_handler, no_consumer>;
-  static_assert(std::is_same_v<typename Publisher::owner_type::lock_type, typename host_type::lock_type>, "tensorpull: the owner's transport and the door's are both for one thread, or both for several");
+  static_assert(std::is_same_v<typename Publisher::owner_type::lock_type, typename host_type::lock_type>,
+                "tensorpull: the owner's transport and the door's are both for one thread, or both for several");
 
  public:
   /// Starts to listen. Errors: those of listen(), io, out_of_memory. Allocates its table of recipients and its buffers.
   template <class Address>
-  static result<http_door> open(boost::asio::io_context& io, Publisher& published, const Address& listen, http_door_options options = {}) noexcept {
+  static result<http_door> open(boost::asio::io_context& io, Publisher& published, const Address& listen,
+                                http_door_options options = {}) noexcept {
     try {
       options.host.authorise = {};
       std::unique_ptr<state> s(new state(io, options, published));
@@ -58,7 +63,8 @@ class http_door {
 
  private:
   struct state {
-    state(boost::asio::io_context& io, const http_door_options& options, Publisher& published) : connections(io, handler, options.host, &published) {}
+    state(boost::asio::io_context& io, const http_door_options& options, Publisher& published)
+        : connections(io, handler, options.host, &published) {}
     detail::silent_handler handler;
     host_type connections;
     std::uint16_t port = 0;
@@ -67,8 +73,8 @@ class http_door {
   std::unique_ptr<state> s_;
 };
 
-/// Opens a door beside an owner: `auto door = open_http_door(*owner, std::string_view("0.0.0.0:8080"));`, or with `open_http_door<tls>(*owner, tls_address{...})`. The owner's
-/// run() serves it. Errors: as http_door::open.
+/// Opens a door beside an owner: `auto door = open_http_door(*owner, std::string_view("0.0.0.0:8080"));`, or with
+/// `open_http_door<tls>(*owner, tls_address{...})`. The owner's run() serves it. Errors: as http_door::open.
 template <class Next = tcp, class Parts, class Address>
 auto open_http_door(stream_owner<Parts>& owner, const Address& listen, const http_door_options& options = {}) noexcept {
   using publisher_type = std::remove_reference_t<decltype(owner.publications())>;

@@ -1,4 +1,5 @@
-// What an HTTP owner counts, and how Prometheus reads it. No number is about one reference: a reference's ID is the key to it.
+// What an HTTP owner counts, and how Prometheus reads it. No number is about one reference: a reference's ID is the key
+// to it.
 #pragma once
 
 #include <tensorpull/protocol/owner/owner_memory.hpp>
@@ -14,7 +15,8 @@
 namespace tensorpull {
 
 /// The statuses that an owner answers with, in ascending order.
-inline constexpr std::array<std::uint16_t, 21> http_statuses{200, 204, 206, 304, 400, 401, 404, 405, 409, 410, 411, 412, 413, 414, 416, 417, 431, 500, 501, 503, 505};
+inline constexpr std::array<std::uint16_t, 21> http_statuses{200, 204, 206, 304, 400, 401, 404, 405, 409, 410, 411,
+                                                             412, 413, 414, 416, 417, 431, 500, 501, 503, 505};
 
 /// Counts of an HTTP owner, since it was made. Any thread may read them.
 class http_counts {
@@ -53,7 +55,8 @@ class http_counts {
   std::array<std::atomic<std::uint64_t>, http_statuses.size()> answers_{};
 };
 
-/// Writes the page in Prometheus's text format into `out`, and gives its length; 0: it does not fit (4 KiB are enough). Allocates nothing.
+/// Writes the page in Prometheus's text format into `out`, and gives its length; 0: it does not fit (4 KiB are enough).
+/// Allocates nothing.
 inline std::size_t write_http_metrics(const owner_totals& all, const http_counts& http, std::span<char> out) noexcept {
   detail::owner_text page(out);
   const auto about = [&](std::string_view name, std::string_view type, std::string_view help) {
@@ -65,14 +68,18 @@ inline std::size_t write_http_metrics(const owner_totals& all, const http_counts
   };
   one("tensorpull_references", "gauge", "References that are published.", all.references);
   about("tensorpull_recipients", "gauge", "Recipients that are remembered, by state.");
-  constexpr std::string_view states[]{"unseen", "acquired", "provisional", "completed", "completed_unverified", "failed", "cancelled", "vanished", "absent", "unfinished"};
-  for (std::size_t i = 0; i < 10; ++i) page << "tensorpull_recipients{state=\"" << states[i] << "\"} " << all.recipients[i] << "\n";
+  constexpr std::string_view states[]{"unseen", "acquired",  "provisional", "completed", "completed_unverified",
+                                      "failed", "cancelled", "vanished",    "absent",    "unfinished"};
+  for (std::size_t i = 0; i < 10; ++i)
+    page << "tensorpull_recipients{state=\"" << states[i] << "\"} " << all.recipients[i] << "\n";
   one("tensorpull_sent_bytes_total", "counter", "Bytes of images sent over any protocol.", all.bytes_sent);
   one("tensorpull_http_sent_bytes_total", "counter", "Bytes of images sent over HTTP.", http.image_bytes());
   one("tensorpull_http_connections", "gauge", "HTTP connections that are open.", http.open());
   one("tensorpull_http_connections_total", "counter", "HTTP connections so far.", http.accepted());
   about("tensorpull_http_responses_total", "counter", "Answers by status; those from 400 on are refusals.");
-  for (const std::uint16_t status : http_statuses) page << "tensorpull_http_responses_total{code=\"" << std::uint64_t{status} << "\"} " << http.answers(status) << "\n";
+  for (const std::uint16_t status : http_statuses)
+    page << "tensorpull_http_responses_total{code=\"" << std::uint64_t{status} << "\"} " << http.answers(status)
+         << "\n";
   return page.whole() ? page.text().size() : 0;
 }
 

@@ -9,7 +9,8 @@
 
 namespace tensorpull {
 
-/// No page, the pages of one origin, or every page. A value that was read is safe to stand in a field of an answer: it has no spaces and no line ends. No heap.
+/// No page, the pages of one origin, or every page. A value that was read is safe to stand in a field of an answer: it
+/// has no spaces and no line ends. No heap.
 class http_origin {
  public:
   /// Bytes of the longest text.
@@ -19,8 +20,9 @@ class http_origin {
   constexpr http_origin() noexcept = default;
   /// Every page, from wherever it came.
   static constexpr http_origin any() noexcept { return http_origin("*"); }
-  /// "*", or SCHEME://HOST[:PORT] as a browser writes it: in lower case, without a path and without the scheme's own port (80 of http, 443 of https). Nothing for any other
-  /// text: a browser would never send it, or, as `null`, any page can have it.
+  /// "*", or SCHEME://HOST[:PORT] as a browser writes it: in lower case, without a path and without the scheme's own
+  /// port (80 of http, 443 of https). Nothing for any other text: a browser would never send it, or, as `null`, any
+  /// page can have it.
   static constexpr optional<http_origin> parse(std::string_view text) noexcept {
     if (text == "*") return any();
     const std::size_t colon = text.find("://");
@@ -41,7 +43,9 @@ class http_origin {
     const std::string_view name = bracketed ? host.substr(1, closed - 1) : host;
     if (name.empty()) return {};
     for (const char c : name)
-      if (!is_digit(c) && !(bracketed ? (c >= 'a' && c <= 'f') || c == ':' : is_lower(c) || c == '-' || c == '.' || c == '_')) return {};
+      if (!is_digit(c) &&
+          !(bracketed ? (c >= 'a' && c <= 'f') || c == ':' : is_lower(c) || c == '-' || c == '.' || c == '_'))
+        return {};
     return http_origin(text);
   }
 

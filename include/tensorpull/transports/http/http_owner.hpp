@@ -1,5 +1,5 @@
-// An owner that answers HTTP/1.1: `with_http<tcp>` in the transport slot, on the port on which recipients pull, or a port of its own (http_door.hpp). The
-// README.md beside this file has its URLs.
+// An owner that answers HTTP/1.1: `with_http<tcp>` in the transport slot, on the port on which recipients pull, or a
+// port of its own (http_door.hpp). The README.md beside this file has its URLs.
 #pragma once
 
 #include <tensorpull/transports/host/owner.hpp>
@@ -13,14 +13,16 @@ namespace tensorpull {
 
 namespace detail {
 
-/// An endpoint that speaks what the other end begins with. Frames begin with the number of their segments less one, which is below the code of a
-/// printable character; a request begins with one.
+/// An endpoint that speaks what the other end begins with. Frames begin with the number of their segments less one,
+/// which is below the code of a printable character; a request begins with one.
 template <class Parts, class Owner, class Handler, bool HttpOnly>
 class told_apart {
   using native = endpoint<typename Parts::framing, typename Parts::limits, Owner, Handler>;
   using http = owner_endpoint<Owner, Handler>;
   static_assert(std::is_same_v<typename native::plan_type, typename http::plan_type>);
-  static_assert(HttpOnly || Parts::limits::control_frame_segments <= ' ', "tensorpull: with_http tells a frame from a request by its first byte, so limits::control_frame_segments is at most 32");
+  static_assert(
+      HttpOnly || Parts::limits::control_frame_segments <= ' ',
+      "tensorpull: with_http tells a frame from a request by its first byte, so limits::control_frame_segments is at most 32");
 
  public:
   using pool_type = typename native::pool_type;
@@ -46,7 +48,8 @@ class told_apart {
     const auto* const n = std::get_if<native>(&is_);
     return n != nullptr ? n->next_id() : 1;
   }
-  result<void> send_message(std::uint32_t kind, std::span<const reference> references, std::span<const std::byte> body) noexcept {
+  result<void> send_message(std::uint32_t kind, std::span<const reference> references,
+                            std::span<const std::byte> body) noexcept {
     result<void> done = failure(errc::unsupported_request);
     speak_native([&](native& n) { done = n.send_message(kind, references, body); });
     return done;
@@ -152,7 +155,8 @@ class told_apart {
   /// Becomes an endpoint of frames, unless it is one of requests.
   template <class Do>
   void speak_native(Do what) noexcept {
-    if (is_.index() == 0 && !ended_ && is_.template emplace<native>(owner_, pool_, handler_).next_id() != 0 && doubted_) std::get<native>(is_).doubt();
+    if (is_.index() == 0 && !ended_ && is_.template emplace<native>(owner_, pool_, handler_).next_id() != 0 && doubted_)
+      std::get<native>(is_).doubt();
     if (auto* const n = std::get_if<native>(&is_)) what(*n);
   }
   template <class Value, class Ask>
@@ -172,8 +176,8 @@ class told_apart {
 
 }  // namespace detail
 
-/// Policy for the transport slot: `Next` (tcp, tls, unix_socket, ...), whose owner answers HTTP/1.1 on the same port, too. Recipients are those of `Next`. Each
-/// connection takes 3.5 KiB more than one of `Next`.
+/// Policy for the transport slot: `Next` (tcp, tls, unix_socket, ...), whose owner answers HTTP/1.1 on the same port,
+/// too. Recipients are those of `Next`. Each connection takes 3.5 KiB more than one of `Next`.
 template <class Next>
 struct with_http : Next {
   static_assert(!Next::shares_memory, "tensorpull: with_http is for transports whose bytes travel");

@@ -24,7 +24,8 @@
 
 namespace tensorpull {
 
-/// The ID under which cursors know what a URL names: all of it decides, scheme, host, port, path and query, and nothing of it can be read there.
+/// The ID under which cursors know what a URL names: all of it decides, scheme, host, port, path and query, and nothing
+/// of it can be read there.
 inline ref_id http_reference(const http_url& url) {
   const std::string text = url.text();
   xxh3_64 a, b;
@@ -56,7 +57,9 @@ class sha256_checked {
   auto fingerprint() const noexcept { return to_.fingerprint(); }
   const image_schema* schema() const noexcept { return to_.schema(); }
   result<void> begin(const description& d) noexcept { return to_.begin(d); }
-  prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept { return to_.prepare(offset, length, out); }
+  prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
+    return to_.prepare(offset, length, out);
+  }
   result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
     if (checks_) {
       if constexpr (reads_back)
@@ -100,20 +103,23 @@ class sha256_checked {
   bool checks_ = false, verified_ = false;
 };
 
-/// Where a connection leads: further ones are made to the same place, without asking for its address and without waiting.
+/// Where a connection leads: further ones are made to the same place, without asking for its address and without
+/// waiting.
 class reached_place {
  public:
   /// Error: connection_failed: the socket has no other end.
   static result<reached_place> of(int fd) noexcept {
     reached_place p;
-    if (::getpeername(fd, reinterpret_cast<sockaddr*>(&p.where_), &p.size_) != 0) return failure(errc::connection_failed, 0, {}, errno);
+    if (::getpeername(fd, reinterpret_cast<sockaddr*>(&p.where_), &p.size_) != 0)
+      return failure(errc::connection_failed, 0, {}, errno);
     return p;
   }
   /// Begins to connect; the stream's establish() says how it ends. Error: connection_failed (with errno).
   result<posix_stream> start_connect() const noexcept {
     posix_stream s(::socket(where_.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), true);
     if (s.native_handle() < 0) return failure(errc::connection_failed, 0, {}, errno);
-    if (::connect(s.native_handle(), reinterpret_cast<const sockaddr*>(&where_), size_) != 0 && errno != EINPROGRESS) return failure(errc::connection_failed, 0, {}, errno);
+    if (::connect(s.native_handle(), reinterpret_cast<const sockaddr*>(&where_), size_) != 0 && errno != EINPROGRESS)
+      return failure(errc::connection_failed, 0, {}, errno);
     return s;
   }
 
@@ -126,14 +132,20 @@ class reached_place {
 struct http_dial {
   using stream = posix_stream;
   static constexpr bool encrypts = false;
-  /// With a proxy, to the proxy: the request names the whole URL then. Errors: as tcp_connect; unsupported_request: the URL is https.
-  result<stream> connect(const http_url& url, const http_proxy& proxy, std::chrono::milliseconds timeout, const stop_token& stop) const {
+  /// With a proxy, to the proxy: the request names the whole URL then. Errors: as tcp_connect; unsupported_request: the
+  /// URL is https.
+  result<stream> connect(const http_url& url, const http_proxy& proxy, std::chrono::milliseconds timeout,
+                         const stop_token& stop) const {
     if (url.secure) return failure(errc::unsupported_request, 0, std::string_view("https, without transports/https"));
     const std::string address = url.address();
-    return tcp_connect(proxy.address.empty() ? std::string_view(address) : proxy.address, deadline_after(timeout), stop);
+    return tcp_connect(proxy.address.empty() ? std::string_view(address) : proxy.address, deadline_after(timeout),
+                       stop);
   }
-  /// Begins another connection to the place where one has led, and does not wait. Errors: as reached_place::start_connect.
-  result<stream> start(const http_url&, const http_proxy&, const reached_place& place) const noexcept { return place.start_connect(); }
+  /// Begins another connection to the place where one has led, and does not wait. Errors: as
+  /// reached_place::start_connect.
+  result<stream> start(const http_url&, const http_proxy&, const reached_place& place) const noexcept {
+    return place.start_connect();
+  }
 };
 
 /// What a driver without frames is for running_pull.
@@ -165,7 +177,8 @@ inline result<stated_digest> parse_stated_digest(std::string_view text) noexcept
   return failure(errc::invalid_argument, 0, std::string_view("digest"));
 }
 
-/// The server's side of one pull, as the state machine of the recipient sees it: requests become ranges, and answers become frames.
+/// The server's side of one pull, as the state machine of the recipient sees it: requests become ranges, and answers
+/// become frames.
 template <class Dial, class Limits>
 class http_exchange {
  public:
@@ -174,16 +187,21 @@ class http_exchange {
   static constexpr std::uint64_t first_bytes = 64 * 1024;
   static constexpr std::uint32_t most_connections = 8;
 
-  http_exchange(Dial dial, const http_address& to, const pull_options& options, const stated_digest& stated, bool needs_digest)
-      : dial_(std::move(dial)), to_(to), options_(options), stated_(stated), needs_digest_(needs_digest), count_(std::clamp<std::uint32_t>(std::min(to.connections, options.window), 1, most_connections)), lines_(new line[count_]) {}
+  http_exchange(Dial dial, const http_address& to, const pull_options& options, const stated_digest& stated,
+                bool needs_digest)
+      : dial_(std::move(dial)), to_(to), options_(options), stated_(stated), needs_digest_(needs_digest),
+        count_(std::clamp<std::uint32_t>(std::min(to.connections, options.window), 1, most_connections)),
+        lines_(new line[count_]) {}
 
-  /// Errors: as parse_http_url; invalid_argument: an authorisation, a name or a proxy with characters that could end a line.
+  /// Errors: as parse_http_url; invalid_argument: an authorisation, a name or a proxy with characters that could end a
+  /// line.
   result<void> prepare() {
     auto url = checked_url(to_);
     if (!url) return failure(url.error());
     origin_ = std::move(*url);
     url_ = origin_;
-    if (to_.recipient.empty()) {  // an owner of this library would take each connection for a recipient, none of which has all bytes
+    if (to_.recipient.empty()) {  // an owner of this library would take each connection for a recipient, none of which
+                                  // has all bytes
       const std::uint64_t me = random_recipient().value;
       for (std::size_t i = 0; i < name_.size(); ++i) name_[i] = "0123456789abcdef"[me >> (60 - 4 * i) & 15];
       to_.recipient = {name_.data(), name_.size()};
@@ -233,8 +251,8 @@ class http_exchange {
   struct item {
     std::uint32_t id = 0;
     std::uint64_t offset = 0, length = 0, landed = 0;
-    std::int32_t line = -1;   // which connection it has; -1: none
-    bool delivered = false;   // the transfer has taken it
+    std::int32_t line = -1;  // which connection it has; -1: none
+    bool delivered = false;  // the transfer has taken it
     std::chrono::steady_clock::time_point asked{};  // or when it began to wait for a connection, as the first
   };
 
@@ -260,7 +278,8 @@ class http_exchange {
         if (needs_digest_ && !verifiable_ && !sha256_) return t.fail({errc::not_verifiable, 0, 0, {}}), result<void>{};
         if (sha256_) checked.expect(*sha256_);
       } else if (whole_ && !resumable_ && t.landed_bytes() > 0) {
-        return t.fail({errc::connection_lost, 0, 0, std::string_view("and nothing can be gone on with")}), result<void>{};
+        return t.fail({errc::connection_lost, 0, 0, std::string_view("and nothing can be gone on with")}),
+               result<void>{};
       }
       m.version = version_;
       m.kind = frame_kind::description;
@@ -274,7 +293,9 @@ class http_exchange {
     }
     if (f.kind == frame_kind::pull) {
       item& i = queue_[(first_ + queued_++) % queue_.size()];
-      i = {f.id, f.offset, known_ ? std::min<std::uint64_t>(f.length, total_ - std::min(total_, f.offset)) : f.length, 0, -1, false, {}};
+      i = {f.id, f.offset, known_ ? std::min<std::uint64_t>(f.length, total_ - std::min(total_, f.offset)) : f.length,
+           0,    -1,       false,
+           {}};
       return {};
     }
     if (f.kind == frame_kind::confirm) return confirm(pull, f);
@@ -307,8 +328,9 @@ class http_exchange {
     l.connect(std::move(*s));
     return {};
   }
-  /// A request over this connection, or over a new one, until the head of its answer is there. `ask` writes it. If the server has closed a connection that was
-  /// idle, it is asked once more: hardly any such request has reached somebody, and none of ours does harm twice.
+  /// A request over this connection, or over a new one, until the head of its answer is there. `ask` writes it. If the
+  /// server has closed a connection that was idle, it is asked once more: hardly any such request has reached somebody,
+  /// and none of ours does harm twice.
   template <class Pull, class Ask>
   result<void> exchange(Pull& pull, line& l, Ask ask) {
     if (l.now() != line::phase::idle) l.drop();
@@ -326,10 +348,14 @@ class http_exchange {
       l.drop();
     }
   }
-  static bool closed_while_idle(const line& l, const error& why) noexcept { return l.used() && !l.heard() && (why.code == errc::connection_lost || why.code == errc::truncated); }
+  static bool closed_while_idle(const line& l, const error& why) noexcept {
+    return l.used() && !l.heard() && (why.code == errc::connection_lost || why.code == errc::truncated);
+  }
   void wait(std::chrono::milliseconds time) {
     std::array<pollfd, most_connections> fds{};
-    for (std::uint32_t i = 0; i < count_; ++i) fds[i] = lines_[i].waits_for(whole_ || !known_ || (queued_ > 0 && queue_[first_].line == static_cast<std::int32_t>(i)));
+    for (std::uint32_t i = 0; i < count_; ++i)
+      fds[i] = lines_[i].waits_for(whole_ || !known_ ||
+                                   (queued_ > 0 && queue_[first_].line == static_cast<std::int32_t>(i)));
     (void)::poll(fds.data(), count_, static_cast<int>(std::max<std::int64_t>(0, time.count())));
   }
 
@@ -348,7 +374,8 @@ class http_exchange {
       first_answer_ = std::chrono::steady_clock::now() - began;
       http_head& h = l.head();
       if (is_redirect(h.status)) {
-        if (redirects++ == to_.redirects) return failure(errc::not_permitted, h.status, std::string_view("too many redirects"));
+        if (redirects++ == to_.redirects)
+          return failure(errc::not_permitted, h.status, std::string_view("too many redirects"));
         auto next = resolve_location(url_, h.location);
         if (!next) return failure(next.error());
         l.drop();
@@ -361,12 +388,16 @@ class http_exchange {
       if (const auto ok = check_body(h); !ok) return ok;
       whole_ = h.status == 200;
       if (!whole_) {
-        if (!h.has_range || h.range.from != 0 || h.range.unsatisfied || !ranged) return failure(errc::wrong_payload, 0, std::string_view("Content-Range"));
-        if (h.range.total == ~std::uint64_t{0}) return failure(errc::unsupported_request, 0, std::string_view("Content-Range without a length"));
-        if (h.range.to != std::min(first_bytes, h.range.total) || (h.has_length && h.length != h.range.to)) return failure(errc::wrong_payload, h.range.to, std::string_view("Content-Range"));
+        if (!h.has_range || h.range.from != 0 || h.range.unsatisfied || !ranged)
+          return failure(errc::wrong_payload, 0, std::string_view("Content-Range"));
+        if (h.range.total == ~std::uint64_t{0})
+          return failure(errc::unsupported_request, 0, std::string_view("Content-Range without a length"));
+        if (h.range.to != std::min(first_bytes, h.range.total) || (h.has_length && h.length != h.range.to))
+          return failure(errc::wrong_payload, h.range.to, std::string_view("Content-Range"));
       }
       if (const auto ok = identify(h); !ok) return ok;
-      if (!whole_ && !resumable_) {  // without a validator two ranges may be of two files: the whole is asked for at once
+      if (!whole_ && !resumable_) {  // without a validator two ranges may be of two files: the whole is asked for at
+                                     // once
         l.drop();
         ranged = false;
         continue;
@@ -431,7 +462,9 @@ class http_exchange {
   result<void> read_header(Pull& pull, line& l, std::uint64_t in_answer) {
     const auto bad = [](std::string_view what) { return failure(errc::bad_file, 0, what); };
     prefix_.clear();
-    prefix_.reserve(static_cast<std::size_t>(std::min(in_answer, first_bytes)));  // once, so that how the bytes come does not decide how much is allocated
+    prefix_.reserve(static_cast<std::size_t>(std::min(in_answer, first_bytes)));  // once, so that how the bytes come
+                                                                                  // does not decide how much is
+                                                                                  // allocated
     const auto more = [&](std::uint64_t to) { return until(pull, [&] { return collect(pull, l, to); }); };
     if (const auto ok = more(8); !ok || pull.ended()) return ok;
     if (prefix_.size() < 8 || total_ < 8) return bad("it is too short");
@@ -446,7 +479,9 @@ class http_exchange {
       l.done();
       if (prefix_.size() < data_start_) {
         const std::uint64_t from = prefix_.size();
-        if (const auto ok = exchange(pull, l, [&] { l.ask(common_, from, data_start_, if_range_.view()); }); !ok || pull.ended()) return ok;
+        if (const auto ok = exchange(pull, l, [&] { l.ask(common_, from, data_start_, if_range_.view()); });
+            !ok || pull.ended())
+          return ok;
         if (const auto ok = check_range(l.head(), from, data_start_); !ok) return ok;
       }
     }
@@ -462,16 +497,21 @@ class http_exchange {
     if (const auto ok = read_schema(); !ok) return ok;
     if (whole_ && data_start_ == total_)  // known only now, if the answer did not say its length
       if (const auto ok = until(pull, [&] { return l.at_end(); }); !ok || pull.ended()) return ok;
-    if (whole_ && total_ > to_.most_whole_bytes) return failure(errc::unsupported_request, total_, std::string_view("a server without ranges"));
+    if (whole_ && total_ > to_.most_whole_bytes)
+      return failure(errc::unsupported_request, total_, std::string_view("a server without ranges"));
     known_ = true;
     return {};
   }
-  /// What the header says. A header that this library would not have written is not looked into: such a file has no fingerprint, and lands in a file alone.
+  /// What the header says. A header that this library would not have written is not looked into: such a file has no
+  /// fingerprint, and lands in a file alone.
   result<void> read_schema() {
     fingerprint_ = tensors_ = 0;
     header_reader reader(Limits::tensors);
     const auto text = std::span(prefix_).first(static_cast<std::size_t>(data_start_));
-    const auto unknown = [&]() -> result<void> { return total_ != ~std::uint64_t{0} ? result<void>{} : failure(errc::unsupported_request, 0, std::string_view("Content-Length")); };
+    const auto unknown = [&]() -> result<void> {
+      return total_ != ~std::uint64_t{0} ? result<void>{}
+                                         : failure(errc::unsupported_request, 0, std::string_view("Content-Length"));
+    };
     if (!reader.take(text) || !reader.complete()) return unknown();
     std::vector<tensor_entry> entries;
     std::vector<std::uint64_t> extents;
@@ -481,17 +521,21 @@ class http_exchange {
     if (!schema || schema->header_bytes != data_start_) return unknown();
     std::array<std::byte, 4096> ours;
     for (std::uint64_t at = 0; at < data_start_;) {
-      const std::size_t n = write_header(*schema, at, std::span(ours).first(static_cast<std::size_t>(std::min<std::uint64_t>(ours.size(), data_start_ - at))));
+      const std::size_t n = write_header(
+          *schema, at,
+          std::span(ours).first(static_cast<std::size_t>(std::min<std::uint64_t>(ours.size(), data_start_ - at))));
       if (n == 0 || std::memcmp(ours.data(), text.data() + at, n) != 0) return unknown();
       at += n;
     }
-    if (total_ != ~std::uint64_t{0} && total_ != schema->image_bytes) return failure(errc::bad_file, total_, std::string_view("its length is not what its header says"));
+    if (total_ != ~std::uint64_t{0} && total_ != schema->image_bytes)
+      return failure(errc::bad_file, total_, std::string_view("its length is not what its header says"));
     total_ = schema->image_bytes, fingerprint_ = schema->fingerprint, tensors_ = schema->tensor_count;
     return {};
   }
 
   // ---- answers that are none ----
-  /// The error of a status that is none of those that were hoped for. The owner that is busy is told to the transfer, and is no error.
+  /// The error of a status that is none of those that were hoped for. The owner that is busy is told to the transfer,
+  /// and is no error.
   template <class Pull>
   result<void> refused(Pull& pull, const frame& f, line& l) {
     const http_head& h = l.head();
@@ -509,13 +553,19 @@ class http_exchange {
   /// Whether an answer is these bytes of the file that was described.
   result<void> check_range(const http_head& h, std::uint64_t from, std::uint64_t to) const noexcept {
     if (const auto ok = check_body(h); !ok) return ok;
-    if (h.status == 200) return failure(same_file(h) ? errc::unsupported_request : errc::stale_version, from, std::string_view("200 instead of a range"));
-    if (!h.has_range || h.range.unsatisfied || h.range.from != from || h.range.to != to) return failure(errc::wrong_payload, from, std::string_view("Content-Range"));
-    if (h.range.total != total_ || !same_file(h)) return failure(errc::stale_version, from, std::string_view("another file"));
-    if (h.has_length && h.length != to - from) return failure(errc::wrong_payload, from, std::string_view("Content-Length"));
+    if (h.status == 200)
+      return failure(same_file(h) ? errc::unsupported_request : errc::stale_version, from,
+                     std::string_view("200 instead of a range"));
+    if (!h.has_range || h.range.unsatisfied || h.range.from != from || h.range.to != to)
+      return failure(errc::wrong_payload, from, std::string_view("Content-Range"));
+    if (h.range.total != total_ || !same_file(h))
+      return failure(errc::stale_version, from, std::string_view("another file"));
+    if (h.has_length && h.length != to - from)
+      return failure(errc::wrong_payload, from, std::string_view("Content-Length"));
     return {};
   }
-  /// Servers may ignore If-Range, so what the answer says of itself is compared, too. A weak tag where there was a strong one is another.
+  /// Servers may ignore If-Range, so what the answer says of itself is compared, too. A weak tag where there was a
+  /// strong one is another.
   bool same_file(const http_head& h) const noexcept {
     if (if_range_.empty()) return true;
     if (if_range_.view().starts_with('"')) return !h.tagged || h.etag.view() == if_range_.view();
@@ -567,8 +617,8 @@ class http_exchange {
     return moved || *did;
   }
 
-  /// Sees to it that the requests which are queued are on their way, each on an idle connection, in their order. Further connections are made meanwhile: one
-  /// that cannot be had, or whose other end is silent, holds nobody up.
+  /// Sees to it that the requests which are queued are on their way, each on an idle connection, in their order.
+  /// Further connections are made meanwhile: one that cannot be had, or whose other end is silent, holds nobody up.
   template <class Pull>
   result<bool> ask_ahead(Pull& pull) {
     bool moved = go_on_opening();
@@ -624,13 +674,16 @@ class http_exchange {
     for (std::uint32_t i = 0; i < count_; ++i) n += lines_[i].connected() ? 1 : 0;
     return n;
   }
-  /// Whether the server has taken a further connection and never says a word there: one that serves a single connection at a time does that, until the others end.
+  /// Whether the server has taken a further connection and never says a word there: one that serves a single connection
+  /// at a time does that, until the others end.
   bool neglected(const item& i) noexcept {
     const line& l = line_of(i);
     return !l.used() && !l.heard() && ready() >= 2 && overdue(i);
   }
   bool overdue(const item& i) const noexcept {
-    return std::chrono::steady_clock::now() - i.asked > std::min<std::chrono::nanoseconds>(options_.per_request_timeout / 4, std::chrono::seconds(5) + 4 * first_answer_);
+    return std::chrono::steady_clock::now() - i.asked >
+           std::min<std::chrono::nanoseconds>(options_.per_request_timeout / 4,
+                                              std::chrono::seconds(5) + 4 * first_answer_);
   }
   static void take_back(item& i) noexcept { i.line = -1, i.asked = {}; }
   void over_one_connection() noexcept {
@@ -638,7 +691,8 @@ class http_exchange {
     for (std::size_t n = 0; n < queued_; ++n) take_back(queue_[(first_ + n) % queue_.size()]);
     allowed_ = 1;
   }
-  /// A server turns one connection away while others are open: it allows fewer at a time. The range waits for one of those. False: there is no other.
+  /// A server turns one connection away while others are open: it allows fewer at a time. The range waits for one of
+  /// those. False: there is no other.
   bool crowded(item& i) noexcept {
     line_of(i).drop();
     const std::uint32_t others = connected();
@@ -663,12 +717,16 @@ class http_exchange {
   /// Connections that are there.
   std::uint32_t ready() const noexcept {
     std::uint32_t n = 0;
-    for (std::uint32_t i = 0; i < count_; ++i) n += lines_[i].connected() && lines_[i].now() != line::phase::opening ? 1 : 0;
+    for (std::uint32_t i = 0; i < count_; ++i)
+      n += lines_[i].connected() && lines_[i].now() != line::phase::opening ? 1 : 0;
     return n;
   }
   /// Whether a further connection is being made, or can be.
-  bool another_may_come() const noexcept { return connected() > ready() || (place_ && connected() < std::min(count_, allowed_)); }
-  /// Takes the connection away from the request that is wanted last: all of them may be busy with what comes behind the first one. Returns its place.
+  bool another_may_come() const noexcept {
+    return connected() > ready() || (place_ && connected() < std::min(count_, allowed_));
+  }
+  /// Takes the connection away from the request that is wanted last: all of them may be busy with what comes behind the
+  /// first one. Returns its place.
   std::int32_t give_up_last() noexcept {
     std::int32_t free = 0;
     for (std::size_t n = queued_; n-- > 0;)
@@ -713,7 +771,8 @@ class http_exchange {
   /// The server, or this process, wants no more connections than there are.
   void fewer() noexcept { allowed_ = std::max<std::uint32_t>(1, connected()); }
 
-  /// Of a server that sends no ranges: the answer that has everything, again from its first byte if the connection was lost.
+  /// Of a server that sends no ranges: the answer that has everything, again from its first byte if the connection was
+  /// lost.
   template <class Pull>
   result<void> open_whole(Pull& pull) {
     line& l = lines_[0];
@@ -727,7 +786,8 @@ class http_exchange {
       return failure(errc::busy);
     }
     if (const auto ok = check_body(h); !ok) return ok;
-    if (!same_file(h) || (h.has_length && h.length != total_)) return failure(errc::stale_version, 0, std::string_view("another file"));
+    if (!same_file(h) || (h.has_length && h.length != total_))
+      return failure(errc::stale_version, 0, std::string_view("another file"));
     position_ = 0;
     return {};
   }
@@ -756,7 +816,8 @@ class http_exchange {
         most = std::min(most, *room);
         if (whole_ && position_ < at) {  // what has landed comes again
           std::array<std::byte, 4096> passing;
-          const std::array<std::span<std::byte>, 1> out{std::span(passing).first(static_cast<std::size_t>(std::min<std::uint64_t>({passing.size(), at - position_, *room})))};
+          const std::array<std::span<std::byte>, 1> out{std::span(passing).first(
+              static_cast<std::size_t>(std::min<std::uint64_t>({passing.size(), at - position_, *room})))};
           const io_result io = l->take(out);
           position_ += io.bytes, in_step += io.bytes;
           if ((progress_ += io.bytes) >= 1 << 20) progress_ = 0, pull.excuse();
@@ -787,7 +848,8 @@ class http_exchange {
       i.landed += got, in_step += got;
       moved = true;
       if (l != nullptr && i.landed == i.length && (!whole_ || at + got == total_)) {  // before the last byte counts
-        if (const auto ok = until(pull, [&] { return l->at_end(); }); !ok || pull.ended()) return ok ? result<bool>(true) : failure(ok.error());
+        if (const auto ok = until(pull, [&] { return l->at_end(); }); !ok || pull.ended())
+          return ok ? result<bool>(true) : failure(ok.error());
       }
       for (const auto& s : memory) {
         const std::size_t n = static_cast<std::size_t>(std::min<std::uint64_t>(s.size(), got));
@@ -813,13 +875,14 @@ class http_exchange {
     add_field(text, "Content-Length", "0");
     return text;
   }
-  /// Tells an owner of this library that we have given up, so that it need not wait for us until our budget has run out. Nobody is waited for who is asked
-  /// to stop, or whose server has gone; another has a second.
+  /// Tells an owner of this library that we have given up, so that it need not wait for us until our budget has run
+  /// out. Nobody is waited for who is asked to stop, or whose server has gone; another has a second.
   template <class Pull>
   void say_goodbye(Pull& pull) {
     const auto outcome = pull.transfer().outcome();
     if (!ours_ || !known_ || outcome || is_passing(outcome.error().code) || !pull.transfer().farewell()) return;
-    const auto deadline = deadline_after(std::min<std::chrono::milliseconds>(options_.per_request_timeout, std::chrono::seconds(1)));
+    const auto deadline = deadline_after(
+        std::min<std::chrono::milliseconds>(options_.per_request_timeout, std::chrono::seconds(1)));
     const std::string text = about_the_end("/cancel");
     line* l = nullptr;
     for (std::uint32_t i = 0; i < count_ && l == nullptr; ++i)
@@ -827,7 +890,9 @@ class http_exchange {
     if (l == nullptr) {
       l = &lines_[0];
       l->drop();
-      auto s = dial_.connect(url_, to_.proxy, std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()), options_.stop);
+      auto s = dial_.connect(url_, to_.proxy,
+                             std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()),
+                             options_.stop);
       if (!s) return;
       l->connect(std::move(*s));
     }
@@ -840,7 +905,8 @@ class http_exchange {
     }
     l->drop();  // it borrows the text
   }
-  /// Tells an owner of this library. Any other server has nothing to be told: the pull has ended well, without a confirmation.
+  /// Tells an owner of this library. Any other server has nothing to be told: the pull has ended well, without a
+  /// confirmation.
   template <class Pull>
   result<void> confirm(Pull& pull, const frame& f) {
     auto& t = pull.transfer();
@@ -885,10 +951,10 @@ class http_exchange {
   std::uint64_t total_ = 0, data_start_ = 0, fingerprint_ = 0, tensors_ = 0, version_ = 0;
   bounded_text<256> if_range_{};
   optional<sha256_value> sha256_{};
-  std::vector<std::byte> prefix_{};     // the first bytes of the file, which came with the first answer
-  std::uint64_t position_ = 0;          // of a server without ranges: where its answer is
+  std::vector<std::byte> prefix_{};  // the first bytes of the file, which came with the first answer
+  std::uint64_t position_ = 0;  // of a server without ranges: where its answer is
   std::chrono::nanoseconds first_answer_{0};  // how long it took to come
-  std::uint64_t progress_ = 0;          // bytes since the time-out was put off
+  std::uint64_t progress_ = 0;  // bytes since the time-out was put off
 
   std::array<item, 16> queue_{};
   std::size_t first_ = 0, queued_ = 0;
@@ -896,28 +962,34 @@ class http_exchange {
 
 /// A pull over HTTP. The driver is that of pull_with(), with requests for ranges instead of frames.
 template <class Parts, class Dial, consumer Consumer>
-result<receipt> http_pull_with(const Dial& dial, const http_address& to, const reference& ref, Consumer& consumer, const pull_options& options, typename Parts::chunking chunking) noexcept {
-  static_assert(!Parts::integrity::per_chunk, "tensorpull: an HTTP server sends no digest with a chunk: use image_digest, which is the default");
+result<receipt> http_pull_with(const Dial& dial, const http_address& to, const reference& ref, Consumer& consumer,
+                               const pull_options& options, typename Parts::chunking chunking) noexcept {
+  static_assert(!Parts::integrity::per_chunk,
+                "tensorpull: an HTTP server sends no digest with a chunk: use image_digest, which is the default");
   try {
     if (!options.tensors.empty()) return failure(errc::unsupported_request, 0, std::string_view("tensors by name"));
     auto stated = parse_stated_digest(to.digest);
     if (!stated) return failure(stated.error());
-    if (!stated->sha256 && stated->xxh3 == 0 && Parts::integrity::whole) stated->xxh3 = options.version != 0 ? options.version : ref.version;
+    if (!stated->sha256 && stated->xxh3 == 0 && Parts::integrity::whole)
+      stated->xxh3 = options.version != 0 ? options.version : ref.version;
     reference asked_ref = ref;
     pull_options asked = options;
     asked_ref.version = asked.version = stated->xxh3;
     asked.unverified = true;  // whether a digest is known shows when the server has answered
-    const auto exchange = std::make_unique<http_exchange<Dial, typename Parts::limits>>(dial, to, asked, *stated, Parts::integrity::whole && !options.unverified);
+    const auto exchange = std::make_unique<http_exchange<Dial, typename Parts::limits>>(
+        dial, to, asked, *stated, Parts::integrity::whole && !options.unverified);
     if (const auto ok = exchange->prepare(); !ok) return failure(ok.error());
     if (!asked_ref.id) asked_ref.id = http_reference(exchange->origin());
     sha256_checked<Consumer> checked(consumer);
-    running_pull<Parts, sha256_checked<Consumer>> pull(asked_ref, checked, asked, chunking, 1, options.recipient ? options.recipient : random_recipient());
+    running_pull<Parts, sha256_checked<Consumer>> pull(asked_ref, checked, asked, chunking, 1,
+                                                       options.recipient ? options.recipient : random_recipient());
     while (!pull.ended()) {
       const optional<error> why = exchange->drive(pull, checked);
       if (!why || pull.ended()) break;
       const auto delay = pull.try_again(*why);
       if (!delay) break;
-      if (!wait_out(*delay, options.stop, [](std::chrono::milliseconds time) { pause(time); })) pull.fail({errc::cancelled, 0, 0, {}});
+      if (!wait_out(*delay, options.stop, [](std::chrono::milliseconds time) { pause(time); }))
+        pull.fail({errc::cancelled, 0, 0, {}});
       pull.transfer().restart();
     }
     auto how = pull.outcome();
@@ -931,28 +1003,33 @@ result<receipt> http_pull_with(const Dial& dial, const http_address& to, const r
 /// Where an owner over HTTP would be: it has a header of its own.
 template <class Parts>
 class no_http_downloader {
-  static_assert(never<Parts>, "tensorpull: `http` only pulls: publish over tcp or tls, and let the owner answer HTTP beside it");
+  static_assert(never<Parts>,
+                "tensorpull: `http` only pulls: publish over tcp or tls, and let the owner answer HTTP beside it");
 };
 
 }  // namespace detail
 
-/// Policy for the transport slot: a recipient that pulls a safetensors file from any HTTP server. An address is an http_address, or its URL as text. The
-/// reference may be empty: its version, if it has one, is the digest that the bytes have to have. tests/transports/http_pull.test.cpp has an example of each case.
-/// Errors: bad_address; not_verifiable: nobody has said which digest the file has; digest_mismatch; bad_file: no safetensors file, or its length is not what
-/// its header says; not_permitted (401, 403, a redirect from https to http, too many); unknown_reference (404); withdrawn (410); stale_version (412,
-/// 416, another ETag: the file was replaced); busy (429, 503, after as long as the server asks); unsupported_request, unsupported_layout
-/// (Content-Encoding), wrong_payload, bad_frame, unexpected_frame, too_large: what the server does is not what was asked. The name has the status and the server.
+/// Policy for the transport slot: a recipient that pulls a safetensors file from any HTTP server. An address is an
+/// http_address, or its URL as text. The reference may be empty: its version, if it has one, is the digest that the
+/// bytes have to have. tests/transports/http_pull.test.cpp has an example of each case. Errors: bad_address;
+/// not_verifiable: nobody has said which digest the file has; digest_mismatch; bad_file: no safetensors file, or its
+/// length is not what its header says; not_permitted (401, 403, a redirect from https to http, too many);
+/// unknown_reference (404); withdrawn (410); stale_version (412, 416, another ETag: the file was replaced); busy (429,
+/// 503, after as long as the server asks); unsupported_request, unsupported_layout (Content-Encoding), wrong_payload,
+/// bad_frame, unexpected_frame, too_large: what the server does is not what was asked. The name has the status and the
+/// server.
 struct http {
   using is_transport_policy = void;  ///< marks it
   static constexpr std::uint64_t max_payload_bytes = tensorpull::max_payload_bytes;  ///< a range may have any length
   /// Of a connection, on the heap.
   static constexpr std::size_t connection_bytes = sizeof(detail::http_line<posix_stream>);
-  static constexpr bool reliable = true;        ///< TCP is
-  static constexpr bool ordered = true;         ///< chunks land in order, whatever the connections do
+  static constexpr bool reliable = true;  ///< TCP is
+  static constexpr bool ordered = true;  ///< chunks land in order, whatever the connections do
   static constexpr bool shares_memory = false;  ///< none is shared
-  static constexpr bool encrypted = false;      ///< nothing is
+  static constexpr bool encrypted = false;  ///< nothing is
   static constexpr identity_kind identifies = identity_kind::none;  ///< nobody proves anything
-  /// The connections, and the first bytes of the file, on the heap. A longer header is held besides, until it has landed.
+  /// The connections, and the first bytes of the file, on the heap. A longer header is held besides, until it has
+  /// landed.
   template <class Parts>
   static constexpr std::size_t pull_bytes = 4 * connection_bytes + 96 * 1024;
 
@@ -965,12 +1042,14 @@ struct http {
 
   /// As the policy says.
   template <class Parts, consumer Consumer>
-  static result<receipt> pull(const http_address& to, const reference& ref, Consumer& consumer, const pull_options& options, typename Parts::chunking chunking) noexcept {
+  static result<receipt> pull(const http_address& to, const reference& ref, Consumer& consumer,
+                              const pull_options& options, typename Parts::chunking chunking) noexcept {
     return detail::http_pull_with<Parts>(detail::http_dial{}, to, ref, consumer, options, chunking);
   }
   /// The same with a URL as text.
   template <class Parts, consumer Consumer>
-  static result<receipt> pull(std::string_view url, const reference& ref, Consumer& consumer, const pull_options& options, typename Parts::chunking chunking) noexcept {
+  static result<receipt> pull(std::string_view url, const reference& ref, Consumer& consumer,
+                              const pull_options& options, typename Parts::chunking chunking) noexcept {
     return pull<Parts>(http_address{.url = url}, ref, consumer, options, chunking);
   }
 };

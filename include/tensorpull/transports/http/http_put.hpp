@@ -20,7 +20,8 @@ namespace tensorpull {
 struct http_put_options {
   /// How long a connection, an answer, and each 64 KiB may take.
   std::chrono::milliseconds timeout = std::chrono::seconds(60);
-  /// How long the consent of the server is awaited before the body is sent (100 Continue): one that refuses the request is not sent gigabytes.
+  /// How long the consent of the server is awaited before the body is sent (100 Continue): one that refuses the request
+  /// is not sent gigabytes.
   std::chrono::milliseconds consent = std::chrono::seconds(1);
   /// Ends it; noticed within 0.1 s.
   stop_token stop{};
@@ -29,8 +30,8 @@ struct http_put_options {
 };
 /// What the server has said.
 struct http_put_receipt {
-  unsigned status = 0;       ///< 200, 201 or 204
-  std::uint64_t bytes = 0;   ///< of the body
+  unsigned status = 0;  ///< 200, 201 or 204
+  std::uint64_t bytes = 0;  ///< of the body
 };
 
 namespace detail {
@@ -72,7 +73,8 @@ class http_upload {
         continue;
       }
       if (status == 307 || status == 308) {  // the others change what is asked
-        if (redirects++ == to_.redirects) return failure(errc::not_permitted, status, std::string_view("too many redirects"));
+        if (redirects++ == to_.redirects)
+          return failure(errc::not_permitted, status, std::string_view("too many redirects"));
         auto next = resolve_location(url, line_->head().location);
         if (!next) return failure(next.error());
         line_->drop();
@@ -99,12 +101,14 @@ class http_upload {
       const auto there = line_->step();
       if (!there) return failure(there.error());
       if (*there) return sent;
-      const bool may = line_->now() == line::phase::head && (!expects || line_->interim() > 0 || clock::now() - asked >= options_.consent);
+      const bool may = line_->now() == line::phase::head &&
+                       (!expects || line_->interim() > 0 || clock::now() - asked >= options_.consent);
       if (may && sent < total) {
         std::array<std::span<const std::byte>, 16> pieces;
         const gathered g = gather(image_, sent, std::min<std::uint64_t>(total - sent, 1 << 20), pieces, slice_);
         if (g.failed) return failure(errc::unreadable, sent);
-        const io_result io = line_->stream().write_some(std::span<const std::span<const std::byte>>(pieces.data(), g.pieces));
+        const io_result io = line_->stream().write_some(
+            std::span<const std::span<const std::byte>>(pieces.data(), g.pieces));
         if (io.status != io_status::ok && io.status != io_status::would_block) {
           const auto answer = line_->step();  // a server that refuses may close before it has read everything
           if (answer && *answer) return sent;
@@ -132,7 +136,8 @@ class http_upload {
 };
 
 template <class Dial>
-result<http_put_receipt> http_put_with(const Dial& dial, const http_address& to, const source_view& image, const http_put_options& options) noexcept {
+result<http_put_receipt> http_put_with(const Dial& dial, const http_address& to, const source_view& image,
+                                       const http_put_options& options) noexcept {
   try {
     const auto url = checked_url(to);
     if (!url) return failure(url.error());
@@ -143,7 +148,8 @@ result<http_put_receipt> http_put_with(const Dial& dial, const http_address& to,
       if (how) return how;
       const auto delay = tries.after(how.error().code, 0, upload.asked_to_wait(), system_entropy{}());
       if (!delay) return how;
-      if (!wait_out(*delay, options.stop, [](std::chrono::milliseconds time) { pause(time); })) return failure(errc::cancelled);
+      if (!wait_out(*delay, options.stop, [](std::chrono::milliseconds time) { pause(time); }))
+        return failure(errc::cancelled);
     }
   } catch (const std::bad_alloc&) {
     return failure(errc::out_of_memory);
@@ -152,10 +158,12 @@ result<http_put_receipt> http_put_with(const Dial& dial, const http_address& to,
 
 }  // namespace detail
 
-/// Sends the image as one object, with its length, in pieces as the connection takes them: nothing is held but 64 KiB for bytes that are not in memory. A signed
-/// URL is sent as it is, and nothing is added that would be signed. `digest` and `recipient` of the address mean nothing here. Errors: as those of `http`; unreadable: the image cannot
-/// be read any more. Only the server knows whether it has kept the bytes: a pull of them compares a digest.
-inline result<http_put_receipt> http_put(const http_address& to, const source_view& image, const http_put_options& options = {}) noexcept {
+/// Sends the image as one object, with its length, in pieces as the connection takes them: nothing is held but 64 KiB
+/// for bytes that are not in memory. A signed URL is sent as it is, and nothing is added that would be signed. `digest`
+/// and `recipient` of the address mean nothing here. Errors: as those of `http`; unreadable: the image cannot be read
+/// any more. Only the server knows whether it has kept the bytes: a pull of them compares a digest.
+inline result<http_put_receipt> http_put(const http_address& to, const source_view& image,
+                                         const http_put_options& options = {}) noexcept {
   return detail::http_put_with(detail::http_dial{}, to, image, options);
 }
 

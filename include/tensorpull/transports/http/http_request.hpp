@@ -1,5 +1,6 @@
-// Reads the head of one HTTP/1.1 request, line by line, and refuses whatever two readers might understand differently. No heap: what is not needed later
-// is not kept. The parser is our own: it has no allocation at all, and needs a line and not a head in memory.
+// Reads the head of one HTTP/1.1 request, line by line, and refuses whatever two readers might understand differently.
+// No heap: what is not needed later is not kept. The parser is our own: it has no allocation at all, and needs a line
+// and not a head in memory.
 #pragma once
 
 #include <tensorpull/core/ids.hpp>
@@ -65,27 +66,28 @@ struct http_request {
   http_method method = http_method::get;    ///< what is to be done
   http_route route = http_route::nothing;   ///< with what
   std::uint64_t version = 0;                ///< of the path; 0: latest
-  ref_id key{};                             ///< of the Authorization field or of the URL; none: there was none that could be one
-  bool key_given = false;                   ///< there was a key, perhaps one that could not be one
-  bool key_in_url = false;                  ///< it stood in the URL
-  recipient_id recipient{};                 ///< who asks; none: the connection stands for it
-  http_range range{};                       ///< which bytes
-  http_tags if_match{};                     ///< one of these versions is wanted
-  http_tags if_none_match{};                ///< none of these is: the other end has them
-  bool if_range_given = false;              ///< the range counts only if `if_range` is the version
-  std::uint64_t if_range = 0;               ///< 0: something that is not ours
-  std::uint64_t body_bytes = 0;             ///< that follow the head
-  std::uint64_t digest = 0;                 ///< of Repr-Digest, if `digest_given`
-  bool digest_given = false;                ///< the recipient says what it has
-  bool keep_alive = true;                   ///< another request may follow
-  bool old = false;                         ///< HTTP/1.0, whose connections end unless both sides say that they are kept
-  bool expects_continue = false;            ///< it waits for 100 before it sends the body
+  ref_id key{};  ///< of the Authorization field or of the URL; none: there was none that could be one
+  bool key_given = false;  ///< there was a key, perhaps one that could not be one
+  bool key_in_url = false;  ///< it stood in the URL
+  recipient_id recipient{};  ///< who asks; none: the connection stands for it
+  http_range range{};  ///< which bytes
+  http_tags if_match{};  ///< one of these versions is wanted
+  http_tags if_none_match{};  ///< none of these is: the other end has them
+  bool if_range_given = false;  ///< the range counts only if `if_range` is the version
+  std::uint64_t if_range = 0;  ///< 0: something that is not ours
+  std::uint64_t body_bytes = 0;  ///< that follow the head
+  std::uint64_t digest = 0;  ///< of Repr-Digest, if `digest_given`
+  bool digest_given = false;  ///< the recipient says what it has
+  bool keep_alive = true;  ///< another request may follow
+  bool old = false;  ///< HTTP/1.0, whose connections end unless both sides say that they are kept
+  bool expects_continue = false;  ///< it waits for 100 before it sends the body
 };
 
 namespace detail {
 
 constexpr bool is_http_token(char c) noexcept {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || std::string_view("!#$%&'*+-.^_`|~").find(c) != std::string_view::npos;
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+         std::string_view("!#$%&'*+-.^_`|~").find(c) != std::string_view::npos;
 }
 constexpr char http_lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
 /// `name` is in lower case.
@@ -170,10 +172,11 @@ class http_request_reader {
   /// Bytes of a body: only a confirmation has one.
   static constexpr std::size_t most_body_bytes = 256;
 
-  /// How the reading goes on after a line. Another value is the status of a refusal, after which the connection cannot go on.
+  /// How the reading goes on after a line. Another value is the status of a refusal, after which the connection cannot
+  /// go on.
   enum : std::uint16_t {
-    more = 0,    ///< the head goes on
-    whole = 1,   ///< it is complete: request() is
+    more = 0,  ///< the head goes on
+    whole = 1,  ///< it is complete: request() is
   };
 
   /// `takes_options`: the method OPTIONS is read like the others, and not refused.
@@ -186,7 +189,9 @@ class http_request_reader {
     for (const char c : text)
       if ((static_cast<unsigned char>(c) < 0x20 && c != '\t') || c == 0x7f) return 400;  // among them NUL and a bare CR
     if (!begun_) {
-      if (text.empty()) return std::exchange(blank_, true) ? std::uint16_t{400} : std::uint16_t{more};  // one is left over by some clients after a body
+      if (text.empty())
+        return std::exchange(blank_, true) ? std::uint16_t{400} : std::uint16_t{more};  // one is left over by some
+                                                                                        // clients after a body
       begun_ = true;
       return first(text);
     }
@@ -201,10 +206,13 @@ class http_request_reader {
   std::uint16_t first(std::string_view text) noexcept {
     const std::size_t a = text.find(' '), b = text.rfind(' ');
     if (a == text.npos || a == 0 || b == a) return 400;
-    const std::string_view method = text.substr(0, a), target = text.substr(a + 1, b - a - 1), version = text.substr(b + 1);
+    const std::string_view method = text.substr(0, a), target = text.substr(a + 1, b - a - 1),
+                           version = text.substr(b + 1);
     for (const char c : method)
       if (!detail::is_http_token(c)) return 400;
-    if (version.size() != 8 || version.substr(0, 5) != "HTTP/" || version[5] < '0' || version[5] > '9' || version[6] != '.' || version[7] < '0' || version[7] > '9') return 400;
+    if (version.size() != 8 || version.substr(0, 5) != "HTTP/" || version[5] < '0' || version[5] > '9' ||
+        version[6] != '.' || version[7] < '0' || version[7] > '9')
+      return 400;
     if (version[5] != '1') return 505;
     r_.old = version[7] == '0';
     r_.keep_alive = !r_.old;
@@ -212,7 +220,11 @@ class http_request_reader {
     else if (method == "HEAD") r_.method = http_method::head;
     else if (method == "POST") r_.method = http_method::post;
     else if (takes_options_ && method == "OPTIONS") r_.method = http_method::options;
-    else return method == "PUT" || method == "DELETE" || method == "OPTIONS" || method == "PATCH" || method == "TRACE" || method == "CONNECT" ? 405 : 501;
+    else
+      return method == "PUT" || method == "DELETE" || method == "OPTIONS" || method == "PATCH" || method == "TRACE" ||
+                     method == "CONNECT"
+                 ? 405
+                 : 501;
     return path(target);
   }
 
@@ -220,7 +232,8 @@ class http_request_reader {
   std::uint16_t path(std::string_view target) noexcept {
     if (target.empty() || target.front() != '/') return 400;  // the form with a host, too: this is no proxy
     const std::size_t question = target.find('?');
-    std::string_view rest = target.substr(0, question), query = question == target.npos ? std::string_view() : target.substr(question + 1);
+    std::string_view rest = target.substr(0, question),
+                     query = question == target.npos ? std::string_view() : target.substr(question + 1);
     for (const char c : rest)
       if (!is_plain(c) && c != '/') return 400;
     std::array<std::string_view, 4> part{};
@@ -241,14 +254,18 @@ class http_request_reader {
       const auto number = detail::http_version_number(part[2]);
       if ((number && *number != 0) || part[2] == "latest") {
         r_.version = number ? *number : 0;
-        r_.route = parts == 3 ? http_route::image : part[3] == "confirm" ? http_route::confirm
-                                                : part[3] == "cancel"    ? http_route::cancel
-                                                                         : http_route::nothing;
+        r_.route = parts == 3             ? http_route::image
+                   : part[3] == "confirm" ? http_route::confirm
+                   : part[3] == "cancel"  ? http_route::cancel
+                                          : http_route::nothing;
       }
     }
     return question == target.npos ? std::uint16_t{more} : read_query(query);
   }
-  static constexpr bool is_plain(char c) noexcept { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.' || c == '_' || c == '~'; }
+  static constexpr bool is_plain(char c) noexcept {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.' ||
+           c == '_' || c == '~';
+  }
   std::uint16_t read_query(std::string_view query) noexcept {
     while (!query.empty()) {
       const std::size_t end = query.find('&');
@@ -307,7 +324,8 @@ class http_request_reader {
     } else if (is("authorization")) {
       if (again(seen_authorization)) return 400;
       const std::size_t space = value.find(' ');
-      if (space != value.npos && detail::http_same(value.substr(0, space), "bearer")) return take_key(detail::http_trimmed(value.substr(space)));
+      if (space != value.npos && detail::http_same(value.substr(0, space), "bearer"))
+        return take_key(detail::http_trimmed(value.substr(space)));
     } else if (is("range")) {
       if (again(seen_range)) return 400;
       r_.range = range_of(value);
@@ -358,7 +376,9 @@ class http_request_reader {
     detail::http_elements(value.substr(equals + 1), [&](std::string_view one) {
       const http_range r = one_range(one);
       if (++count == 1) out = r;
-      if (r.is == kind::wrong || count > 16 || (r.is == kind::suffix && count > 1) || (r.is == kind::from_to && count > 1 && r.first <= end)) out.is = kind::wrong;
+      if (r.is == kind::wrong || count > 16 || (r.is == kind::suffix && count > 1) ||
+          (r.is == kind::from_to && count > 1 && r.first <= end))
+        out.is = kind::wrong;
       end = r.is == kind::from_to ? r.last : ~std::uint64_t{0};
     });
     if (count == 0) return {kind::wrong, 0, 0};
@@ -379,7 +399,9 @@ class http_request_reader {
 
   std::uint16_t end() noexcept {
     if (!(seen_ & seen_host) && !r_.old) return 400;
-    if (seen_ & seen_encoding) return seen_ & seen_length || r_.old ? 400 : 411;  // a body without a length is not taken; two lengths are an attack
+    if (seen_ & seen_encoding)
+      return seen_ & seen_length || r_.old ? 400 : 411;  // a body without a length is not taken; two lengths are an
+                                                         // attack
     const bool post = r_.method == http_method::post;
     if (!post && r_.body_bytes != 0) return 400;  // a body that others would not skip
     if (post && !(seen_ & seen_length)) return 411;

@@ -1,4 +1,5 @@
-// Reads the head of a server's answer with Boost.Beast's parser, and keeps what a pull needs of it. Nothing is allocated but a redirect's Location.
+// Reads the head of a server's answer with Boost.Beast's parser, and keeps what a pull needs of it. Nothing is
+// allocated but a redirect's Location.
 #pragma once
 
 #include <tensorpull/core/result.hpp>
@@ -28,12 +29,13 @@ struct http_head {
   bool has_range = false;                       ///< whether Content-Range was there and could be read
   detail::content_range range{};                ///< Content-Range
   detail::bounded_text<256> etag{};               ///< a strong ETag with its quotes; empty: there is none
-  detail::bounded_text<32> modified{};            ///< Last-Modified, if it is strong (RFC 9110, 8.8.2.2): the answer's Date is a minute later; else empty
-  bool tagged = false;                          ///< whether there was an ETag, be it weak
-  detail::bounded_text<32> dated{};               ///< Last-Modified as it was written, strong or not
-  detail::repr_digest digest{};                 ///< Repr-Digest
-  std::uint64_t retry_after_s = 0;              ///< Retry-After in seconds; a date counts as seconds after the answer's Date
-  std::string location{};                       ///< of a redirect
+  detail::bounded_text<32> modified{};  ///< Last-Modified, if it is strong (RFC 9110, 8.8.2.2): the answer's Date is a
+                                        ///< minute later; else empty
+  bool tagged = false;  ///< whether there was an ETag, be it weak
+  detail::bounded_text<32> dated{};  ///< Last-Modified as it was written, strong or not
+  detail::repr_digest digest{};  ///< Repr-Digest
+  std::uint64_t retry_after_s = 0;  ///< Retry-After in seconds; a date counts as seconds after the answer's Date
+  std::string location{};  ///< of a redirect
 };
 
 /// Reads one head.
@@ -51,12 +53,15 @@ class http_response_reader : private boost::beast::http::basic_parser<false> {
     body_limit(~std::uint64_t{0});  // what a body may be is decided by who asked for it
   }
 
-  /// Reads a head from its first byte on. The number of its bytes; 0: it is not complete, and the next call has to have the same bytes and more. Errors:
-  /// bad_frame: this is not HTTP/1, or says two things about its length; too_large: a head of more than most_bytes. The name is what is wrong.
+  /// Reads a head from its first byte on. The number of its bytes; 0: it is not complete, and the next call has to have
+  /// the same bytes and more. Errors: bad_frame: this is not HTTP/1, or says two things about its length; too_large: a
+  /// head of more than most_bytes. The name is what is wrong.
   result<std::size_t> take(std::string_view bytes) noexcept {
-    // Beast's parser would take a part of a head, and want the rest alone: it is given whole heads, and only what begins like one is waited for.
+    // Beast's parser would take a part of a head, and want the rest alone: it is given whole heads, and only what
+    // begins like one is waited for.
     constexpr std::string_view begins = "HTTP/1.";
-    if (bytes.substr(0, begins.size()) != begins.substr(0, bytes.size())) return failure(errc::bad_frame, 0, std::string_view("not HTTP/1"));
+    if (bytes.substr(0, begins.size()) != begins.substr(0, bytes.size()))
+      return failure(errc::bad_frame, 0, std::string_view("not HTTP/1"));
     const std::size_t end = bytes.find("\r\n\r\n", searched_);
     if (end == bytes.npos || end + 4 > most_bytes) {
       if (bytes.size() >= most_bytes) return failure(errc::too_large, bytes.size(), std::string_view("header fields"));
@@ -71,13 +76,16 @@ class http_response_reader : private boost::beast::http::basic_parser<false> {
       return failure(errc::out_of_memory);
     }
     if (!ec && (!is_header_done() || used != end + 4)) wrong_ = "not HTTP/1";
-    if (ec || wrong_ != nullptr) return failure(errc::bad_frame, 0, std::string_view(wrong_ != nullptr ? wrong_ : "not HTTP/1"));
-    if (lengths_ > 1 || (lengths_ > 0 && encodings_ > 0) || encodings_ > 1) return failure(errc::bad_frame, 0, std::string_view("two lengths of one body"));
+    if (ec || wrong_ != nullptr)
+      return failure(errc::bad_frame, 0, std::string_view(wrong_ != nullptr ? wrong_ : "not HTTP/1"));
+    if (lengths_ > 1 || (lengths_ > 0 && encodings_ > 0) || encodings_ > 1)
+      return failure(errc::bad_frame, 0, std::string_view("two lengths of one body"));
     if (encodings_ > 0 && !chunked()) return failure(errc::bad_frame, 0, std::string_view("Transfer-Encoding"));
     head_.chunked = chunked();
     head_.persists = keep_alive();
     if (modified_ && date_ && *date_ - *modified_ >= 60) (void)head_.modified.assign(modified_text_.view());
-    if (retry_date_ && date_ && *retry_date_ > *date_) head_.retry_after_s = static_cast<std::uint64_t>(*retry_date_ - *date_);
+    if (retry_date_ && date_ && *retry_date_ > *date_)
+      head_.retry_after_s = static_cast<std::uint64_t>(*retry_date_ - *date_);
     return used;
   }
   /// What was read.
@@ -99,7 +107,9 @@ class http_response_reader : private boost::beast::http::basic_parser<false> {
         break;
       case field::transfer_encoding: ++encodings_; break;
       case field::content_encoding: head_.encoded = head_.encoded || !is(value, "identity"); break;
-      case field::content_type: head_.multipart = value.size() >= 20 && is(value.substr(0, 20), "multipart/byteranges"); break;
+      case field::content_type:
+        head_.multipart = value.size() >= 20 && is(value.substr(0, 20), "multipart/byteranges");
+        break;
       case field::content_range:
         if (std::exchange(ranged_, true)) wrong_ = "Content-Range";
         if (const auto r = detail::parse_content_range(value)) head_.range = *r, head_.has_range = true;
@@ -135,7 +145,8 @@ class http_response_reader : private boost::beast::http::basic_parser<false> {
   }
   /// A weak one proves nothing about bytes (RFC 9110, 8.8.1). Two that differ prove nothing either.
   void take_etag(std::string_view value) noexcept {
-    const bool strong = value.size() >= 2 && value.front() == '"' && value.back() == '"' && value.substr(1, value.size() - 2).find('"') == value.npos;
+    const bool strong = value.size() >= 2 && value.front() == '"' && value.back() == '"' &&
+                        value.substr(1, value.size() - 2).find('"') == value.npos;
     const bool other = std::exchange(tagged_, true) && head_.etag.view() != value;
     head_.tagged = true;
     if (!strong || other || !head_.etag.assign(value)) head_.etag.clear();

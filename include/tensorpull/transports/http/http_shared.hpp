@@ -1,4 +1,5 @@
-// What the HTTP connections of one host share: how they answer, what they have answered, and which bytes each recipient was sent.
+// What the HTTP connections of one host share: how they answer, what they have answered, and which bytes each recipient
+// was sent.
 #pragma once
 
 #include <tensorpull/transports/http/detail/owner_coverage.hpp>
@@ -13,11 +14,12 @@ namespace tensorpull {
 /// What an HTTP owner is asked to do. It may be changed before the event loop runs.
 struct http_options {
   bool metrics = false;  ///< GET /metrics answers everybody who can connect. It names no reference
-  /// Caches that many share may keep images; they give them to those alone who show the same key, if they heed `Vary`. An owner that is asked who may have
-  /// what (authorise) never allows it, since a cache would not ask.
+  /// Caches that many share may keep images; they give them to those alone who show the same key, if they heed `Vary`.
+  /// An owner that is asked who may have what (authorise) never allows it, since a cache would not ask.
   bool shared_caches = true;
-  /// Web pages of this origin may read the answers in a browser, except `/metrics`, and OPTIONS is answered. They need the key like anybody else: no cookie and no
-  /// certificate of the browser's stands in for it. Default: no page, and OPTIONS is refused.
+  /// Web pages of this origin may read the answers in a browser, except `/metrics`, and OPTIONS is answered. They need
+  /// the key like anybody else: no cookie and no certificate of the browser's stands in for it. Default: no page, and
+  /// OPTIONS is refused.
   http_origin allow_origin{};
 };
 
@@ -26,9 +28,9 @@ template <class Lock, std::size_t Recipients>
 class http_shared {
  public:
   http_options options{};  ///< see there
-  http_counts counts{};    ///< see there
+  http_counts counts{};  ///< see there
   detail::owner_coverage<Lock> coverage{Recipients};  ///< for the connections
-  std::atomic<unsigned> pages{0};                     ///< for the connections: pages of metrics that have a buffer
+  std::atomic<unsigned> pages{0};  ///< for the connections: pages of metrics that have a buffer
 };
 
 }  // namespace tensorpull

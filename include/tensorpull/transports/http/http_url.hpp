@@ -1,4 +1,5 @@
-// An http:// or https:// URL, read strictly: what is accepted here is sent to a server byte for byte, and has nothing that could end a line.
+// An http:// or https:// URL, read strictly: what is accepted here is sent to a server byte for byte, and has nothing
+// that could end a line.
 #pragma once
 
 #include <tensorpull/core/result.hpp>
@@ -35,12 +36,16 @@ struct http_url {
   /// The whole, in one spelling. It has the query, which may have a signature: do not print it.
   std::string text() const { return (secure ? "https://" : "http://") + authority() + target; }
   /// Whether scheme, host and port are the same. What proves who we are is sent to one origin alone.
-  bool same_origin(const http_url& other) const noexcept { return secure == other.secure && host == other.host && port == other.port; }
+  bool same_origin(const http_url& other) const noexcept {
+    return secure == other.secure && host == other.host && port == other.port;
+  }
 };
 
 namespace detail {
 
-constexpr bool is_hexadecimal(char c) noexcept { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
+constexpr bool is_hexadecimal(char c) noexcept {
+  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+}
 constexpr char in_lower_case(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 constexpr bool equal_but_for_case(std::string_view a, std::string_view lower) noexcept {
   if (a.size() != lower.size()) return false;
@@ -49,21 +54,25 @@ constexpr bool equal_but_for_case(std::string_view a, std::string_view lower) no
   return true;
 }
 
-/// Whether these characters may stand in a path or a query: visible ASCII without those that RFC 3986 leaves out and servers disagree about, and a
-/// percent sign only before two hexadecimal digits.
+/// Whether these characters may stand in a path or a query: visible ASCII without those that RFC 3986 leaves out and
+/// servers disagree about, and a percent sign only before two hexadecimal digits.
 constexpr bool is_target(std::string_view text) noexcept {
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (c <= 0x20 || c >= 0x7f || std::string_view("\"<>\\^`{|}#").find(c) != std::string_view::npos) return false;
-    if (c == '%' && (i + 2 >= text.size() || !is_hexadecimal(text[i + 1]) || !is_hexadecimal(text[i + 2]))) return false;
+    if (c == '%' && (i + 2 >= text.size() || !is_hexadecimal(text[i + 1]) || !is_hexadecimal(text[i + 2])))
+      return false;
   }
   return true;
 }
-/// Whether these characters may stand in a host. Percent signs may not: servers and resolvers would disagree about who is meant.
+/// Whether these characters may stand in a host. Percent signs may not: servers and resolvers would disagree about who
+/// is meant.
 constexpr bool is_host(std::string_view text) noexcept {
   if (text.empty() || text.size() > 253) return false;
   for (const char c : text)
-    if (!((c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' || c == '-' || c == '_')) return false;
+    if (!((c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' || c == '-' ||
+          c == '_'))
+      return false;
   return text.front() != '.' && text.front() != '-';
 }
 constexpr bool is_v6_host(std::string_view text) noexcept {
@@ -100,7 +109,8 @@ inline bool read_authority(std::string_view text, http_url& out) {
   return true;
 }
 
-/// Takes "." and ".." out of a path (RFC 3986, 5.2.4), for references that a server gives relative to what it was asked.
+/// Takes "." and ".." out of a path (RFC 3986, 5.2.4), for references that a server gives relative to what it was
+/// asked.
 inline std::string without_dots(std::string_view path) {
   std::string out;
   while (!path.empty()) {
@@ -122,9 +132,10 @@ inline std::string without_dots(std::string_view path) {
 
 }  // namespace detail
 
-/// Reads a URL as a user writes it. `bad_address`, which names no part of the text, since it may have a secret: another scheme; a user or a password in
-/// front of the host; a host or a port that is none; a character that has no place in a URL (spaces, controls, all that is not ASCII); a percent sign
-/// without two digits. What follows a `#` is not sent. Throws std::bad_alloc.
+/// Reads a URL as a user writes it. `bad_address`, which names no part of the text, since it may have a secret: another
+/// scheme; a user or a password in front of the host; a host or a port that is none; a character that has no place in a
+/// URL (spaces, controls, all that is not ASCII); a percent sign without two digits. What follows a `#` is not sent.
+/// Throws std::bad_alloc.
 inline result<http_url> parse_http_url(std::string_view text) {
   const auto refuse = [] { return failure(errc::bad_address, 0, std::string_view("URL")); };
   if (text.size() > http_url::most_bytes) return refuse();
@@ -147,7 +158,8 @@ inline result<http_url> parse_http_url(std::string_view text) {
   return out;
 }
 
-/// Where a redirect leads: `location` relative to the URL that was asked. Errors as parse_http_url; not_permitted: it leads from https to http.
+/// Where a redirect leads: `location` relative to the URL that was asked. Errors as parse_http_url; not_permitted: it
+/// leads from https to http.
 inline result<http_url> resolve_location(const http_url& base, std::string_view location) {
   const auto refuse = [] { return failure(errc::bad_address, 0, std::string_view("Location")); };
   if (location.empty() || location.size() > http_url::most_bytes) return refuse();
@@ -155,7 +167,8 @@ inline result<http_url> resolve_location(const http_url& base, std::string_view 
   if (colon != location.npos && colon < location.find_first_of("/?#")) {
     auto to = parse_http_url(location);
     if (!to) return refuse();
-    if (base.secure && !to->secure) return failure(errc::not_permitted, 0, std::string_view("a redirect from https to http"));
+    if (base.secure && !to->secure)
+      return failure(errc::not_permitted, 0, std::string_view("a redirect from https to http"));
     return to;
   }
   if (location.starts_with("//")) {

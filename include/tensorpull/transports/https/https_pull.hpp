@@ -24,9 +24,15 @@ class http_stream {
   explicit http_stream(posix_stream plain) noexcept : plain_(std::move(plain)) {}
   explicit http_stream(tls_connection secure) noexcept : secure_(std::move(secure)) {}
 
-  io_result read_some(std::span<const std::span<std::byte>> s) noexcept { return secure_ ? secure_->read_some(s) : plain_.read_some(s); }
-  io_result write_some(std::span<const std::span<const std::byte>> s) noexcept { return secure_ ? secure_->write_some(s) : plain_.write_some(s); }
-  io_ready wait(bool read, bool write, std::chrono::milliseconds t) noexcept { return secure_ ? secure_->wait(read, write, t) : plain_.wait(read, write, t); }
+  io_result read_some(std::span<const std::span<std::byte>> s) noexcept {
+    return secure_ ? secure_->read_some(s) : plain_.read_some(s);
+  }
+  io_result write_some(std::span<const std::span<const std::byte>> s) noexcept {
+    return secure_ ? secure_->write_some(s) : plain_.write_some(s);
+  }
+  io_ready wait(bool read, bool write, std::chrono::milliseconds t) noexcept {
+    return secure_ ? secure_->wait(read, write, t) : plain_.wait(read, write, t);
+  }
   int native_handle() const noexcept { return secure_ ? secure_->native_handle() : plain_.native_handle(); }
   establishment establish() noexcept { return secure_ ? secure_->establish() : plain_.establish(); }
   io_ready interest(io_ready wanted) const noexcept { return secure_ ? secure_->interest(wanted) : wanted; }
@@ -42,7 +48,8 @@ struct https_dial {
   using stream = http_stream;
   tls_context context{};
 
-  result<stream> connect(const http_url& url, const http_proxy& proxy, std::chrono::milliseconds timeout, const stop_token& stop) const {
+  result<stream> connect(const http_url& url, const http_proxy& proxy, std::chrono::milliseconds timeout,
+                         const stop_token& stop) const {
     if (!url.secure) {
       auto plain = http_dial{}.connect(url, proxy, timeout, stop);
       if (!plain) return failure(plain.error());
@@ -74,12 +81,14 @@ struct https_dial {
 
 }  // namespace detail
 
-/// Policy for the transport slot: as `http`, with https:// besides. The server's certificate is checked for the URL's host, also behind a redirect. More errors: those of tls_address::connect.
+/// Policy for the transport slot: as `http`, with https:// besides. The server's certificate is checked for the URL's
+/// host, also behind a redirect. More errors: those of tls_address::connect.
 struct https {
   using is_transport_policy = void;  ///< marks it
   static constexpr std::uint64_t max_payload_bytes = tensorpull::max_payload_bytes;  ///< a range may have any length
   /// Of a connection, on the heap.
-  static constexpr std::size_t connection_bytes = sizeof(detail::http_line<detail::http_stream>) + tls::connection_bytes;
+  static constexpr std::size_t connection_bytes = sizeof(detail::http_line<detail::http_stream>) +
+                                                  tls::connection_bytes;
   static constexpr bool reliable = true;        ///< TCP is
   static constexpr bool ordered = true;         ///< chunks land in order, whatever the connections do
   static constexpr bool shares_memory = false;  ///< none is shared
@@ -98,7 +107,8 @@ struct https {
 
   /// As the policy says.
   template <class Parts, consumer Consumer>
-  static result<receipt> pull(const https_address& to, const reference& ref, Consumer& consumer, const pull_options& options, typename Parts::chunking chunking) noexcept {
+  static result<receipt> pull(const https_address& to, const reference& ref, Consumer& consumer,
+                              const pull_options& options, typename Parts::chunking chunking) noexcept {
     detail::https_dial dial{to.context};
     if (!dial.context) {
       auto system = tls_context::make({});  // read once, and not for each connection
@@ -109,12 +119,14 @@ struct https {
   }
   /// The same with the system's authorities.
   template <class Parts, consumer Consumer>
-  static result<receipt> pull(const http_address& to, const reference& ref, Consumer& consumer, const pull_options& options, typename Parts::chunking chunking) noexcept {
+  static result<receipt> pull(const http_address& to, const reference& ref, Consumer& consumer,
+                              const pull_options& options, typename Parts::chunking chunking) noexcept {
     return pull<Parts>(https_address{to, {}}, ref, consumer, options, chunking);
   }
   /// The same with a URL as text.
   template <class Parts, consumer Consumer>
-  static result<receipt> pull(std::string_view url, const reference& ref, Consumer& consumer, const pull_options& options, typename Parts::chunking chunking) noexcept {
+  static result<receipt> pull(std::string_view url, const reference& ref, Consumer& consumer,
+                              const pull_options& options, typename Parts::chunking chunking) noexcept {
     return pull<Parts>(http_address{.url = url}, ref, consumer, options, chunking);
   }
 };

@@ -9,7 +9,8 @@
 namespace tensorpull {
 
 /// As http_put, with URLs of either scheme. More errors: those of tls_address::connect.
-inline result<http_put_receipt> https_put(const https_address& to, const source_view& image, const http_put_options& options = {}) noexcept {
+inline result<http_put_receipt> https_put(const https_address& to, const source_view& image,
+                                          const http_put_options& options = {}) noexcept {
   detail::https_dial dial{to.context};
   if (!dial.context) {
     auto system = tls_context::make({});

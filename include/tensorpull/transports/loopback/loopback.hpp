@@ -17,7 +17,8 @@ namespace tensorpull {
 namespace detail {
 
 /// Copies from one list of spans to another, and returns the number of bytes copied.
-inline std::size_t copy_spans(std::span<const std::span<const std::byte>> from, std::span<const std::span<std::byte>> to) noexcept {
+inline std::size_t copy_spans(std::span<const std::span<const std::byte>> from,
+                              std::span<const std::span<std::byte>> to) noexcept {
   std::size_t total = 0, i = 0, k = 0, i_at = 0, k_at = 0;
   while (i < from.size() && k < to.size()) {
     const std::size_t n = std::min(from[i].size() - i_at, to[k].size() - k_at);
@@ -31,7 +32,8 @@ inline std::size_t copy_spans(std::span<const std::span<const std::byte>> from, 
 
 /// One direction of a loopback connection: moves the frames of `from` to `to`, and returns the number of bytes moved.
 template <class From, class FromTransfer, class To, class ToTransfer>
-result<std::size_t> move_frames(From& from, FromTransfer& from_transfer, To& to, ToTransfer& to_transfer, std::span<std::byte> scratch, std::size_t piece) noexcept {
+result<std::size_t> move_frames(From& from, FromTransfer& from_transfer, To& to, ToTransfer& to_transfer,
+                                std::span<std::byte> scratch, std::size_t piece) noexcept {
   typename From::plan_type plan;
   if (const auto ok = from.plan_write(from_transfer, plan, scratch, 1); !ok) return failure(ok.error());
   std::size_t done = 0;
@@ -82,7 +84,9 @@ struct loopback {
   /// A pull has both ends, and a buffer for each.
   template <class Parts>
   static constexpr std::size_t pull_bytes =
-      2 * sizeof(endpoint<typename Parts::framing, typename Parts::limits, typename loopback_owner<Parts>::owner_type, ignore_messages>) + 2 * Parts::limits::control_frame_bytes;
+      2 * sizeof(endpoint<typename Parts::framing, typename Parts::limits, typename loopback_owner<Parts>::owner_type,
+                          ignore_messages>) +
+      2 * Parts::limits::control_frame_bytes;
 
   template <class Parts>
   using downloader = loopback_owner<Parts>;
@@ -90,16 +94,19 @@ struct loopback {
   template <class Parts>
   using session = no_session<loopback>;
 
-  /// Runs both ends until the transfer has ended. All state is on the stack; smaller limits (control_frame_bytes) make it smaller.
+  /// Runs both ends until the transfer has ended. All state is on the stack; smaller limits (control_frame_bytes) make
+  /// it smaller.
   template <class Parts, class Owner, consumer Consumer>
     requires requires(Owner& o) { o.machine(), o.scratch(), o.tick(), o.deliver(); }
-  static result<receipt> pull(Owner& from, const reference& ref, Consumer& to, const pull_options& options, typename Parts::chunking chunking) noexcept {
+  static result<receipt> pull(Owner& from, const reference& ref, Consumer& to, const pull_options& options,
+                              typename Parts::chunking chunking) noexcept {
     ignore_messages handler;
     using limits = typename Parts::limits;
     no_transfer nothing;
     alignas(64) std::byte memory[2 * limits::control_frame_bytes];
     buffer_pool<> pool(memory, limits::control_frame_bytes);
-    // the recipient's end needs no owner, but with one both ends are the same class, which saves code; it is never asked for anything
+    // the recipient's end needs no owner, but with one both ends are the same class, which saves code; it is never
+    // asked for anything
     using end_type = endpoint<typename Parts::framing, limits, typename Owner::owner_type, ignore_messages>;
     end_type owner_end(from.machine(), pool, handler), end(from.machine(), pool, handler);
     detail::running_pull<Parts, Consumer> all(ref, to, options, chunking, 1);
@@ -108,7 +115,8 @@ struct loopback {
     end.begin_pull();
     while (!t.ended() && !all.stopped()) {
       const auto asked = detail::move_frames(end, t, owner_end, nothing, from.scratch(), piece);
-      const auto answered = asked ? detail::move_frames(owner_end, nothing, end, t, from.scratch(), piece) : result<std::size_t>(failure(asked.error()));
+      const auto answered = asked ? detail::move_frames(owner_end, nothing, end, t, from.scratch(), piece)
+                                  : result<std::size_t>(failure(asked.error()));
       all.note();
       if (!answered) t.fail(answered.error());
       else if (t.pause().count() > 0) t.fail({errc::busy, 0, 0, {}});
@@ -116,7 +124,8 @@ struct loopback {
       else if (owner_end.awaits_time()) from.tick();
       else t.fail({errc::busy, 0, 0, {}});  // the consumer has no memory, and nothing else in this thread can free any
     }
-    if (const auto bye = t.farewell(); bye && end.send_control(*bye)) (void)detail::move_frames(end, t, owner_end, nothing, from.scratch(), piece);
+    if (const auto bye = t.farewell(); bye && end.send_control(*bye))
+      (void)detail::move_frames(end, t, owner_end, nothing, from.scratch(), piece);
     from.deliver();
     return all.outcome();
   }

@@ -1,5 +1,5 @@
-// A TCP connection of lwIP as a byte_stream, for a device without POSIX. The program names lwIP's functions in a header of its own (README.md), so
-// nothing of lwIP is needed to install or to compile the library.
+// A TCP connection of lwIP as a byte_stream, for a device without POSIX. The program names lwIP's functions in a header
+// of its own (README.md), so nothing of lwIP is needed to install or to compile the library.
 #pragma once
 
 #include <tensorpull/core/result.hpp>
@@ -14,17 +14,21 @@
 
 namespace tensorpull {
 
-/// The socket functions S of a small network stack, as static functions that do not throw. With lwIP each is one call (README.md has all of them).
-/// A socket is a number; below 0 there is none.
+/// The socket functions S of a small network stack, as static functions that do not throw. With lwIP each is one call
+/// (README.md has all of them). A socket is a number; below 0 there is none.
 ///  1. `S::open()` makes a socket for TCP that does not wait: its number, or a negative one;
-///  2. `S::receive(socket, to, n)` and `S::transmit(socket, from, n)` move at most n bytes: how many; 0 from receive(): the other end has closed; negative: see 4;
-///  3. `S::wait(socket, read, write, ms)` waits until a direction that is true can make progress or has failed, at most `ms` milliseconds, and leaves true those
+///  2. `S::receive(socket, to, n)` and `S::transmit(socket, from, n)` move at most n bytes: how many; 0 from receive():
+///  the other end has closed; negative: see 4;
+///  3. `S::wait(socket, read, write, ms)` waits until a direction that is true can make progress or has failed, at most
+///  `ms` milliseconds, and leaves true those
 ///     that can. With both false it only waits;
-///  4. `S::last_error()` says why the last call has failed: `S::would_block` if there was nothing to move, `S::in_progress` if a connect is under way, or any other number;
+///  4. `S::last_error()` says why the last call has failed: `S::would_block` if there was nothing to move,
+///  `S::in_progress` if a connect is under way, or any other number;
 ///  5. `S::pending_error(socket)` says how a connect ended: 0, or a number as above;
 ///  6. `S::release(socket)` closes it.
-/// And for connect(): `S::begin_connect(socket, address)` begins to connect to an address, whatever type that is: 0, or a negative number and last_error().
-/// Names that lwIP defines as macros (connect, recv, read, close and others) are avoided here.
+/// And for connect(): `S::begin_connect(socket, address)` begins to connect to an address, whatever type that is: 0, or
+/// a negative number and last_error(). Names that lwIP defines as macros (connect, recv, read, close and others) are
+/// avoided here.
 template <class S>
 concept small_sockets = requires(int socket, void* to, const void* from, std::size_t n, bool& direction) {
   { S::open() } noexcept -> std::convertible_to<int>;
@@ -37,8 +41,9 @@ concept small_sockets = requires(int socket, void* to, const void* from, std::si
   requires std::convertible_to<decltype(S::would_block), int> && std::convertible_to<decltype(S::in_progress), int>;
 };
 
-/// Owns a connected socket. One thread at a time. It allocates nothing; lwIP does, from its own pools. Without sendmsg and readv each span is a call.
-/// A stack that has no memory left is a connection that is lost, so that another try may find some: `io_result::system` has the stack's number.
+/// Owns a connected socket. One thread at a time. It allocates nothing; lwIP does, from its own pools. Without sendmsg
+/// and readv each span is a call. A stack that has no memory left is a connection that is lost, so that another try may
+/// find some: `io_result::system` has the stack's number.
 template <small_sockets S>
 class lwip_stream {
  public:
@@ -53,7 +58,8 @@ class lwip_stream {
     if (socket_ >= 0) (void)S::release(socket_);
   }
 
-  /// Connects, and waits at most `timeout` for it, in one call of the stack that nothing cuts short. Errors: connection_failed, with the stack's number; timed_out.
+  /// Connects, and waits at most `timeout` for it, in one call of the stack that nothing cuts short. Errors:
+  /// connection_failed, with the stack's number; timed_out.
   template <class Address>
   static result<lwip_stream> connect_to(const Address& address, std::chrono::milliseconds timeout) noexcept {
     lwip_stream made(S::open());
@@ -69,10 +75,14 @@ class lwip_stream {
   int native_handle() const noexcept { return socket_; }
 
   io_result read_some(std::span<const std::span<std::byte>> spans) noexcept {
-    return each(spans, [this](std::span<std::byte> s) noexcept { return static_cast<int>(S::receive(socket_, s.data(), s.size())); });
+    return each(spans, [this](std::span<std::byte> s) noexcept {
+      return static_cast<int>(S::receive(socket_, s.data(), s.size()));
+    });
   }
   io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept {
-    return each(spans, [this](std::span<const std::byte> s) noexcept { return static_cast<int>(S::transmit(socket_, s.data(), s.size())); });
+    return each(spans, [this](std::span<const std::byte> s) noexcept {
+      return static_cast<int>(S::transmit(socket_, s.data(), s.size()));
+    });
   }
   io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
     const auto ms = static_cast<int>(std::max<std::int64_t>(0, std::min<std::int64_t>(timeout.count(), 1 << 30)));

@@ -1,4 +1,5 @@
-// The end of a link that pulls: it reaches all owners of one reference, and notices when the one that coordinates is gone.
+// The end of a link that pulls: it reaches all owners of one reference, and notices when the one that coordinates is
+// gone.
 #pragma once
 
 #include <tensorpull/transports/nats/nats_link.hpp>
@@ -9,8 +10,8 @@
 
 namespace tensorpull {
 
-/// A link to the owners of one reference. What goes to the default address goes to the owner that coordinates the transaction, what goes to `any_owner` to
-/// any of those that have the content.
+/// A link to the owners of one reference. What goes to the default address goes to the owner that coordinates the
+/// transaction, what goes to `any_owner` to any of those that have the content.
 template <class Link>
 class nats_guest {
  public:
@@ -25,11 +26,13 @@ class nats_guest {
   static constexpr address any_owner{true};                 ///< any of those that have the content
   static constexpr std::size_t max_datagram_bytes = 4096;  ///< of requests; answers may be as long as the link's
   static constexpr bool checked = Link::checked;           ///< as the link
-  static constexpr bool addresses_are_proved = true;       ///< answers come to an inbox that only owners of the reference are told, and those who operate the server
+  static constexpr bool addresses_are_proved = true;  ///< answers come to an inbox that only owners of the reference
+                                                      ///< are told, and those who operate the server
 
   /// Takes over a link that may serve one subject.
   nats_guest(Link link, const ref_id& of, const nats_patience& patience) noexcept
-      : link_(std::move(link)), coordinator_(nats_subject::coordinator(of)), any_(nats_subject::any(of)), patience_(patience), arriving_(link_.datagram_bytes()) {
+      : link_(std::move(link)), coordinator_(nats_subject::coordinator(of)), any_(nats_subject::any(of)),
+        patience_(patience), arriving_(link_.datagram_bytes()) {
     (void)watch_.begin(link_, coordinator_, std::chrono::steady_clock::now());
   }
 
@@ -37,9 +40,13 @@ class nats_guest {
   std::size_t datagram_bytes() const noexcept { return std::min(link_.datagram_bytes(), max_datagram_bytes); }
   /// The longest that comes, as the server said when the link was made.
   std::size_t arriving_bytes() const noexcept { return arriving_; }
-  /// Why it is closed. owner_lost: nobody coordinates the transaction any more; connection_failed: nobody did since the link was made; connection_lost: the server
-  /// takes shorter messages than before.
-  error why() const noexcept { return {why_, 0, 0, why_ == errc::connection_failed ? std::string_view("the server knows no owner of the reference") : std::string_view()}; }
+  /// Why it is closed. owner_lost: nobody coordinates the transaction any more; connection_failed: nobody did since the
+  /// link was made; connection_lost: the server takes shorter messages than before.
+  error why() const noexcept {
+    return {why_, 0, 0,
+            why_ == errc::connection_failed ? std::string_view("the server knows no owner of the reference")
+                                            : std::string_view()};
+  }
 
   /// As datagram_link asks.
   io_result receive(std::span<std::byte> memory, address& from) noexcept {
@@ -58,9 +65,13 @@ class nats_guest {
     return io;
   }
   /// As datagram_link asks.
-  io_result send(std::span<const std::span<const std::byte>> spans, const address& to) noexcept { return link_.send(spans, to.any ? any_ : coordinator_); }
+  io_result send(std::span<const std::span<const std::byte>> spans, const address& to) noexcept {
+    return link_.send(spans, to.any ? any_ : coordinator_);
+  }
   /// As datagram_link asks.
-  io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept { return link_.wait(read, write, timeout); }
+  io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
+    return link_.wait(read, write, timeout);
+  }
 
  private:
   /// Looks whether there is still somebody at the other end.

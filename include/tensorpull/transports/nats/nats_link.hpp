@@ -27,37 +27,43 @@ struct nats_presence {
   std::uint32_t nobody = 0;  ///< times that the server has said that nobody serves it
 };
 
-/// A datagram link over a NATS server. It sends to any subject, from an inbox of its own whose name has 128 random bits. It receives what is sent to its
-/// inbox and to the subjects that it serves. `MostBytes`: no datagram is longer; a server allows 1 MiB unless it is told otherwise.
+/// A datagram link over a NATS server. It sends to any subject, from an inbox of its own whose name has 128 random
+/// bits. It receives what is sent to its inbox and to the subjects that it serves. `MostBytes`: no datagram is longer;
+/// a server allows 1 MiB unless it is told otherwise.
 ///
-/// libnats reads and writes on the caller's thread here, within receive(), send() and wait(). The library has three threads in a process (`library_threads`),
-/// however many links there are. It makes the process ignore SIGPIPE. While a link has no server, wait() looks for one, what is sent is dropped as a
-/// network would drop it, and what it serves is served again later.
+/// libnats reads and writes on the caller's thread here, within receive(), send() and wait(). The library has three
+/// threads in a process (`library_threads`), however many links there are. It makes the process ignore SIGPIPE. While a
+/// link has no server, wait() looks for one, what is sent is dropped as a network would drop it, and what it serves is
+/// served again later.
 ///
-/// The bytes go through the server in the clear unless its url says `tls://`, and who operates it can read them in any case. So can every user of the same
-/// account who may subscribe to the subjects; users of other accounts see nothing. A subject names a reference: who can list subscriptions
-/// (the operator; anybody who reaches the monitoring port) or may subscribe to `tensorpull.>` has the reference. Permissions at the server say who may.
+/// The bytes go through the server in the clear unless its url says `tls://`, and who operates it can read them in any
+/// case. So can every user of the same account who may subscribe to the subjects; users of other accounts see nothing.
+/// A subject names a reference: who can list subscriptions (the operator; anybody who reaches the monitoring port) or
+/// may subscribe to `tensorpull.>` has the reference. Permissions at the server say who may.
 template <std::size_t MostBytes>
 class basic_nats_link {
  public:
-  using address = nats_subject;                                 ///< where a datagram goes, and the inbox that one came from
+  using address = nats_subject;  ///< where a datagram goes, and the inbox that one came from
   static constexpr std::size_t max_datagram_bytes = MostBytes;  ///< no datagram is longer
   /// TCP carries each message to the server and from it.
   static constexpr bool checked = true;
-  /// A message names its own inbox, and the server does not check that. But its sender was let in by the server; answers go to inboxes alone; and none
-  /// is longer than the request except to one who knows a reference.
+  /// A message names its own inbox, and the server does not check that. But its sender was let in by the server;
+  /// answers go to inboxes alone; and none is longer than the request except to one who knows a reference.
   static constexpr bool addresses_are_proved = true;
   /// Threads that libnats has in a process with links: for timers, for callbacks, for freeing.
   static constexpr unsigned library_threads = 3;
-  /// The most allocations that libnats makes for one datagram that is received: the message, and if it comes in pieces a buffer for its head and one for its bytes,
-  /// of two allocations each. For one that is sent it makes none once its buffer is as long as the longest.
+  /// The most allocations that libnats makes for one datagram that is received: the message, and if it comes in pieces
+  /// a buffer for its head and one for its bytes, of two allocations each. For one that is sent it makes none once its
+  /// buffer is as long as the longest.
   static constexpr unsigned allocations_per_datagram = 5;
 
-  /// Connects, and waits until the server delivers to our inbox. `subjects`: how many it can serve at a time. libnats itself takes part once a server
-  /// has answered; it does not hear `stop`, and takes at most the server's `timeout`.
-  /// Errors: bad_address; connection_failed; not_permitted: the server does not let this user in, or not subscribe to an inbox; timed_out; cancelled;
-  /// does_not_fit: the server allows no messages of 128 bytes (`at`: how many); out_of_memory.
-  static result<basic_nats_link> connect(const nats_server& where, const stop_token& stop = {}, std::size_t subjects = 0) noexcept {
+  /// Connects, and waits until the server delivers to our inbox. `subjects`: how many it can serve at a time. libnats
+  /// itself takes part once a server has answered; it does not hear `stop`, and takes at most the server's `timeout`.
+  /// Errors: bad_address; connection_failed; not_permitted: the server does not let this user in, or not subscribe to
+  /// an inbox; timed_out; cancelled; does_not_fit: the server allows no messages of 128 bytes (`at`: how many);
+  /// out_of_memory.
+  static result<basic_nats_link> connect(const nats_server& where, const stop_token& stop = {},
+                                         std::size_t subjects = 0) noexcept {
     const system_entropy random;
     const auto inbox = nats_subject::inbox(where.inbox, {random(), random()});
     if (!inbox) return failure(inbox.error());
@@ -88,8 +94,9 @@ class basic_nats_link {
   /// Whether there is no server now.
   bool away() const noexcept { return !s_->connection; }
 
-  /// Receives what is sent to a subject, too; with a `group` (text that lives as long as the link), what falls to this link among those that serve the subject in
-  /// that group. table_full: as many are served as connect() was told. settle() says whether the server allows it.
+  /// Receives what is sent to a subject, too; with a `group` (text that lives as long as the link), what falls to this
+  /// link among those that serve the subject in that group. table_full: as many are served as connect() was told.
+  /// settle() says whether the server allows it.
   result<void> serve(const nats_subject& subject, const char* group = nullptr) noexcept {
     for (std::size_t i = 1; i < s_->subjects; ++i)
       if (!s_->served[i].subject) {
@@ -122,16 +129,19 @@ class basic_nats_link {
       if (refuses(subject) || refuses(echo.subject)) return failure(errc::not_permitted, 0, subject.view());
       if (asked && detail::has_mail(echo.handle.get())) return {};
       if (stop.stop_requested()) return failure(errc::cancelled);
-      const auto left = timeout - std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start);
+      const auto left = timeout -
+                        std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start);
       if (left.count() <= 0) return failure(errc::timed_out);
       turn(true, std::min(left, detail::wait_step));
       if (away()) echo.handle.reset();
     }
   }
 
-  /// Asks whether anybody serves a subject. The answer comes to `here`, which has to be an inbox that this link serves, and is counted there.
+  /// Asks whether anybody serves a subject. The answer comes to `here`, which has to be an inbox that this link serves,
+  /// and is counted there.
   void ask(const nats_subject& whom, const nats_subject& here) noexcept {
-    if (!away() && writable()) (void)natsConnection_PublishRequest(s_->connection.get(), whom.c_str(), here.c_str(), nullptr, 0), flush();
+    if (!away() && writable())
+      (void)natsConnection_PublishRequest(s_->connection.get(), whom.c_str(), here.c_str(), nullptr, 0), flush();
   }
   /// What has been answered to an inbox that this link serves.
   nats_presence answers_at(const nats_subject& here) const noexcept {
@@ -140,7 +150,8 @@ class basic_nats_link {
     return {};
   }
 
-  /// Takes one datagram into `memory` and says from whose inbox it came; it never waits. One that names no inbox, or is longer than the memory, is lost.
+  /// Takes one datagram into `memory` and says from whose inbox it came; it never waits. One that names no inbox, or is
+  /// longer than the memory, is lost.
   io_result receive(std::span<std::byte> memory, address& from) noexcept {
     for (;;) {
       std::span<const std::byte> one;
@@ -155,7 +166,8 @@ class basic_nats_link {
   io_result receive_in_place(std::span<const std::byte>& datagram, address& from) noexcept {
     for (bool read = false;; read = true) {
       while (take(from)) {
-        if (natsMsg_GetDataLength(s_->current.get()) > 0) return datagram = aligned_bytes(), io_result{io_status::ok, 0, datagram.size()};
+        if (natsMsg_GetDataLength(s_->current.get()) > 0)
+          return datagram = aligned_bytes(), io_result{io_status::ok, 0, datagram.size()};
         // somebody asks whether we are here; the answer names no inbox, so that nobody answers it
         if (writable()) (void)natsConnection_Publish(s_->connection.get(), from.c_str(), nullptr, 0), flush();
       }
@@ -164,7 +176,8 @@ class basic_nats_link {
     }
   }
 
-  /// Sends one datagram, the whole or nothing; it never waits. It is dropped while there is no server, and if it is longer than datagram_bytes().
+  /// Sends one datagram, the whole or nothing; it never waits. It is dropped while there is no server, and if it is
+  /// longer than datagram_bytes().
   io_result send(std::span<const std::span<const std::byte>> spans, const address& to) noexcept {
     std::size_t bytes = 0;
     for (const auto& s : spans) bytes += s.size();
@@ -179,7 +192,8 @@ class basic_nats_link {
       }
       data = s_->gather.get();
     }
-    const natsStatus how = natsConnection_PublishRequest(s_->connection.get(), to.c_str(), inbox().c_str(), data, static_cast<int>(bytes));
+    const natsStatus how = natsConnection_PublishRequest(s_->connection.get(), to.c_str(), inbox().c_str(), data,
+                                                         static_cast<int>(bytes));
     if (how != NATS_OK) return {};  // there is no memory for it
     flush();
     return {io_status::ok, 0, bytes};
@@ -190,7 +204,8 @@ class basic_nats_link {
     const auto start = std::chrono::steady_clock::now();
     for (;;) {
       const io_ready ready{read && has_mail(), write && writable()};
-      const auto left = timeout - std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start);
+      const auto left = timeout -
+                        std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start);
       if (ready.read || ready.write || left.count() <= 0 || !turn(read, left)) return ready;
     }
   }
@@ -204,10 +219,12 @@ class basic_nats_link {
   };
   struct state {
     state(const nats_server& where, std::size_t more) noexcept
-        : door(where), credentials(where.credentials), timeout(where.timeout), configure(where.configure), subjects(more + 1), gather(new(std::nothrow) std::byte[MostBytes]),
+        : door(where), credentials(where.credentials), timeout(where.timeout), configure(where.configure),
+          subjects(more + 1), gather(new(std::nothrow) std::byte[MostBytes]),
           aligned(new(std::nothrow) std::byte[MostBytes]), served(new(std::nothrow) subscription[subjects]) {}
     ~state() { lose(); }
-    /// Lets go of the connection. What is left to say is written first, since libnats would wait half a second for the server to take it.
+    /// Lets go of the connection. What is left to say is written first, since libnats would wait half a second for the
+    /// server to take it.
     void lose() noexcept {
       current.reset();
       for (std::size_t i = 0; served && i < subjects; ++i) served[i].handle.reset();
@@ -222,9 +239,10 @@ class basic_nats_link {
     std::chrono::milliseconds timeout;
     natsStatus (*configure)(natsOptions*);
     std::size_t subjects;
-    std::unique_ptr<std::byte[]> gather, aligned;  // a datagram that is sent in pieces; one that has come to an odd address
-    std::unique_ptr<subscription[]> served;        // the first is the inbox
-    std::size_t next = 0;                          // where to look first: each subject has its turn
+    std::unique_ptr<std::byte[]> gather, aligned;  // a datagram that is sent in pieces; one that has come to an odd
+                                                   // address
+    std::unique_ptr<subscription[]> served;  // the first is the inbox
+    std::size_t next = 0;  // where to look first: each subject has its turn
     std::size_t most_now = 0;
     std::chrono::steady_clock::time_point heard{};  // when the server said something, or was asked to
     bool asked = false;
@@ -261,11 +279,13 @@ class basic_nats_link {
       if (how == NATS_OK) how = set(made, value...);
     };
     also(natsOptions_SetURL, url);
-    if (*s_->credentials.c_str() != '\0') also(natsOptions_SetUserCredentialsFromFiles, s_->credentials.c_str(), nullptr);
+    if (*s_->credentials.c_str() != '\0')
+      also(natsOptions_SetUserCredentialsFromFiles, s_->credentials.c_str(), nullptr);
     also(natsOptions_SetTimeout, std::max<std::int64_t>(s_->timeout.count(), 1));
-    also(natsOptions_SetSendAsap, true);           // otherwise it has a thread that flushes
-    also(natsOptions_SetAllowReconnect, false);    // it would have a thread for that, and in version 3.4 take the next server's bytes for the rest of a message
-    also(natsOptions_SetPingInterval, 0);          // its thread of timers would close the socket that this one reads
+    also(natsOptions_SetSendAsap, true);  // otherwise it has a thread that flushes
+    also(natsOptions_SetAllowReconnect, false);  // it would have a thread for that, and in version 3.4 take the next
+                                                 // server's bytes for the rest of a message
+    also(natsOptions_SetPingInterval, 0);  // its thread of timers would close the socket that this one reads
     also(natsOptions_SetIOBufSize, read_bytes);
     also(natsOptions_SetEventLoop, static_cast<void*>(s_.get()), attach, reads, writes, detach);
     if (s_->configure != nullptr) also(s_->configure);
@@ -273,7 +293,8 @@ class basic_nats_link {
     if (how == NATS_OK) how = natsConnection_Connect(&connected, made);
     s_->connection = detail::nats_connection(connected);
     if (how != NATS_OK) return s_->lose(), failure(detail::nats_error(how));
-    s_->most_now = static_cast<std::size_t>(std::min<std::int64_t>(std::max<std::int64_t>(natsConnection_GetMaxPayload(connected), 0), MostBytes));
+    s_->most_now = static_cast<std::size_t>(
+        std::min<std::int64_t>(std::max<std::int64_t>(natsConnection_GetMaxPayload(connected), 0), MostBytes));
     heard();
     for (std::size_t i = 0; i < s_->subjects; ++i)
       if (s_->served[i].subject) subscribe(s_->served[i]);
@@ -282,14 +303,16 @@ class basic_nats_link {
   /// If libnats has no memory for it, nothing arrives, and settle() notices.
   void subscribe(subscription& s) noexcept {
     natsSubscription* made = nullptr;
-    (void)(s.group != nullptr ? natsConnection_QueueSubscribeSync(&made, s_->connection.get(), s.subject.c_str(), s.group)
-                              : natsConnection_SubscribeSync(&made, s_->connection.get(), s.subject.c_str()));
+    (void)(s.group != nullptr
+               ? natsConnection_QueueSubscribeSync(&made, s_->connection.get(), s.subject.c_str(), s.group)
+               : natsConnection_SubscribeSync(&made, s_->connection.get(), s.subject.c_str()));
     s.handle = detail::nats_subscription(made);
   }
   /// Whether the last complaint of the server is that we may not subscribe to this.
   bool refuses(const nats_subject& subject) const noexcept {
     const char* text = nullptr;
-    if (away() || natsConnection_GetLastError(s_->connection.get(), &text) != NATS_NOT_PERMITTED || text == nullptr) return false;
+    if (away() || natsConnection_GetLastError(s_->connection.get(), &text) != NATS_NOT_PERMITTED || text == nullptr)
+      return false;
     const std::string_view said(text);
     return said.find("Subscription") != said.npos && said.find(subject.view()) != said.npos;
   }
@@ -323,7 +346,8 @@ class basic_nats_link {
     }
     return false;
   }
-  /// The bytes of the current message. Those for an inbox `_INBOX.<32 digits>` lie at a multiple of 8 as libnats keeps them.
+  /// The bytes of the current message. Those for an inbox `_INBOX.<32 digits>` lie at a multiple of 8 as libnats keeps
+  /// them.
   std::span<const std::byte> aligned_bytes() const noexcept {
     const auto* data = reinterpret_cast<const std::byte*>(natsMsg_GetData(s_->current.get()));
     const auto bytes = std::min(static_cast<std::size_t>(natsMsg_GetDataLength(s_->current.get())), MostBytes);
@@ -355,7 +379,8 @@ class basic_nats_link {
     flush();
     return !s_->writes;
   }
-  /// Waits once, at most about that long, and lets libnats read and write; or looks for a server. False: a signal arrived.
+  /// Waits once, at most about that long, and lets libnats read and write; or looks for a server. False: a signal
+  /// arrived.
   bool turn(bool read, std::chrono::milliseconds most) noexcept {
     if (away()) {
       const char* const url = s_->door.look(most);
@@ -378,8 +403,8 @@ class basic_nats_link {
     return true;
   }
 
-  /// Of libnats's buffers. Messages are taken before more is read, so no more than this waits here. The rest waits in the socket and at the server, which
-  /// ends the connection of one that is too slow.
+  /// Of libnats's buffers. Messages are taken before more is read, so no more than this waits here. The rest waits in
+  /// the socket and at the server, which ends the connection of one that is too slow.
   static constexpr int read_bytes = 256 * 1024;
   /// After this time without a word the server is asked for one, and after another it is given up.
   static constexpr std::chrono::milliseconds silence{30'000};

@@ -1,4 +1,5 @@
-// The owner's side over NATS: publishes under subjects of each reference, alone, or as one of several owners of the same content.
+// The owner's side over NATS: publishes under subjects of each reference, alone, or as one of several owners of the
+// same content.
 #pragma once
 
 #include <tensorpull/transports/datagrams/owner.hpp>
@@ -22,17 +23,20 @@ enum class nats_part : std::uint8_t {
 struct nats_owner_options {
   nats_server server{};                       ///< where, and as whom
   nats_part part = nats_part::coordinator;    ///< what it does
-  nats_patience patience{};                   ///< of a replica: how long the owner that coordinates may be gone before its transactions end as owner_lost
-  datagram_owner_options serving{};         ///< how many it serves, how fast, and whom; `listen` is not used
-  stop_token stop{};                          ///< ends open()
+  nats_patience patience{};  ///< of a replica: how long the owner that coordinates may be gone before its transactions
+                             ///< end as owner_lost
+  datagram_owner_options serving{};  ///< how many it serves, how fast, and whom; `listen` is not used
+  stop_token stop{};  ///< ends open()
 };
 
-/// A pipeline's `downloader` over NATS. Movable. One thread at a time. Its end settles what is open: callbacks are called once more, with what there was.
-/// A reference is served under `tensorpull.<its 32 digits>.coordinator` and, by all owners of its content, `tensorpull.<its 32 digits>.any`: the
-/// server gives each request for a chunk to one of them.
+/// A pipeline's `downloader` over NATS. Movable. One thread at a time. Its end settles what is open: callbacks are
+/// called once more, with what there was. A reference is served under `tensorpull.<its 32 digits>.coordinator` and, by
+/// all owners of its content, `tensorpull.<its 32 digits>.any`: the server gives each request for a chunk to one of
+/// them.
 ///
-/// A replica publishes under the ID of the reference that another owner gave (`publish_options::id`), and its content must be the same: the version is the digest,
-/// and requests for another version are not answered. Its own transaction expects nobody, and ends by withdraw(), or as verdict::owner_lost.
+/// A replica publishes under the ID of the reference that another owner gave (`publish_options::id`), and its content
+/// must be the same: the version is the digest, and requests for another version are not answered. Its own transaction
+/// expects nobody, and ends by withdraw(), or as verdict::owner_lost.
 template <class Parts>
 class nats_owner : public publishing_owner<nats_owner<Parts>> {
   using base = publishing_owner<nats_owner>;
@@ -53,17 +57,19 @@ class nats_owner : public publishing_owner<nats_owner<Parts>> {
     return nats_owner(std::move(*owner), options);
   }
 
-  /// As publishing_owner::add_tensors, and returns when the server has taken note. More errors: not_permitted: the server does not let this user subscribe;
-  /// timed_out: the server has not answered within its `timeout`.
+  /// As publishing_owner::add_tensors, and returns when the server has taken note. More errors: not_permitted: the
+  /// server does not let this user subscribe; timed_out: the server has not answered within its `timeout`.
   template <class Model>
   result<reference> add_tensors(Model&& model, const publish_options& options = {}) {
     return served(base::add_tensors(std::forward<Model>(model), published_as(options)));
   }
   /// As publishing_owner::add_image, with the same errors.
-  result<reference> add_image(const source_view& image, const publish_options& options = {}, unique_any keep = {}) noexcept {
+  result<reference> add_image(const source_view& image, const publish_options& options = {},
+                              unique_any keep = {}) noexcept {
     return served(base::add_image(image, published_as(options), std::move(keep)));
   }
-  /// There is none: the server takes note of one subject after the other, and may refuse the second when the first is served.
+  /// There is none: the server takes note of one subject after the other, and may refuse the second when the first is
+  /// served.
   template <class Images>
   result<transaction_id> add_images(Images&& images, const transaction_options& options, unique_any keep = {}) = delete;
   /// As publisher::withdraw. A replica leaves its group first.

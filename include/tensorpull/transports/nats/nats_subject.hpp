@@ -1,4 +1,5 @@
-// Subjects: the addresses of NATS. Those of an owner follow from a reference, that of a recipient is an inbox that nobody can guess.
+// Subjects: the addresses of NATS. Those of an owner follow from a reference, that of a recipient is an inbox that
+// nobody can guess.
 #pragma once
 
 #include <tensorpull/core/ids.hpp>
@@ -14,8 +15,8 @@
 
 namespace tensorpull {
 
-/// A subject that messages can be sent to: at most 95 bytes of tokens with points between them, without wildcards. Empty: no subject. Regular, and
-/// trivially copyable: the address type of a nats_link.
+/// A subject that messages can be sent to: at most 95 bytes of tokens with points between them, without wildcards.
+/// Empty: no subject. Regular, and trivially copyable: the address type of a nats_link.
 class nats_subject {
  public:
   /// The longest, in bytes.
@@ -25,7 +26,8 @@ class nats_subject {
 
   constexpr nats_subject() noexcept = default;
 
-  /// The subject that the text spells. bad_address: it is empty or too long, a token is empty or a wildcard, or a character is not printable.
+  /// The subject that the text spells. bad_address: it is empty or too long, a token is empty or a wildcard, or a
+  /// character is not printable.
   static constexpr result<nats_subject> of(std::string_view text) noexcept {
     if (text.empty() || text.size() > most_bytes) return failure(errc::bad_address, text.size(), text);
     for (std::size_t i = 0; i < text.size(); ++i) {
@@ -37,25 +39,28 @@ class nats_subject {
     s.append(text);
     return s;
   }
-  /// Where whoever coordinates the transaction of a reference takes every request: `tensorpull.<32 digits>.coordinator`.
+  /// Where whoever coordinates the transaction of a reference takes every request: `tensorpull.<32
+  /// digits>.coordinator`.
   static constexpr nats_subject coordinator(const ref_id& id) noexcept { return of_reference(id, ".coordinator"); }
   /// Where every owner of the content takes requests for chunks, as one queue group: `tensorpull.<32 digits>.any`.
   static constexpr nats_subject any(const ref_id& id) noexcept { return of_reference(id, ".any"); }
-  /// An inbox: `<prefix>.<32 digits>`. `token` has to be random, so that nobody who may not read the inbox can guess where to send. bad_address: the
-  /// prefix does not begin with `_INBOX`, or it is above 62 bytes.
+  /// An inbox: `<prefix>.<32 digits>`. `token` has to be random, so that nobody who may not read the inbox can guess
+  /// where to send. bad_address: the prefix does not begin with `_INBOX`, or it is above 62 bytes.
   static constexpr result<nats_subject> inbox(std::string_view prefix, const ref_id& token) noexcept {
     auto s = of(prefix);
-    if (!s || prefix.size() + 33 > most_bytes || !prefix.starts_with(inbox_begin)) return failure(errc::bad_address, prefix.size(), prefix);
+    if (!s || prefix.size() + 33 > most_bytes || !prefix.starts_with(inbox_begin))
+      return failure(errc::bad_address, prefix.size(), prefix);
     const auto digits = to_digits(token);
     s->append(".");
     s->append({digits.data(), digits.size()});
     return s;
   }
-  /// The inbox that a message names as the place for answers. Nothing for any other subject: an owner that answered there would send, with its own
-  /// rights, to whatever a stranger named.
+  /// The inbox that a message names as the place for answers. Nothing for any other subject: an owner that answered
+  /// there would send, with its own rights, to whatever a stranger named.
   static constexpr optional<nats_subject> inbox_named(std::string_view reply) noexcept {
     const auto point = reply.rfind('.');
-    if (!reply.starts_with(inbox_begin) || point == std::string_view::npos || !parse_ref_id(reply.substr(point + 1))) return {};
+    if (!reply.starts_with(inbox_begin) || point == std::string_view::npos || !parse_ref_id(reply.substr(point + 1)))
+      return {};
     const auto s = of(reply);
     return s ? optional<nats_subject>(*s) : optional<nats_subject>();
   }
@@ -72,7 +77,9 @@ class nats_subject {
     h.update(view());
     return h.digest();
   }
-  friend constexpr bool operator==(const nats_subject& a, const nats_subject& b) noexcept { return a.view() == b.view(); }
+  friend constexpr bool operator==(const nats_subject& a, const nats_subject& b) noexcept {
+    return a.view() == b.view();
+  }
 
  private:
   static constexpr nats_subject of_reference(const ref_id& id, std::string_view role) noexcept {

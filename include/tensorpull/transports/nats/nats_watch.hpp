@@ -11,13 +11,16 @@ namespace tensorpull {
 
 /// How long an owner may be gone.
 struct nats_patience {
-  /// The server says that nobody serves the subject: the owner's program has ended, or its connection was lost. It may come back within this time.
+  /// The server says that nobody serves the subject: the owner's program has ended, or its connection was lost. It may
+  /// come back within this time.
   std::chrono::milliseconds gone = std::chrono::seconds(5);
-  /// Nobody answers, although somebody is there as far as the server knows: the owner's program is stopped, or does something else.
+  /// Nobody answers, although somebody is there as far as the server knows: the owner's program is stopped, or does
+  /// something else.
   std::chrono::milliseconds silent = std::chrono::seconds(600);
 };
 
-/// Asks twice a second, with messages of no bytes, whether a subject is served. While the link has no server nothing is known, and no time passes.
+/// Asks twice a second, with messages of no bytes, whether a subject is served. While the link has no server nothing is
+/// known, and no time passes.
 class nats_watch {
  public:
   using time_point = std::chrono::steady_clock::time_point;  ///< points in time
@@ -39,7 +42,8 @@ class nats_watch {
   }
   explicit operator bool() const noexcept { return static_cast<bool>(whom_); }
 
-  /// Looks at what was answered, and asks again when it is time. Call it several times a second, and receive from the link besides.
+  /// Looks at what was answered, and asks again when it is time. Call it several times a second, and receive from the
+  /// link besides.
   template <class Link>
   void step(Link& link, time_point now) noexcept {
     const nats_presence seen = link.answers_at(here_);
@@ -62,7 +66,9 @@ class nats_watch {
   bool nobody() const noexcept { return gone_; }
   /// Whether it has been gone for longer than that.
   bool lost(const nats_patience& patience, time_point now) const noexcept {
-    const auto longer = [&](time_point since, std::chrono::milliseconds than) { return std::chrono::duration_cast<std::chrono::milliseconds>(now - since) >= than; };
+    const auto longer = [&](time_point since, std::chrono::milliseconds than) {
+      return std::chrono::duration_cast<std::chrono::milliseconds>(now - since) >= than;
+    };
     return (gone_ && longer(gone_since_, patience.gone)) || longer(heard_, patience.silent);
   }
 

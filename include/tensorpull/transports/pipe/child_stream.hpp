@@ -1,4 +1,5 @@
-// A child process as a byte_stream: what is written goes to its standard input, and what it writes to its standard output is read.
+// A child process as a byte_stream: what is written goes to its standard input, and what it writes to its standard
+// output is read.
 #pragma once
 
 #include <tensorpull/std/stop_token.hpp>
@@ -16,30 +17,35 @@
 
 namespace tensorpull {
 
-/// Owns a child process and the socket that is the child's standard input and output. (A socket, since a pipe would raise SIGPIPE.) One thread at a time.
-/// Its end ends the child: it hears the end of its input, has `patience` to finish, then gets SIGTERM, and after as long again SIGKILL. No zombie is left.
-/// `closed` has the child's exit status in io_result::system, as a shell shows it (128 and the signal's number, if a signal ended it) and with a minus
-/// sign, so that it is no errno: -255 is what ssh says when it cannot connect. It is 0 if the child ended well, and if it has not ended although it has closed
-/// its output, or another part of the program has waited for it.
+/// Owns a child process and the socket that is the child's standard input and output. (A socket, since a pipe would
+/// raise SIGPIPE.) One thread at a time. Its end ends the child: it hears the end of its input, has `patience` to
+/// finish, then gets SIGTERM, and after as long again SIGKILL. No zombie is left. `closed` has the child's exit status
+/// in io_result::system, as a shell shows it (128 and the signal's number, if a signal ended it) and with a minus sign,
+/// so that it is no errno: -255 is what ssh says when it cannot connect. It is 0 if the child ended well, and if it has
+/// not ended although it has closed its output, or another part of the program has waited for it.
 class child_stream {
  public:
-  static constexpr std::size_t most_words = 255;                   ///< of a command
-  static constexpr std::chrono::milliseconds patience{1000};       ///< for a child whose input has ended, and again after SIGTERM
-  static constexpr std::chrono::milliseconds short_patience{15};   ///< the same, when a stop is requested
+  static constexpr std::size_t most_words = 255;  ///< of a command
+  static constexpr std::chrono::milliseconds patience{1000};  ///< for a child whose input has ended, and again after
+                                                              ///< SIGTERM
+  static constexpr std::chrono::milliseconds short_patience{15};  ///< the same, when a stop is requested
 
-  /// Starts a program with these arguments, of which the first is its name (found by PATH, if it has no slash). The child has this program's environment
-  /// and standard error, a process group of its own, no signal blocked, SIGPIPE as the system has it by default, and no other descriptor of this program. (A
-  /// command that asks something at the terminal, as ssh does for a password, is stopped there by the terminal: use keys.) `hurry`: if a stop is
-  /// requested, the child's end is not waited for any longer than short_patience; it has to live as long as the stream. Errors: bad_address with errno: there
-  /// is no such program (ENOENT), or it cannot be run (EACCES, ENOEXEC, ...); invalid_argument: no words, or more than most_words; connection_failed with
-  /// errno: the system has no room for another process or descriptor.
+  /// Starts a program with these arguments, of which the first is its name (found by PATH, if it has no slash). The
+  /// child has this program's environment and standard error, a process group of its own, no signal blocked, SIGPIPE as
+  /// the system has it by default, and no other descriptor of this program. (A command that asks something at the
+  /// terminal, as ssh does for a password, is stopped there by the terminal: use keys.) `hurry`: if a stop is
+  /// requested, the child's end is not waited for any longer than short_patience; it has to live as long as the stream.
+  /// Errors: bad_address with errno: there is no such program (ENOENT), or it cannot be run (EACCES, ENOEXEC, ...);
+  /// invalid_argument: no words, or more than most_words; connection_failed with errno: the system has no room for
+  /// another process or descriptor.
   static result<child_stream> start(std::span<const char* const> words, const stop_token& hurry = {}) noexcept {
     if (words.empty() || words.size() > most_words) return failure(errc::invalid_argument, words.size());
     std::array<char*, most_words + 1> arguments;  // posix_spawn does not write to them
     for (std::size_t i = 0; i < words.size(); ++i) arguments[i] = const_cast<char*>(words[i]);
     arguments[words.size()] = nullptr;
     int ends[2];
-    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return failure(errc::connection_failed, 0, std::string_view(words[0]), errno);
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+      return failure(errc::connection_failed, 0, std::string_view(words[0]), errno);
     child_stream out{posix_stream(ends[0]), hurry};
     const detail::file_descriptor theirs(ends[1]);
     const int failed = spawn(arguments.data(), theirs.get(), out.child_);
@@ -49,7 +55,8 @@ class child_stream {
   }
 
   child_stream(child_stream&& other) noexcept
-      : socket_(std::move(other.socket_)), hurry_(other.hurry_), child_(std::exchange(other.child_, 0)), status_(other.status_) {}
+      : socket_(std::move(other.socket_)), hurry_(other.hurry_), child_(std::exchange(other.child_, 0)),
+        status_(other.status_) {}
   child_stream& operator=(child_stream&& other) noexcept {
     std::swap(socket_, other.socket_);
     std::swap(hurry_, other.hurry_);
@@ -59,10 +66,12 @@ class child_stream {
   }
   ~child_stream() {
     if (child_ == 0) return;
-    ::shutdown(socket_.native_handle(), SHUT_RDWR);  // not closed: what it wrote and nobody read would look to the child like a reset
+    ::shutdown(socket_.native_handle(), SHUT_RDWR);  // not closed: what it wrote and nobody read would look to the
+                                                     // child like a reset
     for (const int signal : {SIGTERM, SIGKILL}) {
       if (ends_within(patience)) return;
-      const pid_t whom = ::kill(-child_, signal) == 0 ? -child_ : child_;  // it may have left the group that it was given
+      const pid_t whom = ::kill(-child_, signal) == 0 ? -child_ : child_;  // it may have left the group that it was
+                                                                           // given
       if (whom == child_) ::kill(child_, signal);
       ::kill(whom, SIGCONT);  // a child that was stopped hears it, too
     }
@@ -74,7 +83,9 @@ class child_stream {
   /// The descriptor of this end.
   int native_handle() const noexcept { return socket_.native_handle(); }
 
-  io_result read_some(std::span<const std::span<std::byte>> spans) noexcept { return with_status(socket_.read_some(spans), {}); }
+  io_result read_some(std::span<const std::span<std::byte>> spans) noexcept {
+    return with_status(socket_.read_some(spans), {});
+  }
   io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept { return socket_.write_some(spans); }
   io_result read_or_wait(std::span<const std::span<std::byte>> spans, std::chrono::milliseconds timeout) noexcept {
     return with_status(socket_.read_or_wait(spans, timeout), std::min(timeout, detail::wait_step));
@@ -82,7 +93,8 @@ class child_stream {
   io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
     const io_ready now = socket_.wait(read, write, timeout);
     pollfd end{native_handle(), 0, 0};
-    if (now.read && ::poll(&end, 1, 0) == 1) (void)ends_within(std::min(timeout, detail::wait_step));  // so that the read that follows knows the status
+    if (now.read && ::poll(&end, 1, 0) == 1)
+      (void)ends_within(std::min(timeout, detail::wait_step));  // so that the read that follows knows the status
     return now;
   }
 
@@ -112,7 +124,8 @@ class child_stream {
     first(::posix_spawn_file_actions_adddup2(&files.of, end, STDIN_FILENO));
     first(::posix_spawn_file_actions_adddup2(&files.of, end, STDOUT_FILENO));
 #if defined(__GLIBC__) && __GLIBC_PREREQ(2, 34)
-    first(::posix_spawn_file_actions_addclosefrom_np(&files.of, STDERR_FILENO + 1));  // also those that the program has forgotten to mark
+    first(::posix_spawn_file_actions_addclosefrom_np(&files.of, STDERR_FILENO + 1));  // also those that the program has
+                                                                                      // forgotten to mark
 #endif
     first(::posix_spawnattr_setsigmask(&how.of, &none));
     first(::posix_spawnattr_setsigdefault(&how.of, &pipes));
@@ -123,7 +136,8 @@ class child_stream {
     return failed;
   }
 
-  /// Adds the child's status to the end of the stream. A child closes its output a moment before it ends: `most` is the time to wait for that.
+  /// Adds the child's status to the end of the stream. A child closes its output a moment before it ends: `most` is the
+  /// time to wait for that.
   io_result with_status(io_result io, std::chrono::milliseconds most) noexcept {
     if (io.status == io_status::closed && ends_within(most)) io.system = status_;
     return io;
@@ -138,7 +152,8 @@ class child_stream {
       if (found == child_) status_ = -(WIFSIGNALED(how) ? 128 + WTERMSIG(how) : WEXITSTATUS(how));
       if (found == child_ || (found < 0 && errno == ECHILD)) child_ = 0;
       if (child_ == 0) return true;
-      if (std::chrono::steady_clock::now() - start >= (hurry_.stop_requested() ? std::min(most, short_patience) : most)) return false;
+      if (std::chrono::steady_clock::now() - start >= (hurry_.stop_requested() ? std::min(most, short_patience) : most))
+        return false;
       detail::pause(step);
     }
   }

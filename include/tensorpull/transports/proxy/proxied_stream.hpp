@@ -12,7 +12,8 @@
 
 namespace tensorpull {
 
-/// A pollable_stream over a socket. What is said to the proxy is an allocation that ends when the connection is established.
+/// A pollable_stream over a socket. What is said to the proxy is an allocation that ends when the connection is
+/// established.
 class proxied_stream {
  public:
   /// No proxy is on the way.
@@ -34,11 +35,16 @@ class proxied_stream {
 
   io_result read_some(std::span<const std::span<std::byte>> spans) noexcept { return socket_.read_some(spans); }
   io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept { return socket_.write_some(spans); }
-  io_result read_or_wait(std::span<const std::span<std::byte>> spans, std::chrono::milliseconds timeout) noexcept { return socket_.read_or_wait(spans, timeout); }
-  io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept { return socket_.wait(read, write, timeout); }
+  io_result read_or_wait(std::span<const std::span<std::byte>> spans, std::chrono::milliseconds timeout) noexcept {
+    return socket_.read_or_wait(spans, timeout);
+  }
+  io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
+    return socket_.wait(read, write, timeout);
+  }
 
-  /// Continues the connect, then the conversation with the proxy. A proxy that refuses is proxy_refused, and connection_failed if it says that it could not reach
-  /// the other end (a status from 500 on), so that it is tried again.
+  /// Continues the connect, then the conversation with the proxy. A proxy that refuses is proxy_refused, and
+  /// connection_failed if it says that it could not reach the other end (a status from 500 on), so that it is tried
+  /// again.
   establishment establish() noexcept {
     if (const auto under = socket_.establish(); under.status != io_status::ok || !talk_) return under;
     const auto request = talk_->request.bytes();
@@ -92,7 +98,9 @@ inline error_name refusal_of(unsigned status, std::string_view proxy) noexcept {
 }
 
 /// Connects to "host:port", through the proxy if it names one. Errors: as proxied_address::connect.
-inline result<proxied_stream> connect_through(std::string_view address, const http_proxy& proxy, std::chrono::steady_clock::time_point deadline, const stop_token& stop) noexcept {
+inline result<proxied_stream> connect_through(std::string_view address, const http_proxy& proxy,
+                                              std::chrono::steady_clock::time_point deadline,
+                                              const stop_token& stop) noexcept {
   if (proxy.address.empty()) {
     auto direct = tcp_connect(address, deadline, stop);
     if (!direct) return failure(direct.error());
@@ -105,7 +113,9 @@ inline result<proxied_stream> connect_through(std::string_view address, const ht
   auto s = proxied_stream::through(std::move(*socket), *request);
   if (!s) return s;
   if (const auto ok = establish_by(*s, deadline, stop); !ok)
-    return failure(ok.error().code, s->refusal(), s->refusal() != 0 ? refusal_of(s->refusal(), proxy.address) : error_name(proxy.address), ok.error().system);
+    return failure(ok.error().code, s->refusal(),
+                   s->refusal() != 0 ? refusal_of(s->refusal(), proxy.address) : error_name(proxy.address),
+                   ok.error().system);
   return s;
 }
 

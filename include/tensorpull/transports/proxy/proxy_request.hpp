@@ -19,8 +19,9 @@ struct http_proxy {
 /// The text of one request. It has the password, and wipes itself.
 class proxy_request {
  public:
-  /// For a connection to "host:port". Errors, neither of which names user or password: bad_address: the host is none, or has characters that no host has;
-  /// invalid_argument: user or password are too long or have characters that must not be there.
+  /// For a connection to "host:port". Errors, neither of which names user or password: bad_address: the host is none,
+  /// or has characters that no host has; invalid_argument: user or password are too long or have characters that must
+  /// not be there.
   static result<proxy_request> to(std::string_view target, const http_proxy& proxy) noexcept {
     const auto where = parse_address(target);
     if (!where) return failure(where.error());
@@ -55,9 +56,11 @@ class proxy_request {
   static constexpr std::size_t most_credential_bytes = 255;
 
   proxy_request() noexcept = default;
-  /// Letters, digits, and what names and numeric addresses have besides them: nothing that could end the line or the word.
+  /// Letters, digits, and what names and numeric addresses have besides them: nothing that could end the line or the
+  /// word.
   static constexpr bool in_a_host(char c) noexcept {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' || c == '-' || c == '_' || c == ':';
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' || c == '-' ||
+           c == '_' || c == ':';
   }
   static constexpr bool printable(std::string_view text) noexcept {
     for (const char c : text)
@@ -82,8 +85,9 @@ class proxy_request {
     const std::size_t n = user.size() + 1 + password.size();
     const auto at = [&](std::size_t i) -> std::uint32_t {
       if (i >= n) return 0;
-      return static_cast<unsigned char>(i < user.size() ? user[i] : i == user.size() ? ':'
-                                                                                     : password[i - user.size() - 1]);
+      return static_cast<unsigned char>(i < user.size()    ? user[i]
+                                        : i == user.size() ? ':'
+                                                           : password[i - user.size() - 1]);
     };
     for (std::size_t i = 0; i < n; i += 3) {
       const std::uint32_t three = at(i) << 16 | at(i + 1) << 8 | at(i + 2);

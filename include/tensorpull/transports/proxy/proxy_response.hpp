@@ -7,8 +7,8 @@
 
 namespace tensorpull {
 
-/// The head of an answer in HTTP/1 (RFC 9112): a status line, header lines, an empty line, each ended by CR LF. What the header lines say is not looked at;
-/// that they are text is.
+/// The head of an answer in HTTP/1 (RFC 9112): a status line, header lines, an empty line, each ended by CR LF. What
+/// the header lines say is not looked at; that they are text is.
 class proxy_response {
  public:
   /// Bytes of the longest head that is read.

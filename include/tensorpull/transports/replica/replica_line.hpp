@@ -1,5 +1,5 @@
-// One recipient of a replica: its connection, and the line to the coordinator that belongs to it. Frames pass between the two as they are, except that
-// requests for chunks are answered from the replica's own copy.
+// One recipient of a replica: its connection, and the line to the coordinator that belongs to it. Frames pass between
+// the two as they are, except that requests for chunks are answered from the replica's own copy.
 #pragma once
 
 #include <tensorpull/framing/concept.hpp>
@@ -19,12 +19,14 @@
 
 namespace tensorpull {
 
-/// `Stream`: of both connections. `Owner`: the state machine that has the replica's own copies. About 21 KiB; nothing is allocated after it was made.
+/// `Stream`: of both connections. `Owner`: the state machine that has the replica's own copies. About 21 KiB; nothing
+/// is allocated after it was made.
 ///
-/// The coordinator's description says which version it serves, under which nonce, and how long its chunks are. From then on a request for a chunk of that version is
-/// answered with the same nonce from the own copy, unless it reaches the last byte of what the recipient wants: that request passes on, so the coordinator knows
-/// that the recipient was served to the end before it confirms. Answers keep the order of the requests: an own answer begins when nothing that was passed on is
-/// unanswered.
+/// The coordinator's description says which version it serves, under which nonce, and how long its chunks are. From
+/// then on a request for a chunk of that version is answered with the same nonce from the own copy, unless it reaches
+/// the last byte of what the recipient wants: that request passes on, so the coordinator knows that the recipient was
+/// served to the end before it confirms. Answers keep the order of the requests: an own answer begins when nothing that
+/// was passed on is unanswered.
 template <framing Framing, class Limits, class Owner, pollable_stream Stream>
 class replica_line {
  public:
@@ -32,11 +34,11 @@ class replica_line {
 
   /// What a line asks of its driver.
   enum class need : std::uint8_t {
-    nothing,      ///< wait for its descriptors
-    again,        ///< take the next step at once, but let others go first
+    nothing,  ///< wait for its descriptors
+    again,  ///< take the next step at once, but let others go first
     coordinator,  ///< a line to the coordinator, by call(), or lost(true)
-    time,         ///< step again in a few hundredths of a second
-    end,          ///< destroy it
+    time,  ///< step again in a few hundredths of a second
+    end,  ///< destroy it
   };
 
   /// Takes over an accepted connection. Owner and counts are borrowed.
@@ -65,7 +67,8 @@ class replica_line {
   /// Whether requests are refused as owner_lost, unless the coordinator was reached.
   void lost(bool is) noexcept { lost_ = is; }
 
-  /// Moves bytes in a bounded number of rounds. `scratch`: for prefixes and packed elements, shared by all lines of a thread.
+  /// Moves bytes in a bounded number of rounds. `scratch`: for prefixes and packed elements, shared by all lines of a
+  /// thread.
   need step(std::span<std::byte> scratch, time_point now, const replica_options& options) noexcept {
     if (!down_established_ && !establish_down()) return dead_ ? need::end : need::nothing;
     wants_ = need::nothing;
@@ -97,13 +100,15 @@ class replica_line {
   /// Directions in which the recipient's connection can go on.
   io_ready recipient_interest() const noexcept {
     if (!down_established_) return down_waits_;
-    return interest(down_, {!down_ended_ && have_ < requests_.size(), !down_broken_ && (own_ ? !digesting_ : passing_ > 0)});
+    return interest(down_,
+                    {!down_ended_ && have_ < requests_.size(), !down_broken_ && (own_ ? !digesting_ : passing_ > 0)});
   }
   /// Directions in which the coordinator's connection can go on.
   io_ready coordinator_interest() const noexcept {
     if (!up_) return {};
     if (!reached_) return up_waits_;
-    return interest(*up_, {!up_ended_ && !own_ && answers_end_ < answers_.size(), !up_ended_ && (up_left_ > 0 || sign_left_ > 0)});
+    return interest(
+        *up_, {!up_ended_ && !own_ && answers_end_ < answers_.size(), !up_ended_ && (up_left_ > 0 || sign_left_ > 0)});
   }
 
  private:
@@ -122,7 +127,7 @@ class replica_line {
     std::uint64_t last = 0;  ///< where the last byte ends that the recipient can want
     std::uint64_t image_bytes = 0;
     std::uint32_t cap = 0;
-    bool own = true;         ///< whether the replica has the same
+    bool own = true;  ///< whether the replica has the same
   };
   template <class F>
   struct storage_of {
@@ -227,8 +232,8 @@ class replica_line {
     return true;
   }
 
-  /// Answers a request for a chunk. `answered_`: from the own copy, or not at all, since nobody is there to take it; if not, it has to be passed on. False: the answers before it
-  /// have to come first.
+  /// Answers a request for a chunk. `answered_`: from the own copy, or not at all, since nobody is there to take it; if
+  /// not, it has to be passed on. False: the answers before it have to come first.
   bool own_request(const frame& m, time_point now) noexcept {
     answered_ = false;
     if (down_ended_) return answered_ = true;
@@ -237,7 +242,8 @@ class replica_line {
     if (!d->own || (m.version != 0 && m.version != d->version) || m.offset >= d->last) return true;
     const std::uint64_t length = std::min(m.length, d->cap);
     if (length == 0 || length >= d->last - m.offset || m.length == all_in_one_chunk) return true;
-    if (unanswered_ > 0 || own_ || passing_ > 0 || here() > 0) return false;  // what the recipient was told last may change this
+    if (unanswered_ > 0 || own_ || passing_ > 0 || here() > 0)
+      return false;  // what the recipient was told last may change this
     frame mine = m;
     mine.version = d->version;
     mine.length = static_cast<std::uint32_t>(length);
@@ -261,7 +267,8 @@ class replica_line {
 
   void speak_to_coordinator() noexcept {
     if (sign_left_ > 0) {
-      const std::array<std::span<const std::byte>, 1> out{std::span<const std::byte>(sign_).subspan(sign_bytes_ - sign_left_, sign_left_)};
+      const std::array<std::span<const std::byte>, 1> out{
+          std::span<const std::byte>(sign_).subspan(sign_bytes_ - sign_left_, sign_left_)};
       const io_result io = up_->write_some(out);
       sign_left_ -= io.bytes;
       count(io.bytes);
@@ -269,7 +276,8 @@ class replica_line {
       if (sign_left_ > 0) return;
     }
     if (up_left_ == 0 || up_ended_) return;
-    const std::array<std::span<const std::byte>, 1> out{std::span<const std::byte>(requests_).subspan(up_size_ - up_left_, up_left_)};
+    const std::array<std::span<const std::byte>, 1> out{
+        std::span<const std::byte>(requests_).subspan(up_size_ - up_left_, up_left_)};
     const io_result io = up_->write_some(out);
     up_left_ -= io.bytes;
     count(io.bytes);
@@ -327,8 +335,8 @@ class replica_line {
     if (own_sent_ == whole) own_.reset();
     if (is_end(io.status)) own_.reset(), down_ended_ = down_broken_ = true;
   }
-  /// The own copy is gone or cannot be read: the recipient dials again if it has seen the beginning of the chunk. If not, the coordinator answers; a line ends
-  /// all the same, since the request is gone.
+  /// The own copy is gone or cannot be read: the recipient dials again if it has seen the beginning of the chunk. If
+  /// not, the coordinator answers; a line ends all the same, since the request is gone.
   void broke_off() noexcept {
     own_.reset();
     dead_ = true;
@@ -338,7 +346,8 @@ class replica_line {
   std::size_t here() const noexcept { return answers_end_ - answers_begin_; }
   /// Reads answers of the coordinator and hands them on.
   void pass_answers() noexcept {
-    if (answers_end_ == answers_.size()) drop_answers(0);  // the rest of an answer that is not whole needs the room before it
+    if (answers_end_ == answers_.size())
+      drop_answers(0);  // the rest of an answer that is not whole needs the room before it
     if (reached_ && !up_ended_ && answers_end_ < answers_.size()) {
       const std::array<std::span<std::byte>, 1> room{std::span(answers_).subspan(answers_end_)};
       const io_result io = up_->read_some(room);
@@ -348,7 +357,8 @@ class replica_line {
     }
     look_at_answers();
     if (const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(passing_, here())); n > 0 && !dead_) {
-      const std::array<std::span<const std::byte>, 1> out{std::span<const std::byte>(answers_).subspan(answers_begin_, n)};
+      const std::array<std::span<const std::byte>, 1> out{
+          std::span<const std::byte>(answers_).subspan(answers_begin_, n)};
       const io_result io = down_broken_ ? io_result{io_status::ok, 0, n} : down_.write_some(out);
       if (is_end(io.status)) down_ended_ = down_broken_ = moved_ = true;
       drop_answers(io.bytes);
@@ -377,7 +387,9 @@ class replica_line {
         swallow_left_ -= n;
         continue;
       }
-      const auto have = std::span<const std::byte>(answers_).subspan(answers_begin_, here()).subspan(static_cast<std::size_t>(passing_));
+      const auto have = std::span<const std::byte>(answers_)
+                            .subspan(answers_begin_, here())
+                            .subspan(static_cast<std::size_t>(passing_));
       if (have.size() >= 24 && prefix::announces_payload(have)) {
         if (have.size() < prefix::bytes) return;
         const auto m = prefix::read(have.template first<prefix::bytes>());
@@ -434,7 +446,9 @@ class replica_line {
 
   /// Shows the coordinator that the recipient takes chunks: takes a few bytes from it and throws them away.
   void sign(time_point now, const replica_options& options) noexcept {
-    if (!served_own_ || !reached_ || up_ended_ || signing_ || unanswered_ > 0 || up_left_ > 0 || now - signed_ < options.sign_of_life) return;
+    if (!served_own_ || !reached_ || up_ended_ || signing_ || unanswered_ > 0 || up_left_ > 0 ||
+        now - signed_ < options.sign_of_life)
+      return;
     served_own_ = false;
     signed_ = now;
     const described* const d = find(last_own_.ref);
@@ -444,7 +458,10 @@ class replica_line {
     m.id = sign_id;
     m.ref = last_own_.ref;
     m.version = last_own_.version;
-    m.length = static_cast<std::uint32_t>(std::min<std::uint64_t>(sign_payload, d->last - 1));  // not to the end, which would say that the recipient has everything
+    m.length = static_cast<std::uint32_t>(std::min<std::uint64_t>(sign_payload, d->last - 1));  // not to the end, which
+                                                                                                // would say that the
+                                                                                                // recipient has
+                                                                                                // everything
     const auto n = Framing::encode(m, sign_);
     if (!n) return;
     sign_bytes_ = sign_left_ = *n;
@@ -462,7 +479,7 @@ class replica_line {
   Stream down_;
   std::optional<Stream> up_;
   typename Owner::peer peer_{};
-  std::optional<pending_reply> own_;     // the chunk that is being sent
+  std::optional<pending_reply> own_;  // the chunk that is being sent
   std::array<described, Limits::transfers_per_connection> described_{};
   alignas(8) std::array<std::byte, Limits::control_frame_bytes> requests_;
   alignas(8) std::array<std::byte, answers_bytes> answers_;
@@ -471,15 +488,18 @@ class replica_line {
   time_point called_{}, signed_;
   served last_own_{};
   std::uint64_t bytes_ = 0, own_nonce_ = 0;
-  std::uint64_t passing_ = 0;       // bytes from answers_begin_ on that may be handed on; a chunk's are counted before they have come
+  std::uint64_t passing_ = 0;  // bytes from answers_begin_ on that may be handed on; a chunk's are counted before they
+                               // have come
   std::uint64_t swallow_left_ = 0;  // bytes of an answer that is the replica's own
-  std::size_t have_ = 0, answers_begin_ = 0, answers_end_ = 0, own_sent_ = 0, up_left_ = 0, up_size_ = 0, sign_left_ = 0, sign_bytes_ = 0;
+  std::size_t have_ = 0, answers_begin_ = 0, answers_end_ = 0, own_sent_ = 0, up_left_ = 0, up_size_ = 0,
+              sign_left_ = 0, sign_bytes_ = 0;
   std::uint32_t unanswered_ = 0, heard_ = 0;
   std::size_t next_described_ = 0;
   io_ready down_waits_{}, up_waits_{};
   need wants_ = need::nothing;
   bool down_established_ = false, down_ended_ = false, down_broken_ = false, reached_ = false, up_ended_ = false;
-  bool answered_ = false, digesting_ = false, signing_ = false, served_own_ = false, whole_request_ = false, moved_ = false, lost_ = false, dead_ = false;
+  bool answered_ = false, digesting_ = false, signing_ = false, served_own_ = false, whole_request_ = false,
+       moved_ = false, lost_ = false, dead_ = false;
 };
 
 }  // namespace tensorpull

@@ -1,4 +1,5 @@
-// One of several owners of the same content behind a balancer: it gives chunks from its own copy, and leaves everything else to the owner that coordinates.
+// One of several owners of the same content behind a balancer: it gives chunks from its own copy, and leaves everything
+// else to the owner that coordinates.
 #pragma once
 
 #include <tensorpull/transports/publishing_owner.hpp>
@@ -21,13 +22,14 @@
 
 namespace tensorpull {
 
-/// A replica, which `replica_of<net>` names for a pipeline `net` over streams (tcp, tls, unix_socket). Movable. One thread at a time. Its end settles
-/// what is open: callbacks are called once more.
+/// A replica, which `replica_of<net>` names for a pipeline `net` over streams (tcp, tls, unix_socket). Movable. One
+/// thread at a time. Its end settles what is open: callbacks are called once more.
 ///
-/// It publishes under the ID of the reference that the coordinator gave (`publish_options::id`), and its content has to be the same: the version is the digest,
-/// and of another version it gives nothing. Its own transaction expects nobody, and ends by withdraw(), or as verdict::owner_lost. Recipients connect to it as to
-/// any owner; for each it has a line to the coordinator, which sees the replica's address and, over TLS, its certificate. One allocation for each connection, none for a
-/// chunk.
+/// It publishes under the ID of the reference that the coordinator gave (`publish_options::id`), and its content has to
+/// be the same: the version is the digest, and of another version it gives nothing. Its own transaction expects nobody,
+/// and ends by withdraw(), or as verdict::owner_lost. Recipients connect to it as to any owner; for each it has a line
+/// to the coordinator, which sees the replica's address and, over TLS, its certificate. One allocation for each
+/// connection, none for a chunk.
 template <class Parts>
   requires listening_transport<typename Parts::transport>
 class replica_owner : public publishing_owner<replica_owner<Parts>> {
@@ -40,16 +42,20 @@ class replica_owner : public publishing_owner<replica_owner<Parts>> {
  public:
   using model_type = typename Parts::tensors::model_type;  ///< what is published
 
-  /// Starts to listen. `coordinator`: where the owner is that coordinates; it need not be there yet. Each address is text, or an object such as a tls_address, which is copied;
-  /// the text in it is borrowed. Errors: bad_address, connection_failed with errno, out_of_memory.
+  /// Starts to listen. `coordinator`: where the owner is that coordinates; it need not be there yet. Each address is
+  /// text, or an object such as a tls_address, which is copied; the text in it is borrowed. Errors: bad_address,
+  /// connection_failed with errno, out_of_memory.
   template <class Listen, class Coordinator>
-  static result<replica_owner> open(const Listen& listen, const Coordinator& coordinator, const replica_options& options = {}) noexcept {
+  static result<replica_owner> open(const Listen& listen, const Coordinator& coordinator,
+                                    const replica_options& options = {}) noexcept {
     try {
       auto listener = listen_at(listen);
       if (!listener) return failure(listener.error());
       std::unique_ptr<state> s(new state(std::move(*listener), options));
       if constexpr (std::is_convertible_v<const Coordinator&, std::string_view>) {
-        s->dial = [to = std::string(std::string_view(coordinator))]() noexcept { return begin(transport::resolve(to)); };
+        s->dial = [to = std::string(std::string_view(coordinator))]() noexcept {
+          return begin(transport::resolve(to));
+        };
       } else {
         s->dial = [to = coordinator]() noexcept { return begin(to.resolve()); };
       }
@@ -70,7 +76,8 @@ class replica_owner : public publishing_owner<replica_owner<Parts>> {
     return noted(base::add_tensors(std::forward<Model>(model), published_as(options)));
   }
   /// As publishing_owner::add_image.
-  result<reference> add_image(const source_view& image, const publish_options& options = {}, unique_any keep = {}) noexcept {
+  result<reference> add_image(const source_view& image, const publish_options& options = {},
+                              unique_any keep = {}) noexcept {
     return noted(base::add_image(image, published_as(options), std::move(keep)));
   }
 
@@ -90,7 +97,8 @@ class replica_owner : public publishing_owner<replica_owner<Parts>> {
   friend publishing<replica_owner>;
   friend base;
   using publisher_type = publisher<Parts, no_lock, Parts::limits::recipients>;
-  using line = replica_line<typename Parts::framing, typename Parts::limits, typename publisher_type::owner_type, stream_type>;
+  using line =
+      replica_line<typename Parts::framing, typename Parts::limits, typename publisher_type::owner_type, stream_type>;
   static constexpr std::chrono::milliseconds tick_interval{200}, dial_interval{250}, watch_interval{1000};
   static constexpr std::size_t most = Parts::limits::references;
 
@@ -118,7 +126,7 @@ class replica_owner : public publishing_owner<replica_owner<Parts>> {
     std::vector<pollfd> polled{};
     std::unique_ptr<std::byte[]> scratch{};
     std::array<reference, most> refs{};
-    std::optional<stream_type> watch{};                        // asks whether the coordinator is there, while no line says so
+    std::optional<stream_type> watch{};  // asks whether the coordinator is there, while no line says so
     clock::time_point heard, watched{}, away_since{}, ticked{}, dialled{};  // `heard`: of the coordinator
     io_ready watch_waits{};
     bool away = false, accepts = true;
@@ -175,13 +183,16 @@ class replica_owner : public publishing_owner<replica_owner<Parts>> {
     if (s.is_lost(now)) lose(s);
     s.published.tick();
   }
-  static short events(io_ready r) noexcept { return static_cast<short>((r.read ? POLLIN : 0) | (r.write ? POLLOUT : 0)); }
+  static short events(io_ready r) noexcept {
+    return static_cast<short>((r.read ? POLLIN : 0) | (r.write ? POLLOUT : 0));
+  }
   /// A hang-up is reported even if nothing is asked for, so a descriptor that is not waited for is left out.
   static pollfd entry(int fd, io_ready r) noexcept { return {r.read || r.write ? fd : -1, events(r), 0}; }
   /// What to wait for. True: a line wants to go on at once.
   static bool collect(state& s) noexcept {
     s.polled.clear();
-    s.polled.push_back(entry(s.listener.native_handle(), {s.accepts && s.lines.size() < s.options.max_connections, false}));
+    s.polled.push_back(
+        entry(s.listener.native_handle(), {s.accepts && s.lines.size() < s.options.max_connections, false}));
     s.polled.push_back(s.watch ? entry(s.watch->native_handle(), s.watch_waits) : pollfd{-1, 0, 0});
     bool soon = false;
     for (const auto& l : s.lines) {
@@ -194,7 +205,9 @@ class replica_owner : public publishing_owner<replica_owner<Parts>> {
   static void accept(state& s, clock::time_point now) noexcept {
     while (s.lines.size() < s.options.max_connections) {
       auto stream = s.listener.accept();
-      if (!stream) return void(s.accepts = stream.error() == errc::timed_out);  // if there are no descriptors, again at the next tick
+      if (!stream)
+        return void(s.accepts = stream.error() == errc::timed_out);  // if there are no descriptors, again at the next
+                                                                     // tick
       std::unique_ptr<line> l(new (std::nothrow) line(std::move(*stream), s.published.machine(), s.counts, now));
       if (l == nullptr) return;
       s.lines.push_back(std::move(l));  // reserved
@@ -208,7 +221,8 @@ class replica_owner : public publishing_owner<replica_owner<Parts>> {
     for (std::size_t i = 0; i < s.lines.size(); ++i) {
       line& l = *s.lines[i];
       const bool fresh = i >= polled;
-      const bool ready = fresh || tick || s.polled[2 + 2 * i].revents != 0 || s.polled[3 + 2 * i].revents != 0 || l.wants != line::need::nothing;
+      const bool ready = fresh || tick || s.polled[2 + 2 * i].revents != 0 || s.polled[3 + 2 * i].revents != 0 ||
+                         l.wants != line::need::nothing;
       const bool keep = !ready || step(s, l, now, tick, lost);
       if (keep && kept != i) s.lines[kept] = std::move(s.lines[i]);
       if (keep) ++kept;
@@ -244,7 +258,8 @@ class replica_owner : public publishing_owner<replica_owner<Parts>> {
       if (why.system == here) return;
     s.gone(now);
   }
-  /// If nothing was heard of the coordinator for a while, begins a connection to it, and ends that when it is established.
+  /// If nothing was heard of the coordinator for a while, begins a connection to it, and ends that when it is
+  /// established.
   static void watch_coordinator(state& s, clock::time_point now) noexcept {
     if (!s.watch) {
       if (now - s.heard < watch_interval || now - s.watched < (s.away ? dial_interval : watch_interval)) return;

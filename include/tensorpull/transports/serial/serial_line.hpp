@@ -8,15 +8,16 @@
 
 namespace tensorpull {
 
-/// A serial_link over a tty. If the tty vanishes, the end that has connected is `closed`: whoever pulls connects again, with the retries of its options. The end
-/// that listens has nobody to tell, so it loses datagrams until the tty is there again, and opens it then.
+/// A serial_link over a tty. If the tty vanishes, the end that has connected is `closed`: whoever pulls connects again,
+/// with the retries of its options. The end that listens has nobody to tell, so it loses datagrams until the tty is
+/// there again, and opens it then.
 template <std::size_t MaxDatagramBytes>
 class serial_line {
  public:
-  using address = only_peer;                                          ///< the other end of the line
+  using address = only_peer;  ///< the other end of the line
   static constexpr std::size_t max_datagram_bytes = MaxDatagramBytes;  ///< of the longest datagram
-  static constexpr bool checked = true;                               ///< by the CRC32C of each frame
-  static constexpr bool addresses_are_proved = true;                  ///< whoever can write on the line is its other end
+  static constexpr bool checked = true;  ///< by the CRC32C of each frame
+  static constexpr bool addresses_are_proved = true;  ///< whoever can write on the line is its other end
   /// A listening end looks so often whether its tty is there again.
   static constexpr std::chrono::milliseconds look_again{200};
 
@@ -46,7 +47,9 @@ class serial_line {
  private:
   using clock = std::chrono::steady_clock;
 
-  serial_line(serial_port port, const serial_address& where, bool listens) noexcept : where_(where), listens_(listens) { link_.emplace(std::move(port)); }
+  serial_line(serial_port port, const serial_address& where, bool listens) noexcept : where_(where), listens_(listens) {
+    link_.emplace(std::move(port));
+  }
   static result<serial_line> make(std::string_view text, bool listens) noexcept {
     const auto where = parse_serial_address(text);
     if (!where) return failure(where.error());

@@ -1,5 +1,5 @@
-// Where an image lies in memory that two programs share. The owner writes this index once and seals it; a recipient reads each word of it once, into memory
-// of its own, and believes none of it.
+// Where an image lies in memory that two programs share. The owner writes this index once and seals it; a recipient
+// reads each word of it once, into memory of its own, and believes none of it.
 //
 // Layout, in little-endian words of 64 bits, at the beginning of the first segment:
 //   0  magic, which has the version of this layout
@@ -9,8 +9,9 @@
 //   4  number of extents
 //   5  XXH3-64 of words 0 to 4 and of all extents
 //   6  for each extent, two words: where it lies, and its bytes
-// The extents make up the image in order. With one segment all lie in it. With two, the first extent is the header of the image and lies in the first
-// segment; all others lie in the last one, which is the memory of a model that was allocated there.
+// The extents make up the image in order. With one segment all lie in it. With two, the first extent is the header of
+// the image and lies in the first segment; all others lie in the last one, which is the memory of a model that was
+// allocated there.
 #pragma once
 
 #include <tensorpull/core/byte_order.hpp>
@@ -44,7 +45,8 @@ class segment_index {
   static constexpr std::size_t bytes(std::size_t extents) noexcept { return 8 * (head_words + 2 * extents); }
 
   /// Writes an index to `out`, of which bytes(extents.size()) are used.
-  static void write(std::span<std::byte> out, std::uint64_t version, std::uint64_t last_bytes, std::span<const memory_extent> extents) noexcept {
+  static void write(std::span<std::byte> out, std::uint64_t version, std::uint64_t last_bytes,
+                    std::span<const memory_extent> extents) noexcept {
     const auto put = [&](std::size_t i, std::uint64_t word) { store_le64(out.data() + 8 * i, word); };
     std::uint64_t image = 0;
     for (std::size_t i = 0; i < extents.size(); ++i) {
@@ -56,19 +58,23 @@ class segment_index {
     put(5, digest_of(out.first(bytes(extents.size()))));
   }
 
-  /// Reads an index. `read(at, span) -> bool` reads bytes of the first segment, and is asked for none twice. `first_bytes`, `last_bytes`: of the segments, as
-  /// the system says; equal if there is `one` segment. `most`: extents that are accepted. Errors: bad_shared_memory, with the word (`at`) that is wrong; out_of_memory;
-  /// does_not_fit: more extents.
+  /// Reads an index. `read(at, span) -> bool` reads bytes of the first segment, and is asked for none twice.
+  /// `first_bytes`, `last_bytes`: of the segments, as the system says; equal if there is `one` segment. `most`: extents
+  /// that are accepted. Errors: bad_shared_memory, with the word (`at`) that is wrong; out_of_memory; does_not_fit:
+  /// more extents.
   template <class Read>
-  static result<segment_index> read(Read read, std::uint64_t first_bytes, std::uint64_t last_bytes, bool one, std::uint64_t version, std::uint64_t image_bytes, std::uint64_t most) noexcept {
+  static result<segment_index> read(Read read, std::uint64_t first_bytes, std::uint64_t last_bytes, bool one,
+                                    std::uint64_t version, std::uint64_t image_bytes, std::uint64_t most) noexcept {
     std::array<std::byte, 8 * head_words> head;
-    if (first_bytes < head.size() || !read(std::uint64_t{0}, std::span<std::byte>(head))) return failure(errc::bad_shared_memory);
+    if (first_bytes < head.size() || !read(std::uint64_t{0}, std::span<std::byte>(head)))
+      return failure(errc::bad_shared_memory);
     const auto word = [&](std::size_t i) { return load_le64(head.data() + 8 * i); };
     const std::array<std::uint64_t, 4> expected{magic, version, image_bytes, last_bytes};
     for (std::size_t i = 0; i < expected.size(); ++i)
       if (word(i) != expected[i]) return failure(errc::bad_shared_memory, i);
     const std::uint64_t count = word(4);
-    if (count == 0 || count > (first_bytes - head.size()) / 16 || (!one && count < 2)) return failure(errc::bad_shared_memory, 4);
+    if (count == 0 || count > (first_bytes - head.size()) / 16 || (!one && count < 2))
+      return failure(errc::bad_shared_memory, 4);
     if (count > most) return failure(errc::does_not_fit, count);
 
     segment_index out;
@@ -86,7 +92,8 @@ class segment_index {
       const std::uint64_t at = load_le64(raw.data() + 16 * i), n = load_le64(raw.data() + 16 * i + 8);
       const bool first = one || i == 0;
       const std::uint64_t room = first ? first_bytes : last_bytes;
-      if (n == 0 || at > room || n > room - at || (first && at < index_end) || n > image_bytes - begin) return failure(errc::bad_shared_memory, head_words + 2 * i);
+      if (n == 0 || at > room || n > room - at || (first && at < index_end) || n > image_bytes - begin)
+        return failure(errc::bad_shared_memory, head_words + 2 * i);
       out.place_[i] = {begin, at};
       begin += n;
     }
@@ -128,7 +135,9 @@ class segment_index {
     hash.update(extents);
     return hash.digest();
   }
-  static std::uint64_t digest_of(std::span<const std::byte> index) noexcept { return digest_of(index.first(40), index.subspan(8 * head_words)); }
+  static std::uint64_t digest_of(std::span<const std::byte> index) noexcept {
+    return digest_of(index.first(40), index.subspan(8 * head_words));
+  }
 
   std::unique_ptr<place[]> place_;  // and one behind the last, whose `begin` is the end of the image
   std::size_t count_ = 0;

@@ -1,5 +1,6 @@
-// Shared memory, for programs of one machine: control goes over a Unix socket, the tensors stay where they are or are copied once. Linux.
-// For an owner, or for many connections, include transports/host/owner.hpp or host.hpp, too. README.md says what a view is.
+// Shared memory, for programs of one machine: control goes over a Unix socket, the tensors stay where they are or are
+// copied once. Linux. For an owner, or for many connections, include transports/host/owner.hpp or host.hpp, too.
+// README.md says what a view is.
 #pragma once
 
 #include <tensorpull/chunking/policies.hpp>
@@ -64,10 +65,13 @@ class shared_destination {
   unix_destination to_;
 };
 
-/// Policy for the transport slot. Addresses and `Access` are those of a Unix socket (unix_socket/unix_socket.hpp). `MostCopied`: bytes that an owner copies at most into memory that it can
-/// share, of all that it publishes; what does not fit is sent over the socket. `Threads`: whether several threads of the caller may run an owner's connections. An owner's options have to name an address.
+/// Policy for the transport slot. Addresses and `Access` are those of a Unix socket (unix_socket/unix_socket.hpp).
+/// `MostCopied`: bytes that an owner copies at most into memory that it can share, of all that it publishes; what does
+/// not fit is sent over the socket. `Threads`: whether several threads of the caller may run an owner's connections. An
+/// owner's options have to name an address.
 template <unix_access Access, std::uint64_t MostCopied, bool Threads>
-struct basic_shared_memory : stream_transport<basic_shared_memory<Access, MostCopied, Threads>, shared_stream, Threads> {
+struct basic_shared_memory
+    : stream_transport<basic_shared_memory<Access, MostCopied, Threads>, shared_stream, Threads> {
   static constexpr bool reliable = true;
   static constexpr bool ordered = true;
   static constexpr bool shares_memory = true;
@@ -79,37 +83,51 @@ struct basic_shared_memory : stream_transport<basic_shared_memory<Access, MostCo
   using sharing_owner = detail::sharing_owner<Owner, MostCopied>;
   /// The transfer of each pull.
   template <class Parts, class Consumer>
-  using shared_transfer = detail::shared_transfer<transfer<Consumer, typename Parts::chunking, typename Parts::integrity, typename Parts::limits>, std::uint64_t{Parts::limits::tensors} + 1,
-                                                  Parts::integrity::whole || Parts::integrity::per_chunk>;
+  using shared_transfer = detail::shared_transfer<
+      transfer<Consumer, typename Parts::chunking, typename Parts::integrity, typename Parts::limits>,
+      std::uint64_t{Parts::limits::tensors} + 1, Parts::integrity::whole || Parts::integrity::per_chunk>;
   /// Besides the transfer: what a pull knows of the memory. Its index takes 16 bytes a tensor of the heap.
   template <class Parts>
-  static constexpr std::size_t pull_bytes = sizeof(endpoint<typename Parts::framing, typename Parts::limits, no_owner, ignore_messages>) + Parts::limits::page_bytes + 256;
+  static constexpr std::size_t pull_bytes =
+      sizeof(endpoint<typename Parts::framing, typename Parts::limits, no_owner, ignore_messages>) +
+      Parts::limits::page_bytes + 256;
 
   /// As unix_connect.
-  static result<shared_stream> connect(std::string_view address, std::chrono::milliseconds timeout, const stop_token& stop) noexcept {
+  static result<shared_stream> connect(std::string_view address, std::chrono::milliseconds timeout,
+                                       const stop_token& stop) noexcept {
     auto s = unix_connect(address, timeout, stop, Access);
     if (!s) return failure(s.error());
     return shared_stream(std::move(*s));
   }
   /// As shared_destination::of.
-  static result<shared_destination> resolve(std::string_view address) noexcept { return shared_destination::of(address, Access); }
+  static result<shared_destination> resolve(std::string_view address) noexcept {
+    return shared_destination::of(address, Access);
+  }
   /// As unix_listener::open.
-  static result<shared_listener> listen(std::string_view address) noexcept { return shared_listener::open(address, Access, 4096); }
+  static result<shared_listener> listen(std::string_view address) noexcept {
+    return shared_listener::open(address, Access, 4096);
+  }
 
-  /// Connects, has the memory passed, and closes. With `options.unverified` no digest is computed, so that the time does not depend on the model's size. Errors: those of a pull; memory_not_shared:
-  /// the owner passes no memory; memory_not_sealed, bad_shared_memory: it passes something else; not_verifiable: no digest can be compared, and `options.unverified` is false.
+  /// Connects, has the memory passed, and closes. With `options.unverified` no digest is computed, so that the time
+  /// does not depend on the model's size. Errors: those of a pull; memory_not_shared: the owner passes no memory;
+  /// memory_not_sealed, bad_shared_memory: it passes something else; not_verifiable: no digest can be compared, and
+  /// `options.unverified` is false.
   template <class Parts>
-  static result<receipt> view(std::string_view address, const reference& ref, viewed_tensors& to, const pull_options& options) noexcept {
+  static result<receipt> view(std::string_view address, const reference& ref, viewed_tensors& to,
+                              const pull_options& options) noexcept {
     if (!options.tensors.empty()) return failure(errc::invalid_argument);  // a view is of the whole
     pull_options once = options;
     once.cursor = nullptr;  // nothing lands
     if (options.unverified) return view_with<viewing_parts<Parts, unverified>>(address, ref, to, once);
-    if constexpr (Parts::integrity::whole) return view_with<viewing_parts<Parts, basic_image_digest<typename Parts::integrity::hash_type>>>(address, ref, to, once);
+    if constexpr (Parts::integrity::whole)
+      return view_with<viewing_parts<Parts, basic_image_digest<typename Parts::integrity::hash_type>>>(address, ref, to,
+                                                                                                       once);
     else return failure(errc::not_verifiable);
   }
   /// The same with a view that expects the pipeline's own schema, if the compiler knows it.
   template <class Parts>
-  static result<shared_view<Parts>> open_view(std::string_view address, const reference& ref, const pull_options& options) noexcept {
+  static result<shared_view<Parts>> open_view(std::string_view address, const reference& ref,
+                                              const pull_options& options) noexcept {
     const image_schema* expected = nullptr;
     if constexpr (Parts::tensors::is_static) expected = &Parts::tensors::schema();
     viewed_tensors to(expected);
@@ -119,21 +137,32 @@ struct basic_shared_memory : stream_transport<basic_shared_memory<Access, MostCo
   }
 
  private:
-  /// The same pipeline with chunks as long as they can be, since they do not travel, and the digest of the whole or none.
+  /// The same pipeline with chunks as long as they can be, since they do not travel, and the digest of the whole or
+  /// none.
   template <class Parts, class Integrity>
   struct viewing_parts : Parts {
     using chunking = fixed_bytes<max_payload_bytes / 8 * 8>;
     using integrity = Integrity;
   };
   template <class Parts>
-  static result<receipt> view_with(std::string_view address, const reference& ref, viewed_tensors& to, const pull_options& options) noexcept {
-    const auto connect = [&] { return basic_shared_memory::connect(address, options.per_request_timeout, options.stop); };
+  static result<receipt> view_with(std::string_view address, const reference& ref, viewed_tensors& to,
+                                   const pull_options& options) noexcept {
+    const auto connect = [&] {
+      return basic_shared_memory::connect(address, options.per_request_timeout, options.stop);
+    };
     return pull_with<Parts>(connect, [](std::chrono::milliseconds time) { detail::pause(time); }, ref, to, options);
   }
 };
 
-using shared_memory = basic_shared_memory<unix_access::same_user, std::uint64_t{1} << 40, false>;            ///< this user's programs; copies up to 1 TiB; one thread runs an owner's connections
-using shared_memory_on_threads = basic_shared_memory<unix_access::same_user, std::uint64_t{1} << 40, true>;  ///< the same; several threads may run an owner's connections
+using shared_memory = basic_shared_memory<unix_access::same_user, std::uint64_t{1} << 40, false>;  ///< this user's
+                                                                                                   ///< programs; copies
+                                                                                                   ///< up to 1 TiB; one
+                                                                                                   ///< thread runs an
+                                                                                                   ///< owner's
+                                                                                                   ///< connections
+using shared_memory_on_threads =
+    basic_shared_memory<unix_access::same_user, std::uint64_t{1} << 40, true>;  ///< the same; several threads may run
+                                                                                ///< an owner's connections
 
 static_assert(transport<shared_memory> && listening_transport<shared_memory>);
 

@@ -12,7 +12,8 @@
 
 namespace tensorpull {
 
-/// Memory that is mapped for writing here, and that other programs can be given for reading. It goes back to the system when the last of all programs lets go of it.
+/// Memory that is mapped for writing here, and that other programs can be given for reading. It goes back to the system
+/// when the last of all programs lets go of it.
 class shared_region {
  public:
   /// Zeroed memory. out_of_memory with errno.
@@ -20,7 +21,8 @@ class shared_region {
     auto fd = detail::make_memory_file(bytes);
     if (!fd) return failure(fd.error());
     // reserved now, so that a machine without memory says so here; later it could only send a signal
-    if (::fallocate(fd->get(), 0, 0, static_cast<off_t>(bytes)) != 0) return failure(errc::out_of_memory, bytes, {}, errno);
+    if (::fallocate(fd->get(), 0, 0, static_cast<off_t>(bytes)) != 0)
+      return failure(errc::out_of_memory, bytes, {}, errno);
     auto pages = detail::mapped_memory::of(fd->get(), bytes, PROT_READ | PROT_WRITE, MAP_SHARED);
     if (!pages) return failure(pages.error());
     try {
@@ -30,7 +32,8 @@ class shared_region {
     }
   }
   /// For make().
-  shared_region(detail::file_descriptor fd, detail::mapped_memory pages) noexcept : fd_(std::move(fd)), pages_(std::move(pages)) {}
+  shared_region(detail::file_descriptor fd, detail::mapped_memory pages) noexcept
+      : fd_(std::move(fd)), pages_(std::move(pages)) {}
 
   /// The descriptor, which stays the region's.
   int descriptor() const noexcept { return fd_.get(); }
@@ -44,8 +47,9 @@ class shared_region {
   detail::mapped_memory pages_;
 };
 
-/// A model made by make_shared_model(). Copies share it. Publish it itself (`add_tensors(model)`), not what it points to: its owner then keeps a copy of this
-/// pointer until the reference has settled, and recipients are given the memory.
+/// A model made by make_shared_model(). Copies share it. Publish it itself (`add_tensors(model)`), not what it points
+/// to: its owner then keeps a copy of this pointer until the reference has settled, and recipients are given the
+/// memory.
 template <class Model>
 class shared_model {
  public:
@@ -65,10 +69,12 @@ class shared_model {
   std::shared_ptr<shared_region> region_;
 };
 
-/// A new model, all zero, in memory that other programs can be given. out_of_memory with errno (RLIMIT_FSIZE bounds it, too).
+/// A new model, all zero, in memory that other programs can be given. out_of_memory with errno (RLIMIT_FSIZE bounds it,
+/// too).
 template <class Model>
 [[nodiscard]] result<shared_model<Model>> make_shared_model() noexcept {
-  static_assert(std::is_trivially_copyable_v<Model> && std::is_trivially_destructible_v<Model>, "tensorpull: make_shared_model needs a model that consists of numbers: other programs read its bytes");
+  static_assert(std::is_trivially_copyable_v<Model> && std::is_trivially_destructible_v<Model>,
+                "tensorpull: make_shared_model needs a model that consists of numbers: other programs read its bytes");
   static_assert(alignof(Model) <= 4096, "tensorpull: make_shared_model needs a model that may begin at a page");
   auto region = shared_region::make(sizeof(Model));
   if (!region) return failure(region.error());

@@ -19,8 +19,8 @@ struct passed_descriptors {
   std::size_t count = 0;                           ///< how many came
 };
 
-/// Owns a connected Unix socket. One thread at a time. Of descriptors that come it keeps the last ones until they are taken, so a peer that sends many takes no more than
-/// two places in this program's table.
+/// Owns a connected Unix socket. One thread at a time. Of descriptors that come it keeps the last ones until they are
+/// taken, so a peer that sends many takes no more than two places in this program's table.
 class shared_stream : public unix_stream {
  public:
   /// No socket.
@@ -34,7 +34,8 @@ class shared_stream : public unix_stream {
                                                   [&](msghdr* m) noexcept {
                                                     m->msg_control = control.data();
                                                     m->msg_controllen = control.size();
-                                                    const ssize_t n = ::recvmsg(native_handle(), m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+                                                    const ssize_t n = ::recvmsg(native_handle(), m,
+                                                                                MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
                                                     if (n >= 0) keep(*m);
                                                     return n;
                                                   }),
@@ -57,7 +58,8 @@ class shared_stream : public unix_stream {
                                                     about->cmsg_level = SOL_SOCKET;
                                                     about->cmsg_type = SCM_RIGHTS;
                                                     about->cmsg_len = CMSG_LEN(descriptors.size_bytes());
-                                                    std::memcpy(CMSG_DATA(about), descriptors.data(), descriptors.size_bytes());
+                                                    std::memcpy(CMSG_DATA(about), descriptors.data(),
+                                                                descriptors.size_bytes());
                                                     return ::sendmsg(native_handle(), m, MSG_DONTWAIT | MSG_NOSIGNAL);
                                                   }),
                               false);

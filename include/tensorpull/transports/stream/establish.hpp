@@ -1,4 +1,5 @@
-// Finishes what a stream has to do before its first byte (a connect, a proxy's consent, a handshake), for programs that wait.
+// Finishes what a stream has to do before its first byte (a connect, a proxy's consent, a handshake), for programs that
+// wait.
 #pragma once
 
 #include <tensorpull/transports/stream/pollable_stream.hpp>
@@ -12,7 +13,8 @@ inline void wait_for_descriptor(int fd, io_ready directions, std::chrono::millis
   (void)::poll(&p, 1, static_cast<int>(std::max<std::int64_t>(0, time.count())));
 }
 
-/// Waits until the stream is established. Errors: what establish() calls them; timed_out; cancelled (noticed within 0.1 s).
+/// Waits until the stream is established. Errors: what establish() calls them; timed_out; cancelled (noticed within 0.1
+/// s).
 template <pollable_stream Stream>
 result<void> establish_by(Stream& s, std::chrono::steady_clock::time_point deadline, const stop_token& stop) noexcept {
   for (;;) {

@@ -9,8 +9,9 @@
 
 namespace tensorpull {
 
-/// The message handler of a session: a queue in memory of fixed size. It takes a message as long as there is room for one of the greatest length, so
-/// it holds the message that was read last, and at least `Limits::unread_messages` more. What it does not take stays with the connection.
+/// The message handler of a session: a queue in memory of fixed size. It takes a message as long as there is room for
+/// one of the greatest length, so it holds the message that was read last, and at least `Limits::unread_messages` more.
+/// What it does not take stays with the connection.
 template <class Limits = default_limits>
 class inbox {
   struct head {
@@ -18,7 +19,9 @@ class inbox {
     std::uint32_t references;
     std::size_t body_bytes;
   };
-  static constexpr std::size_t bytes_of(std::size_t references, std::size_t body) noexcept { return sizeof(head) + references * sizeof(reference) + (body + 7) / 8 * 8; }
+  static constexpr std::size_t bytes_of(std::size_t references, std::size_t body) noexcept {
+    return sizeof(head) + references * sizeof(reference) + (body + 7) / 8 * 8;
+  }
   static constexpr std::size_t longest = bytes_of(Limits::application_references, Limits::application_body_bytes);
 
  public:
@@ -57,7 +60,9 @@ class inbox {
     head h;
     std::memcpy(&h, bytes_.data(), sizeof h);
     read_ = bytes_of(h.references, h.body_bytes);
-    return {h.kind, {reinterpret_cast<const reference*>(bytes_.data() + sizeof h), h.references}, {bytes_.data() + bytes_of(h.references, 0), h.body_bytes}};
+    return {h.kind,
+            {reinterpret_cast<const reference*>(bytes_.data() + sizeof h), h.references},
+            {bytes_.data() + bytes_of(h.references, 0), h.body_bytes}};
   }
 
  private:

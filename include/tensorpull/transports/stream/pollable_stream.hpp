@@ -1,5 +1,5 @@
-// What an event loop requires of a byte stream, of a listener, and of the transport that has both. A transport that meets these requirements gets
-// an owner of many connections from transports/host.
+// What an event loop requires of a byte stream, of a listener, and of the transport that has both. A transport that
+// meets these requirements gets an owner of many connections from transports/host.
 #pragma once
 
 #include <tensorpull/core/result.hpp>
@@ -12,20 +12,25 @@ namespace tensorpull {
 
 /// Whether a stream is ready for the first byte, or still has to finish a connect or a handshake.
 struct establishment {
-  /// `ok`: ready; `would_block`: call establish() again when the descriptor is ready for one of `waits_for`; `closed`, `failed`: it failed.
+  /// `ok`: ready; `would_block`: call establish() again when the descriptor is ready for one of `waits_for`; `closed`,
+  /// `failed`: it failed.
   io_status status = io_status::ok;
   std::int32_t system = 0;  ///< errno of a failure; 0: none
-  io_ready waits_for{};     ///< directions of the descriptor to wait for
+  io_ready waits_for{};  ///< directions of the descriptor to wait for
   errc code = errc::connection_failed;  ///< what a failure is called
 };
 
 /// A pollable stream S, which an event loop waits for:
 ///  1. it is a byte_stream; the loop never calls its wait();
-///  2. `s.native_handle()` is a descriptor that stays the same, belongs to the stream, and becomes ready when the stream can continue;
-///  3. after a read_some() that read fewer bytes than there was room for, the stream holds no bytes that the descriptor would not announce
+///  2. `s.native_handle()` is a descriptor that stays the same, belongs to the stream, and becomes ready when the
+///  stream can continue;
+///  3. after a read_some() that read fewer bytes than there was room for, the stream holds no bytes that the descriptor
+///  would not announce
 ///     (a stream that decrypts reads on until its own buffer is empty);
-///  4. optionally, `s.establish() -> establishment`: called until it says `ok`, before the first byte, on accepted streams too;
-///  5. optionally, `s.interest(wanted) -> io_ready`: the directions of the descriptor to wait for, so that the stream can read or write as
+///  4. optionally, `s.establish() -> establishment`: called until it says `ok`, before the first byte, on accepted
+///  streams too;
+///  5. optionally, `s.interest(wanted) -> io_ready`: the directions of the descriptor to wait for, so that the stream
+///  can read or write as
 ///     `wanted` says. A TLS stream may have to write before it can read. Without it they are the wanted ones.
 template <class S>
 concept pollable_stream = byte_stream<S> && requires(const S s) {
@@ -33,7 +38,8 @@ concept pollable_stream = byte_stream<S> && requires(const S s) {
 };
 
 /// A listener L for streams S:
-///  1. `l.accept() -> result<S>`: the next connection; never waits. Errors: timed_out: none is waiting; out_of_memory: no descriptors or memory for it
+///  1. `l.accept() -> result<S>`: the next connection; never waits. Errors: timed_out: none is waiting; out_of_memory:
+///  no descriptors or memory for it
 ///     now, and the host tries again a little later; any other: the host waits for the descriptor;
 ///  2. `l.native_handle()`: a descriptor that becomes readable when a connection waits;
 ///  3. movable; its destructor stops listening;
@@ -70,12 +76,14 @@ concept listens = requires(const Address& at) {
 
 /// A transport policy T whose connections an event loop can serve:
 ///  1. `T::stream` is a pollable_stream;
-///  2. `T::listen(address) -> result<L>` with a stream_listener L; or, if text is not enough to listen, `T::listener` names L, and an address is an object
+///  2. `T::listen(address) -> result<L>` with a stream_listener L; or, if text is not enough to listen, `T::listener`
+///  names L, and an address is an object
 ///     with `listen() -> result<L>`;
 ///  3. `T::threads`: whether several threads may run the connections of one owner;
-///  4. optionally, `T::resolve(address) -> result<A>`: where the other end may be, for a host's connect(). A is movable. `a.more()`: whether a place is
-///     left; `a.start_connect() -> result<stream>`: begins to connect to the next place and does not wait for the other end. An address that is an object
-///     has the same `resolve()`;
+///  4. optionally, `T::resolve(address) -> result<A>`: where the other end may be, for a host's connect(). A is
+///  movable. `a.more()`: whether a place is
+///     left; `a.start_connect() -> result<stream>`: begins to connect to the next place and does not wait for the other
+///     end. An address that is an object has the same `resolve()`;
 ///  5. optionally, `T::connected(stream&)`: called once, when a connection that start_connect() began is established;
 ///  6. optionally, `T::any_address`: what an owner listens on if its options name no address.
 template <class T>

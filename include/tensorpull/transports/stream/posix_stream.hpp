@@ -19,13 +19,15 @@ namespace tensorpull {
 
 namespace detail {
 
-/// Calls `io` with the first spans, at most `Most`, as the kernel takes them. A function of its own: its array is on the stack only during the call.
+/// Calls `io` with the first spans, at most `Most`, as the kernel takes them. A function of its own: its array is on
+/// the stack only during the call.
 template <std::size_t Most, class Byte, class Io>
 [[gnu::noinline]] ssize_t with_first(std::span<const std::span<Byte>> spans, Io io) noexcept {
   std::array<iovec, Most> vector;
   msghdr header{};
   for (; header.msg_iovlen < std::min(spans.size(), Most); ++header.msg_iovlen)
-    vector[header.msg_iovlen] = {const_cast<std::byte*>(spans[header.msg_iovlen].data()), spans[header.msg_iovlen].size()};
+    vector[header.msg_iovlen] = {const_cast<std::byte*>(spans[header.msg_iovlen].data()),
+                                 spans[header.msg_iovlen].size()};
   header.msg_iov = vector.data();
   return io(&header);
 }
@@ -40,8 +42,10 @@ inline io_result io_outcome(ssize_t n, bool zero_is_end) noexcept {
   if (n == 0) return {zero_is_end ? io_status::closed : io_status::would_block, 0, 0};
   const int e = errno;
   if (e == EAGAIN || e == EWOULDBLOCK || e == EINTR) return {io_status::would_block, 0, 0};
-  // a fault of this end: bad memory, too little memory, a bad descriptor, too many descriptors that are passed; anything else means that the connection is lost
-  const bool ours = e == EFAULT || e == EINVAL || e == EBADF || e == ENOTSOCK || e == ENOMEM || e == ENOBUFS || e == ETOOMANYREFS;
+  // a fault of this end: bad memory, too little memory, a bad descriptor, too many descriptors that are passed;
+  // anything else means that the connection is lost
+  const bool ours = e == EFAULT || e == EINVAL || e == EBADF || e == ENOTSOCK || e == ENOMEM || e == ENOBUFS ||
+                    e == ETOOMANYREFS;
   return {ours ? io_status::failed : io_status::closed, e, 0};
 }
 
@@ -49,7 +53,8 @@ inline io_result receive_some(int fd, std::span<const std::span<std::byte>> span
   return io_outcome(with_vector(spans, [=](msghdr* m) noexcept { return ::recvmsg(fd, m, MSG_DONTWAIT); }), true);
 }
 inline io_result send_some(int fd, std::span<const std::span<const std::byte>> spans) noexcept {
-  return io_outcome(with_vector(spans, [=](msghdr* m) noexcept { return ::sendmsg(fd, m, MSG_DONTWAIT | MSG_NOSIGNAL); }), false);
+  return io_outcome(
+      with_vector(spans, [=](msghdr* m) noexcept { return ::sendmsg(fd, m, MSG_DONTWAIT | MSG_NOSIGNAL); }), false);
 }
 
 /// How a connect stands: 0: connected; EINPROGRESS: under way; otherwise why it failed. Does not wait.
@@ -71,7 +76,8 @@ class posix_stream {
   /// Takes the descriptor over. `connecting`: a connect is under way, and establish() says how it ends.
   explicit posix_stream(int fd, bool connecting = false) noexcept : fd_(fd), connecting_(connecting) {}
   posix_stream(posix_stream&& other) noexcept
-      : fd_(std::exchange(other.fd_, -1)), connecting_(other.connecting_), wakes_at_(other.wakes_at_), receive_timeout_(other.receive_timeout_) {}
+      : fd_(std::exchange(other.fd_, -1)), connecting_(other.connecting_), wakes_at_(other.wakes_at_),
+        receive_timeout_(other.receive_timeout_) {}
   posix_stream& operator=(posix_stream&& other) noexcept {
     std::swap(fd_, other.fd_);
     std::swap(connecting_, other.connecting_);
@@ -92,15 +98,18 @@ class posix_stream {
   }
 
   io_result read_some(std::span<const std::span<std::byte>> spans) noexcept { return detail::receive_some(fd_, spans); }
-  io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept { return detail::send_some(fd_, spans); }
+  io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept {
+    return detail::send_some(fd_, spans);
+  }
 
-  /// Waits and reads in one system call instead of two. The socket's own receive time-out ends the wait; it is rounded up to 1 ms. A read of 128 KiB or
-  /// more waits for that many bytes, and takes what has come when the time is over.
+  /// Waits and reads in one system call instead of two. The socket's own receive time-out ends the wait; it is rounded
+  /// up to 1 ms. A read of 128 KiB or more waits for that many bytes, and takes what has come when the time is over.
   io_result read_or_wait(std::span<const std::span<std::byte>> spans, std::chrono::milliseconds timeout) noexcept {
     timeout = std::max(timeout, std::chrono::milliseconds(1));  // 0 would mean no time-out
     if (timeout != receive_timeout_) {
       const int flags = ::fcntl(fd_, F_GETFL);
-      if (flags < 0 || ((flags & O_NONBLOCK) != 0 && ::fcntl(fd_, F_SETFL, flags & ~O_NONBLOCK) != 0)) return read_some(spans);
+      if (flags < 0 || ((flags & O_NONBLOCK) != 0 && ::fcntl(fd_, F_SETFL, flags & ~O_NONBLOCK) != 0))
+        return read_some(spans);
       const auto us = std::chrono::duration_cast<std::chrono::microseconds>(timeout);
       const timeval t{static_cast<time_t>(us.count() / 1'000'000), static_cast<suseconds_t>(us.count() % 1'000'000)};
       if (::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t) != 0) return read_some(spans);
@@ -109,7 +118,8 @@ class posix_stream {
     std::size_t asked = 0;
     for (const auto& s : spans) asked += s.size();
     wake_at(asked >= worth_waking ? worth_waking : 1);
-    return detail::io_outcome(detail::with_vector(spans, [fd = fd_](msghdr* m) noexcept { return ::recvmsg(fd, m, 0); }), true);
+    return detail::io_outcome(
+        detail::with_vector(spans, [fd = fd_](msghdr* m) noexcept { return ::recvmsg(fd, m, 0); }), true);
   }
 
   /// How the connect stands; does not wait.
@@ -123,7 +133,14 @@ class posix_stream {
 
   io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
     if (read) wake_at(1);
-    pollfd p{read || write ? fd_ : -1, static_cast<short>((read ? POLLIN : 0) | (write ? POLLOUT : 0)), 0};  // a connection that is gone would end any wait at once
+    pollfd p{read || write ? fd_ : -1, static_cast<short>((read ? POLLIN : 0) | (write ? POLLOUT : 0)), 0};  // a
+                                                                                                             // connection
+                                                                                                             // that is
+                                                                                                             // gone
+                                                                                                             // would
+                                                                                                             // end any
+                                                                                                             // wait at
+                                                                                                             // once
     const int ms = static_cast<int>(std::max<std::int64_t>(0, std::min<std::int64_t>(timeout.count(), 1 << 30)));
     if (::poll(&p, 1, ms) <= 0) return {};
     const bool broken = (p.revents & (POLLERR | POLLHUP | POLLNVAL)) != 0;  // the next read or write reports it
@@ -131,7 +148,8 @@ class posix_stream {
   }
 
  private:
-  /// Bytes that have to be there before a read of more than these ends its wait: an end that is woken for each packet spends its time waking up.
+  /// Bytes that have to be there before a read of more than these ends its wait: an end that is woken for each packet
+  /// spends its time waking up.
   static constexpr int worth_waking = 128 * 1024;
   /// Says how many bytes end a wait. A socket that cannot be told goes on as it is.
   void wake_at(int bytes) noexcept {

@@ -1,4 +1,5 @@
-// One pull over one or more connections: watches the stop token and the time-out of each request, retries, reports progress, updates the cursor.
+// One pull over one or more connections: watches the stop token and the time-out of each request, retries, reports
+// progress, updates the cursor.
 #pragma once
 
 #include <tensorpull/consumers/receipt.hpp>
@@ -91,8 +92,8 @@ struct transfer_of<Parts, Consumer> {
   using type = typename Parts::transport::template shared_transfer<Parts, Consumer>;
 };
 
-/// One pull into a consumer: the transfer, and what outlives each of its connections (tries, the time given to a busy owner, progress, the cursor).
-/// Borrows the consumer and the options. `Transfer`: over a stream if nothing is said.
+/// One pull into a consumer: the transfer, and what outlives each of its connections (tries, the time given to a busy
+/// owner, progress, the cursor). Borrows the consumer and the options. `Transfer`: over a stream if nothing is said.
 template <class Parts, class Consumer, class Transfer = typename transfer_of<Parts, Consumer>::type>
 class running_pull {
  public:
@@ -100,9 +101,12 @@ class running_pull {
   using transfer_type = Transfer;
 
   /// `first_id`: the connection's next_id(), 1 for a new connection. `me`: the recipient, if the options name none.
-  running_pull(const reference& ref, Consumer& to, const pull_options& options, const chunking_type& chunking, std::uint32_t first_id, recipient_id me = {}) noexcept
-      : t_(to, asked_by(me, make_request(ref, options)), chunking, first_id), options_(options), step_bytes_(chunk_length_of(chunking) / 64 + 1),
-        resumed_(options.cursor != nullptr && t_.resume(*options.cursor)), tries_(options.retry, options.per_request_timeout, t_.landed_bytes()) {}
+  running_pull(const reference& ref, Consumer& to, const pull_options& options, const chunking_type& chunking,
+               std::uint32_t first_id, recipient_id me = {}) noexcept
+      : t_(to, asked_by(me, make_request(ref, options)), chunking, first_id), options_(options),
+        step_bytes_(chunk_length_of(chunking) / 64 + 1),
+        resumed_(options.cursor != nullptr && t_.resume(*options.cursor)),
+        tries_(options.retry, options.per_request_timeout, t_.landed_bytes()) {}
 
   transfer_type& transfer() noexcept { return t_; }
   bool ended() const noexcept { return t_.ended(); }
@@ -135,14 +139,16 @@ class running_pull {
     deadline_.note(t_, step_bytes_);
     if (t_.ended()) return {};
     if (t_.pause().count() > 0) return error{errc::busy, 0, 0, {}};
-    if (left() <= left().zero()) return error{errc::timed_out, 0, 0, {}};  // even if bytes came: a peer that sends single bytes makes no progress
+    if (left() <= left().zero())
+      return error{errc::timed_out, 0, 0, {}};  // even if bytes came: a peer that sends single bytes makes no progress
     return {};
   }
   /// The time since the last step was ours: it does not count against the owner.
   void excuse() noexcept { deadline_.restart(); }
   /// The time that is left for progress.
   std::chrono::milliseconds left() const noexcept { return deadline_.left(options_.per_request_timeout); }
-  /// Ends a try, and says goodbye if the transfer has ended and the owner has to know. True: there is something to send.
+  /// Ends a try, and says goodbye if the transfer has ended and the owner has to know. True: there is something to
+  /// send.
   template <class Endpoint>
   [[gnu::noinline]] bool finish(Endpoint& end) noexcept {
     end.end_pull(t_);
@@ -154,7 +160,8 @@ class running_pull {
   /// Moves bytes until the transfer has ended (no value), or until an error after which another try may succeed.
   /// `broken`: set if the connection cannot be used any more. `besides()`: called after every step.
   template <class Endpoint, byte_stream Stream, class Besides = nothing_else>
-  [[gnu::noinline]] optional<error> drive(Endpoint& end, Stream& stream, std::span<std::byte> scratch, optional<error>& broken, Besides besides = {}) noexcept {
+  [[gnu::noinline]] optional<error> drive(Endpoint& end, Stream& stream, std::span<std::byte> scratch,
+                                          optional<error>& broken, Besides besides = {}) noexcept {
     optional<error> why;
     begin(end);
     while (!t_.ended() && !why && !stopped()) {
@@ -221,7 +228,8 @@ class running_pull {
 };
 /// memory_bound counts a pull as its transfer, its buffers and this.
 template <class Pull>
-inline constexpr bool keeps_as_much_as_stated = sizeof(Pull) + sizeof(buffer_pool<>) <= sizeof(typename Pull::transfer_type) + pull_bookkeeping_bytes;
+inline constexpr bool keeps_as_much_as_stated = sizeof(Pull) + sizeof(buffer_pool<>) <=
+                                                sizeof(typename Pull::transfer_type) + pull_bookkeeping_bytes;
 
 /// A stream that the caller owns and closes.
 template <byte_stream Stream>
@@ -250,7 +258,8 @@ concept connects = requires(std::string_view address, std::chrono::milliseconds 
   { Transport::connect(address, timeout, stop) } noexcept -> std::same_as<result<Stream>>;
 };
 
-/// An address that is more than text: an object that makes the connection itself, as tls_address and proxied_address do.
+/// An address that is more than text: an object that makes the connection itself, as tls_address and proxied_address
+/// do.
 template <class Address, class Stream>
 concept dials = requires(const Address& to, std::chrono::milliseconds timeout, const stop_token& stop) {
   { to.connect(timeout, stop) } noexcept -> std::same_as<result<Stream>>;
@@ -258,19 +267,23 @@ concept dials = requires(const Address& to, std::chrono::milliseconds timeout, c
 
 }  // namespace detail
 
-/// Pulls into a consumer over connections of its own. It has no owner role and allocates nothing; all state is on the stack. `connect() ->
-/// result<Stream>` makes a connection each time that one is needed; `pause(time)` waits at most that long. What has landed stays when a connection is
-/// lost. A connection that cannot be made is tried again as `options.retry` says, the first one too; an error such as bad_address is final. Errors: those
-/// of `connect`, of the protocol, and of the consumer; `at` says how many bytes landed. Leave out the last argument: its type makes the compiler say what a consumer lacks.
+/// Pulls into a consumer over connections of its own. It has no owner role and allocates nothing; all state is on the
+/// stack. `connect() -> result<Stream>` makes a connection each time that one is needed; `pause(time)` waits at most
+/// that long. What has landed stays when a connection is lost. A connection that cannot be made is tried again as
+/// `options.retry` says, the first one too; an error such as bad_address is final. Errors: those of `connect`, of the
+/// protocol, and of the consumer; `at` says how many bytes landed. Leave out the last argument: its type makes the
+/// compiler say what a consumer lacks.
 template <class Parts, class Connect, class Pause, class Consumer>
-result<receipt> pull_with(Connect connect, Pause pause, const reference& ref, Consumer& to, const pull_options& options = {},
-                          typename Parts::chunking chunking = {}, detail::consumer_checks<Consumer> = {}) noexcept {
+result<receipt> pull_with(Connect connect, Pause pause, const reference& ref, Consumer& to,
+                          const pull_options& options = {}, typename Parts::chunking chunking = {},
+                          detail::consumer_checks<Consumer> = {}) noexcept {
   if constexpr (!consumer<Consumer>) return failure(errc::bad_address);  // refused by the last argument
   else {
     using limits = typename Parts::limits;
     ignore_messages handler;
     static_assert(detail::keeps_as_much_as_stated<detail::running_pull<Parts, Consumer>>);
-    detail::running_pull<Parts, Consumer> pull(ref, to, options, chunking, 1, options.recipient ? options.recipient : detail::random_recipient());
+    detail::running_pull<Parts, Consumer> pull(ref, to, options, chunking, 1,
+                                               options.recipient ? options.recipient : detail::random_recipient());
     const auto again = [&](const error& why) noexcept {
       if (pull.ended()) return false;
       const auto delay = pull.try_again(why);
@@ -301,14 +314,17 @@ result<receipt> pull_with(Connect connect, Pause pause, const reference& ref, Co
 
 /// The same over one connected stream, which is borrowed. A lost connection or a time-out ends the pull.
 template <class Parts, byte_stream Stream, class Consumer>
-result<receipt> pull_over(Stream& stream, const reference& ref, Consumer& to, const pull_options& options = {}, typename Parts::chunking chunking = {},
-                          detail::consumer_checks<Consumer> = {}) noexcept {
+result<receipt> pull_over(Stream& stream, const reference& ref, Consumer& to, const pull_options& options = {},
+                          typename Parts::chunking chunking = {}, detail::consumer_checks<Consumer> = {}) noexcept {
   if constexpr (!consumer<Consumer>) return failure(errc::bad_address);  // refused by the last argument
   else {
     pull_options once = options;
     once.retry.retries = 0;
-    const auto connect = [&]() -> result<detail::borrowed_stream<Stream>> { return detail::borrowed_stream<Stream>{&stream}; };
-    return pull_with<Parts>(connect, [&](std::chrono::milliseconds time) { stream.wait(false, false, time); }, ref, to, once, chunking);
+    const auto connect = [&]() -> result<detail::borrowed_stream<Stream>> {
+      return detail::borrowed_stream<Stream>{&stream};
+    };
+    return pull_with<Parts>(
+        connect, [&](std::chrono::milliseconds time) { stream.wait(false, false, time); }, ref, to, once, chunking);
   }
 }
 

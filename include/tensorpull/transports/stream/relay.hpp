@@ -20,8 +20,9 @@ struct relay_options {
   stop_token stop{};
 };
 
-/// A connection to the owner, for a relay that has connected to it. It has no owner role and no application messages, allocates nothing, and is about
-/// 5 KiB. If the owner has connected to the relay instead (it is behind NAT), use the session with it. Neither copied nor moved.
+/// A connection to the owner, for a relay that has connected to it. It has no owner role and no application messages,
+/// allocates nothing, and is about 5 KiB. If the owner has connected to the relay instead (it is behind NAT), use the
+/// session with it. Neither copied nor moved.
 template <class Parts, byte_stream Stream>
 class relay_link {
  public:
@@ -57,13 +58,18 @@ class relay_link {
 
 namespace detail {
 
-/// Waits until one of two streams can continue. Streams that have descriptors are polled together, others in turn for 1 ms each.
+/// Waits until one of two streams can continue. Streams that have descriptors are polled together, others in turn for 1
+/// ms each.
 template <byte_stream A, byte_stream B>
-void wait_for_either(A& a, bool a_reads, bool a_writes, B& b, bool b_reads, bool b_writes, std::chrono::milliseconds timeout) noexcept {
+void wait_for_either(A& a, bool a_reads, bool a_writes, B& b, bool b_reads, bool b_writes,
+                     std::chrono::milliseconds timeout) noexcept {
   if constexpr (requires { a.native_handle(), b.native_handle(); }) {
-    const auto events = [](bool reads, bool writes) { return static_cast<short>((reads ? POLLIN : 0) | (writes ? POLLOUT : 0)); };
+    const auto events = [](bool reads, bool writes) {
+      return static_cast<short>((reads ? POLLIN : 0) | (writes ? POLLOUT : 0));
+    };
     // poll() reports a hang-up even if no event is asked for, so a stream that is not waited for is left out
-    pollfd both[2] = {{a_reads || a_writes ? a.native_handle() : -1, events(a_reads, a_writes), 0}, {b_reads || b_writes ? b.native_handle() : -1, events(b_reads, b_writes), 0}};
+    pollfd both[2] = {{a_reads || a_writes ? a.native_handle() : -1, events(a_reads, a_writes), 0},
+                      {b_reads || b_writes ? b.native_handle() : -1, events(b_reads, b_writes), 0}};
     (void)::poll(both, 2, static_cast<int>(timeout.count()));
   } else {
     constexpr std::chrono::milliseconds turn{1};
@@ -74,16 +80,19 @@ void wait_for_either(A& a, bool a_reads, bool a_writes, B& b, bool b_reads, bool
 
 }  // namespace detail
 
-/// Passes `ref` on until the recipient hangs up. `upstream`: a session whose other end is the owner, or a relay_link. `recipient`: a stream whose
-/// other end pulls as from any owner, any number of times one after the other. `chunk`: the only buffer; its size is the longest chunk that the
-/// recipient is served. Nothing is allocated.
+/// Passes `ref` on until the recipient hangs up. `upstream`: a session whose other end is the owner, or a relay_link.
+/// `recipient`: a stream whose other end pulls as from any owner, any number of times one after the other. `chunk`: the
+/// only buffer; its size is the longest chunk that the recipient is served. Nothing is allocated.
 ///
-/// Each upstream connection serves one recipient at a time, because the owner counts a connection as one recipient. If `upstream` is a session, an
-/// application message that comes meanwhile waits for receive(); more of them than the session keeps end the relay with unread_messages.
-/// Errors: invalid_argument: `chunk` is empty; connection_lost: on either side, before the recipient had ended (the owner is told `cancelled` if it can
-/// still be reached); timed_out; cancelled; violations of the protocol on either side. `at`: payload bytes passed on. Close `recipient` after an error.
+/// Each upstream connection serves one recipient at a time, because the owner counts a connection as one recipient. If
+/// `upstream` is a session, an application message that comes meanwhile waits for receive(); more of them than the
+/// session keeps end the relay with unread_messages. Errors: invalid_argument: `chunk` is empty; connection_lost: on
+/// either side, before the recipient had ended (the owner is told `cancelled` if it can still be reached); timed_out;
+/// cancelled; violations of the protocol on either side. `at`: payload bytes passed on. Close `recipient` after an
+/// error.
 template <class Parts, class Upstream, byte_stream Stream>
-result<relayed> relay(Upstream& upstream, Stream& recipient, const reference& ref, std::span<std::byte> chunk, const relay_options& options = {}) noexcept {
+result<relayed> relay(Upstream& upstream, Stream& recipient, const reference& ref, std::span<std::byte> chunk,
+                      const relay_options& options = {}) noexcept {
   if (chunk.empty()) return failure(errc::invalid_argument);
   using clock = std::chrono::steady_clock;
   relay_machine<typename Parts::framing, typename Parts::limits> machine(chunk, ref.id, upstream.begin_transfer());
@@ -119,8 +128,8 @@ result<relayed> relay(Upstream& upstream, Stream& recipient, const reference& re
     const auto idle = std::chrono::duration_cast<std::chrono::milliseconds>(clock::now() - last);
     if (idle >= options.idle_timeout) machine.fail({errc::timed_out, 0, 0, {}});
     else if (!machine.ended())
-      detail::wait_for_either(upstream.stream(), did->wants_read, did->wants_write, recipient, !room[0].empty(), machine.to_write(out) > 0,
-                              std::min(detail::wait_step, options.idle_timeout - idle));
+      detail::wait_for_either(upstream.stream(), did->wants_read, did->wants_write, recipient, !room[0].empty(),
+                              machine.to_write(out) > 0, std::min(detail::wait_step, options.idle_timeout - idle));
   }
   if (!broken) upstream.end_transfer(machine);
   return machine.outcome();

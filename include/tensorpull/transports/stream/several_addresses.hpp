@@ -1,4 +1,5 @@
-// Several addresses where the same is published: a pull goes on at the next one when a connection cannot be made or is lost.
+// Several addresses where the same is published: a pull goes on at the next one when a connection cannot be made or is
+// lost.
 #pragma once
 
 #include <tensorpull/core/error.hpp>
@@ -24,19 +25,23 @@ struct address_attempt {
   std::int32_t system = 0;  ///< errno, if the operating system said so
 };
 
-/// An address of `Transport`, over streams, that stands for several: give it to a pull. The first connection is made to the first address that takes one,
-/// and each later connection of the same pull to the one after that which was used before. What has landed stays: the next owner has to publish the same
-/// version under the same reference, or the pull ends as stale_version. An owner that does not know the reference ends the pull, too: current() says which.
-/// Borrows the addresses. `Address`: text, or an object that connects, such as a tls_address.
+/// An address of `Transport`, over streams, that stands for several: give it to a pull. The first connection is made to
+/// the first address that takes one, and each later connection of the same pull to the one after that which was used
+/// before. What has landed stays: the next owner has to publish the same version under the same reference, or the pull
+/// ends as stale_version. An owner that does not know the reference ends the pull, too: current() says which. Borrows
+/// the addresses. `Address`: text, or an object that connects, such as a tls_address.
 template <class Transport, class Address = std::string_view>
 class several_addresses {
  public:
-  /// `each`: how long one address may take if there are others. `tell`: called with each attempt, on the thread that pulls.
-  explicit several_addresses(std::span<const Address> addresses, std::chrono::milliseconds each = std::chrono::seconds(10), callback<const address_attempt&> tell = {}) noexcept
+  /// `each`: how long one address may take if there are others. `tell`: called with each attempt, on the thread that
+  /// pulls.
+  explicit several_addresses(std::span<const Address> addresses,
+                             std::chrono::milliseconds each = std::chrono::seconds(10),
+                             callback<const address_attempt&> tell = {}) noexcept
       : addresses_(addresses), each_(each), tell_(tell) {}
 
-  /// Makes a connection, as the transport does. Tries each address once. Error: that of the last one after which another try may succeed, or else of the last one;
-  /// cancelled at once; bad_address if there are no addresses.
+  /// Makes a connection, as the transport does. Tries each address once. Error: that of the last one after which
+  /// another try may succeed, or else of the last one; cancelled at once; bad_address if there are no addresses.
   auto connect(std::chrono::milliseconds timeout, const stop_token& stop) const noexcept {
     using connection = decltype(connect_to(addresses_[0], timeout, stop));
     const auto time = addresses_.size() > 1 ? std::min(timeout, each_) : timeout;
@@ -68,7 +73,7 @@ class several_addresses {
   std::span<const Address> addresses_;
   std::chrono::milliseconds each_;
   callback<const address_attempt&> tell_;
-  mutable std::size_t current_ = 0;   // a pull has a constant address
+  mutable std::size_t current_ = 0;  // a pull has a constant address
   mutable std::uint32_t made_ = 0;
 };
 

@@ -1,4 +1,5 @@
-// TCP. Recipients and sessions wait on plain sockets; for an owner, or for many connections, include transports/host/owner.hpp or host.hpp.
+// TCP. Recipients and sessions wait on plain sockets; for an owner, or for many connections, include
+// transports/host/owner.hpp or host.hpp.
 #pragma once
 
 #include <tensorpull/transports/stream/stream_transport.hpp>
@@ -14,7 +15,8 @@ struct basic_tcp : stream_transport<basic_tcp<Threads>, posix_stream, Threads> {
   static constexpr std::string_view any_address = "127.0.0.1:0";
 
   /// As tcp_connect.
-  static result<posix_stream> connect(std::string_view address, std::chrono::milliseconds timeout, const stop_token& stop) noexcept {
+  static result<posix_stream> connect(std::string_view address, std::chrono::milliseconds timeout,
+                                      const stop_token& stop) noexcept {
     return tcp_connect(address, detail::deadline_after(timeout), stop);
   }
   /// As tcp_addresses::of.

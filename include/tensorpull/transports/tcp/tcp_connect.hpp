@@ -31,19 +31,24 @@ class address_list {
   addrinfo* list_;
 };
 
-/// Resolves with getaddrinfo on the caller's thread. This is the one call that neither a stop request nor the deadline ends. Starts no thread.
+/// Resolves with getaddrinfo on the caller's thread. This is the one call that neither a stop request nor the deadline
+/// ends. Starts no thread.
 inline result<address_list> resolve(const host_port& a, std::string_view text, bool to_listen) noexcept {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_NUMERICSERV | (to_listen ? AI_PASSIVE : 0);
   addrinfo* list = nullptr;
   const char* const host = a.host[0] != '\0' ? a.host.data() : nullptr;
-  if (::getaddrinfo(host, a.port.data(), &hints, &list) != 0 || list == nullptr) return failure(errc::bad_address, 0, text);
+  if (::getaddrinfo(host, a.port.data(), &hints, &list) != 0 || list == nullptr)
+    return failure(errc::bad_address, 0, text);
   return address_list(list);
 }
 
-/// Tries the addresses in turn, each for an equal share of the time that is left, so that one that does not answer leaves time for the others.
-inline result<posix_stream> connect_any(const addrinfo* first, std::string_view address, std::chrono::steady_clock::time_point deadline, const stop_token& stop) noexcept {
+/// Tries the addresses in turn, each for an equal share of the time that is left, so that one that does not answer
+/// leaves time for the others.
+inline result<posix_stream> connect_any(const addrinfo* first, std::string_view address,
+                                        std::chrono::steady_clock::time_point deadline,
+                                        const stop_token& stop) noexcept {
   int last = ECONNREFUSED;
   std::int64_t addresses = 0;
   for (const addrinfo* a = first; a != nullptr; a = a->ai_next) ++addresses;
@@ -56,7 +61,8 @@ inline result<posix_stream> connect_any(const addrinfo* first, std::string_view 
       last = errno;
       continue;
     }
-    if (::connect(s.native_handle(), a->ai_addr, a->ai_addrlen) == 0) return tune_connected(s.native_handle()), std::move(s);
+    if (::connect(s.native_handle(), a->ai_addr, a->ai_addrlen) == 0)
+      return tune_connected(s.native_handle()), std::move(s);
     if (errno != EINPROGRESS) {
       last = errno;
       continue;
@@ -64,7 +70,10 @@ inline result<posix_stream> connect_any(const addrinfo* first, std::string_view 
     bool answered = false;
     for (auto time = now; !answered && time < enough; time = std::chrono::steady_clock::now()) {
       if (stop.stop_requested()) return failure(errc::cancelled);
-      answered = s.wait(false, true, std::min<std::chrono::milliseconds>(wait_step, std::chrono::ceil<std::chrono::milliseconds>(enough - time))).write;
+      answered = s.wait(false, true,
+                        std::min<std::chrono::milliseconds>(
+                            wait_step, std::chrono::ceil<std::chrono::milliseconds>(enough - time)))
+                     .write;
     }
     last = ETIMEDOUT;
     if (!answered) continue;
@@ -77,9 +86,11 @@ inline result<posix_stream> connect_any(const addrinfo* first, std::string_view 
 
 }  // namespace detail
 
-/// Connects to "host:port". Tries the host's addresses in turn until `deadline`, each for an equal share of the time that is left. Resolving the host
-/// cannot be interrupted. Errors: bad_address, connection_failed (with errno), timed_out, cancelled.
-inline result<posix_stream> tcp_connect(std::string_view address, std::chrono::steady_clock::time_point deadline, const stop_token& stop = {}) noexcept {
+/// Connects to "host:port". Tries the host's addresses in turn until `deadline`, each for an equal share of the time
+/// that is left. Resolving the host cannot be interrupted. Errors: bad_address, connection_failed (with errno),
+/// timed_out, cancelled.
+inline result<posix_stream> tcp_connect(std::string_view address, std::chrono::steady_clock::time_point deadline,
+                                        const stop_token& stop = {}) noexcept {
   const auto parsed = parse_address(address);
   if (!parsed) return failure(parsed.error());
   if (stop.stop_requested()) return failure(errc::cancelled);
@@ -102,14 +113,15 @@ class tcp_addresses {
 
   /// Whether an address is left.
   bool more() const noexcept { return next_ != nullptr; }
-  /// Begins to connect to the next address, of which there is one, and does not wait for the other end; the stream's establish() says how it ends. Error:
-  /// connection_failed (with errno).
+  /// Begins to connect to the next address, of which there is one, and does not wait for the other end; the stream's
+  /// establish() says how it ends. Error: connection_failed (with errno).
   result<posix_stream> start_connect() noexcept {
     const addrinfo& a = *next_;
     next_ = a.ai_next;
     posix_stream s(::socket(a.ai_family, a.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, a.ai_protocol), true);
     if (s.native_handle() < 0) return failure(errc::connection_failed, 0, {}, errno);
-    if (::connect(s.native_handle(), a.ai_addr, a.ai_addrlen) != 0 && errno != EINPROGRESS) return failure(errc::connection_failed, 0, {}, errno);
+    if (::connect(s.native_handle(), a.ai_addr, a.ai_addrlen) != 0 && errno != EINPROGRESS)
+      return failure(errc::connection_failed, 0, {}, errno);
     return s;
   }
 

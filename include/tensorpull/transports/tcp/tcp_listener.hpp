@@ -1,4 +1,5 @@
-// Accepts TCP connections one at a time, with plain sockets: for programs that give each to a session or a relay, and for event loops.
+// Accepts TCP connections one at a time, with plain sockets: for programs that give each to a session or a relay, and
+// for event loops.
 #pragma once
 
 #include <tensorpull/transports/stream/detail/accept.hpp>
@@ -9,8 +10,8 @@ namespace tensorpull {
 /// A listening socket. Movable; the destructor closes it.
 class tcp_listener {
  public:
-  /// Listens on "host:port", or on ":port" for every local address. Port 0: a free one. `backlog`: connections that may wait. Errors: bad_address,
-  /// connection_failed with errno.
+  /// Listens on "host:port", or on ":port" for every local address. Port 0: a free one. `backlog`: connections that may
+  /// wait. Errors: bad_address, connection_failed with errno.
   static result<tcp_listener> open(std::string_view address, int backlog = 128) noexcept {
     const auto parsed = parse_address(address);
     if (!parsed) return failure(parsed.error());
@@ -25,7 +26,8 @@ class tcp_listener {
         ::bind(s.native_handle(), a.ai_addr, a.ai_addrlen) != 0 || ::listen(s.native_handle(), backlog) != 0 ||
         ::getsockname(s.native_handle(), reinterpret_cast<sockaddr*>(&bound), &size) != 0)
       return failure(errc::connection_failed, 0, address, errno);
-    const auto port = bound.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6*>(&bound)->sin6_port : reinterpret_cast<const sockaddr_in*>(&bound)->sin_port;
+    const auto port = bound.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6*>(&bound)->sin6_port
+                                                  : reinterpret_cast<const sockaddr_in*>(&bound)->sin_port;
     return tcp_listener(std::move(s), ntohs(port));
   }
 
@@ -34,14 +36,18 @@ class tcp_listener {
   /// The descriptor, which stays the listener's.
   int native_handle() const noexcept { return socket_.native_handle(); }
 
-  /// The next connection; does not wait. Errors: timed_out: none is waiting; out_of_memory with errno: no descriptors or memory now; io with errno.
+  /// The next connection; does not wait. Errors: timed_out: none is waiting; out_of_memory with errno: no descriptors
+  /// or memory now; io with errno.
   result<posix_stream> accept() noexcept {
     auto s = detail::accept_socket(native_handle());
     if (s) detail::tune_connected(s->native_handle());
     return s;
   }
-  /// The next connection; waits for it. Errors: timed_out, cancelled (noticed within 0.1 s), out_of_memory, io with errno.
-  result<posix_stream> accept(std::chrono::milliseconds timeout, const stop_token& stop = {}) noexcept { return detail::accept_within(*this, socket_, timeout, stop); }
+  /// The next connection; waits for it. Errors: timed_out, cancelled (noticed within 0.1 s), out_of_memory, io with
+  /// errno.
+  result<posix_stream> accept(std::chrono::milliseconds timeout, const stop_token& stop = {}) noexcept {
+    return detail::accept_within(*this, socket_, timeout, stop);
+  }
 
  private:
   tcp_listener(posix_stream s, std::uint16_t port) noexcept : socket_(std::move(s)), port_(port) {}

@@ -1,5 +1,5 @@
-// TLS over TCP, with OpenSSL; through an HTTP proxy, if an address names one. For an owner, or for many connections, include transports/host/owner.hpp or
-// host.hpp, too.
+// TLS over TCP, with OpenSSL; through an HTTP proxy, if an address names one. For an owner, or for many connections,
+// include transports/host/owner.hpp or host.hpp, too.
 #pragma once
 
 #include <tensorpull/transports/proxy/proxied_stream.hpp>
@@ -18,17 +18,19 @@ using tls_connection = tls_stream<proxied_stream>;
 class tls_listener {
  public:
   /// Borrows nothing: the context is shared.
-  tls_listener(tcp_listener listener, tls_context context) noexcept : listener_(std::move(listener)), context_(std::move(context)) {}
+  tls_listener(tcp_listener listener, tls_context context) noexcept
+      : listener_(std::move(listener)), context_(std::move(context)) {}
 
   /// The port that it listens on.
   std::uint16_t port() const noexcept { return listener_.port(); }
   /// The descriptor, which stays the listener's.
   int native_handle() const noexcept { return listener_.native_handle(); }
 
-  /// The next connection, with the context as it is now; does not wait, and the handshake is yet to be done. Errors: as tcp_listener::accept.
+  /// The next connection, with the context as it is now; does not wait, and the handshake is yet to be done. Errors: as
+  /// tcp_listener::accept.
   result<tls_connection> accept() noexcept { return secure(listener_.accept()); }
-  /// The next connection; waits for it, and until its handshake is done. Errors: as tcp_listener::accept, and as tls_address::connect. One that cannot be
-  /// established is an error of its own: call it again.
+  /// The next connection; waits for it, and until its handshake is done. Errors: as tcp_listener::accept, and as
+  /// tls_address::connect. One that cannot be established is an error of its own: call it again.
   result<tls_connection> accept(std::chrono::milliseconds timeout, const stop_token& stop = {}) noexcept {
     const auto deadline = detail::deadline_after(timeout);
     auto s = secure(listener_.accept(timeout, stop));
@@ -50,8 +52,10 @@ static_assert(stream_listener<tls_listener, tls_connection>);
 /// The addresses of a host, for a program that connects to one after the other without waiting.
 class tls_addresses {
  public:
-  /// `name`: what the certificate has to have. `request`: what the addresses, which are a proxy's, are asked for; none: they are the host's own.
-  tls_addresses(tcp_addresses addresses, tls_context context, const host_port& name, std::optional<proxy_request> request) noexcept
+  /// `name`: what the certificate has to have. `request`: what the addresses, which are a proxy's, are asked for; none:
+  /// they are the host's own.
+  tls_addresses(tcp_addresses addresses, tls_context context, const host_port& name,
+                std::optional<proxy_request> request) noexcept
       : addresses_(std::move(addresses)), context_(std::move(context)), name_(name), request_(request) {}
 
   /// Whether an address is left.
@@ -60,7 +64,8 @@ class tls_addresses {
   result<tls_connection> start_connect() noexcept {
     auto socket = addresses_.start_connect();
     if (!socket) return failure(socket.error());
-    auto next = request_ ? proxied_stream::through(std::move(*socket), *request_) : result<proxied_stream>(proxied_stream(std::move(*socket)));
+    auto next = request_ ? proxied_stream::through(std::move(*socket), *request_)
+                         : result<proxied_stream>(proxied_stream(std::move(*socket)));
     if (!next) return failure(next.error());
     return tls_connection::client(std::move(*next), context_, name_.host.data());
   }
@@ -72,16 +77,20 @@ class tls_addresses {
   std::optional<proxy_request> request_;
 };
 
-/// Where `tls` connects to, or what an owner listens on: `net::session::connect(tls_address{"server:8002", context})`. The texts are borrowed.
+/// Where `tls` connects to, or what an owner listens on: `net::session::connect(tls_address{"server:8002", context})`.
+/// The texts are borrowed.
 struct tls_address {
-  std::string_view address;   ///< "host:port"; to listen, ":port" is every local address
-  tls_context context{};      ///< to connect: none means the system's authorities and no certificate. To listen it has a certificate
-  std::string_view name{};    ///< what the other end's certificate has to have: a name or an address; empty: the host of `address`
-  http_proxy proxy{};         ///< on the way; without an address: none
+  std::string_view address;  ///< "host:port"; to listen, ":port" is every local address
+  tls_context context{};  ///< to connect: none means the system's authorities and no certificate. To listen it has a
+                          ///< certificate
+  std::string_view name{};  ///< what the other end's certificate has to have: a name or an address; empty: the host of
+                            ///< `address`
+  http_proxy proxy{};  ///< on the way; without an address: none
 
-  /// Connects and shakes hands. Errors: as tcp_connect and as proxied_address::connect; bad_file: there are no authorities; invalid_argument: there is no name to check;
-  /// not_authenticated: one end does not accept the other's certificate, or its lack (`name`: why, in OpenSSL's words);
-  /// connection_failed with EPROTO: the other end does not speak TLS, or no version or cipher that we speak.
+  /// Connects and shakes hands. Errors: as tcp_connect and as proxied_address::connect; bad_file: there are no
+  /// authorities; invalid_argument: there is no name to check; not_authenticated: one end does not accept the other's
+  /// certificate, or its lack (`name`: why, in OpenSSL's words); connection_failed with EPROTO: the other end does not
+  /// speak TLS, or no version or cipher that we speak.
   result<tls_connection> connect(std::chrono::milliseconds timeout, const stop_token& stop = {}) const noexcept {
     const auto deadline = detail::deadline_after(timeout);
     const auto checked = to_check();
@@ -114,7 +123,8 @@ struct tls_address {
     if (!addresses) return failure(addresses.error());
     return tls_addresses(std::move(*addresses), std::move(*with), *checked, request);
   }
-  /// For an owner, or for a program that accepts connections itself. Errors: as tcp_listener::open; invalid_argument: there is no context, or no certificate in it.
+  /// For an owner, or for a program that accepts connections itself. Errors: as tcp_listener::open; invalid_argument:
+  /// there is no context, or no certificate in it.
   result<tls_listener> listen() const noexcept {
     if (!context) return failure(errc::invalid_argument, 0, std::string_view("context"));
     if (!context.has_certificate()) return failure(errc::invalid_argument, 0, std::string_view("certificate"));
@@ -128,7 +138,8 @@ struct tls_address {
   result<host_port> to_check() const noexcept {
     auto parsed = parse_address(address);
     if (!parsed || name.empty()) return parsed;
-    if (name.size() >= parsed->host.size() || name.find('\0') != std::string_view::npos) return failure(errc::invalid_argument, 0, name);
+    if (name.size() >= parsed->host.size() || name.find('\0') != std::string_view::npos)
+      return failure(errc::invalid_argument, 0, name);
     parsed->host = {};
     std::memcpy(parsed->host.data(), name.data(), name.size());
     return parsed;
@@ -139,8 +150,9 @@ struct tls_address {
   }
 };
 
-/// Policy for the transport slot: TCP and TLS. An address is a tls_address; in text it is "host:port" with the system's authorities, which are read for each
-/// connection then. `Threads`: whether several threads of the caller may run an owner's connections.
+/// Policy for the transport slot: TCP and TLS. An address is a tls_address; in text it is "host:port" with the system's
+/// authorities, which are read for each connection then. `Threads`: whether several threads of the caller may run an
+/// owner's connections.
 template <bool Threads>
 struct basic_tls : stream_transport<basic_tls<Threads>, tls_connection, Threads> {
   using listener = tls_listener;  ///< made by tls_address::listen
@@ -149,13 +161,16 @@ struct basic_tls : stream_transport<basic_tls<Threads>, tls_connection, Threads>
   static constexpr bool shares_memory = false;
   static constexpr bool encrypted = true;
   static constexpr identity_kind identifies = identity_kind::certificate;
-  /// Besides what TCP has: the stream with its record and its peer's names, and what OpenSSL keeps for a connection (tests/transports/tls_memory.test.cpp).
+  /// Besides what TCP has: the stream with its record and its peer's names, and what OpenSSL keeps for a connection
+  /// (tests/transports/tls_memory.test.cpp).
   static constexpr std::size_t connection_bytes = 112 * 1024;
-  /// The same as long as hands are shaken: OpenSSL takes a first message of up to 128 KiB from whoever connects. The accept budget ends it.
+  /// The same as long as hands are shaken: OpenSSL takes a first message of up to 128 KiB from whoever connects. The
+  /// accept budget ends it.
   static constexpr std::size_t handshake_bytes = 256 * 1024;
 
   /// As tls_address::connect.
-  static result<tls_connection> connect(std::string_view address, std::chrono::milliseconds timeout, const stop_token& stop) noexcept {
+  static result<tls_connection> connect(std::string_view address, std::chrono::milliseconds timeout,
+                                        const stop_token& stop) noexcept {
     return tls_address{address}.connect(timeout, stop);
   }
   /// As tls_address::resolve.
@@ -164,7 +179,7 @@ struct basic_tls : stream_transport<basic_tls<Threads>, tls_connection, Threads>
   static void connected(tls_connection& s) noexcept { detail::tune_connected(s.native_handle()); }
 };
 
-using tls = basic_tls<false>;            ///< one thread runs an owner's connections
+using tls = basic_tls<false>;  ///< one thread runs an owner's connections
 using tls_on_threads = basic_tls<true>;  ///< several threads may run an owner's connections
 
 static_assert(transport<tls> && listening_transport<tls>);

@@ -1,4 +1,5 @@
-// What a TLS connection is configured with: authorities, certificate, key. Shared by the connections; replaced as a whole while they go on.
+// What a TLS connection is configured with: authorities, certificate, key. Shared by the connections; replaced as a
+// whole while they go on.
 #pragma once
 
 #include <tensorpull/core/result.hpp>
@@ -36,21 +37,26 @@ enum class tls_version : std::uint8_t {
 
 /// How one end of TLS connections is configured. Either role may have each of them.
 struct tls_options {
-  /// Whose certificates the other end may show: one or more certificates. None: a client trusts the system's authorities.
+  /// Whose certificates the other end may show: one or more certificates. None: a client trusts the system's
+  /// authorities.
   pem_source authorities{};
-  /// The own certificate first, and then those between it and an authority: 16 KiB of them at most, as they are sent. An end that accepts connections needs one.
+  /// The own certificate first, and then those between it and an authority: 16 KiB of them at most, as they are sent.
+  /// An end that accepts connections needs one.
   pem_source certificate{};
   /// The private key of the own certificate. None: it is in the source of the certificate.
   pem_source key{};
   /// Of an encrypted key. Nobody is ever asked for it at a terminal.
   std::string_view key_password{};
-  /// Lists of revoked certificates. If there are any, each authority between a certificate and the root has to have one that is not out of date, the root too.
+  /// Lists of revoked certificates. If there are any, each authority between a certificate and the root has to have one
+  /// that is not out of date, the root too.
   pem_source revocations{};
-  /// Whether who connects has to show a certificate of `authorities`, which must be given then. Not one frame of one who does not is looked at.
+  /// Whether who connects has to show a certificate of `authorities`, which must be given then. Not one frame of one
+  /// who does not is looked at.
   bool clients_have_certificates = false;
   /// The oldest version that is spoken.
   tls_version minimum = tls_version::v1_2;
-  /// Whether who connects is sent tickets to come back with sooner. With them a certificate is not looked at again until the context is replaced.
+  /// Whether who connects is sent tickets to come back with sooner. With them a certificate is not looked at again
+  /// until the context is replaced.
   bool session_tickets = false;
 };
 
@@ -73,7 +79,9 @@ using ssl_context_ptr = openssl_ptr<SSL_CTX, SSL_CTX_free>;
 using ssl_ptr = openssl_ptr<SSL, SSL_free>;
 
 /// What an error about it names: the file, or which option it is.
-inline std::string_view name_of(const pem_source& s, std::string_view option) noexcept { return s.file.empty() ? option : s.file; }
+inline std::string_view name_of(const pem_source& s, std::string_view option) noexcept {
+  return s.file.empty() ? option : s.file;
+}
 
 inline result<bio_ptr> open_pem(const pem_source& from) noexcept {
   if (from.text.data() != nullptr) {
@@ -83,7 +91,8 @@ inline result<bio_ptr> open_pem(const pem_source& from) noexcept {
     return memory;
   }
   std::array<char, 4096> name{};
-  if (from.file.size() >= name.size() || from.file.find('\0') != std::string_view::npos) return failure(errc::bad_file, 0, from.file, ENAMETOOLONG);
+  if (from.file.size() >= name.size() || from.file.find('\0') != std::string_view::npos)
+    return failure(errc::bad_file, 0, from.file, ENAMETOOLONG);
   std::memcpy(name.data(), from.file.data(), from.file.size());
   errno = 0;
   bio_ptr file(BIO_new_file(name.data(), "r"));
@@ -99,7 +108,8 @@ inline int give_password(char* to, int room, int, void* from) noexcept {
   return static_cast<int>(password.size());
 }
 
-/// Calls `take(object)` with each object that `read(bio)` finds, until there is no more. False: the text is not valid, none was found, or `take` said so.
+/// Calls `take(object)` with each object that `read(bio)` finds, until there is no more. False: the text is not valid,
+/// none was found, or `take` said so.
 template <class Read, class Take>
 bool each_in_pem(BIO* from, Read read, Take take) noexcept {
   std::size_t count = 0;
@@ -119,7 +129,8 @@ inline result<void> use_authorities(SSL_CTX* to, const pem_source& from, bool na
   const auto source = open_pem(from);
   if (!source) return failure(source.error());
   const bool taken = each_in_pem(source->get(), read_certificate, [&](certificate_ptr c) {
-    return X509_STORE_add_cert(SSL_CTX_get_cert_store(to), c.get()) == 1 && (!named_to_clients || SSL_CTX_add_client_CA(to, c.get()) == 1);
+    return X509_STORE_add_cert(SSL_CTX_get_cert_store(to), c.get()) == 1 &&
+           (!named_to_clients || SSL_CTX_add_client_CA(to, c.get()) == 1);
   });
   if (!taken) return failure(errc::bad_file, 0, name_of(from, "authorities"));
   return {};
@@ -129,7 +140,8 @@ inline result<void> use_certificate(SSL_CTX* to, const tls_options& options) noe
   if (!certificates) return failure(certificates.error());
   bool own = true;
   const bool taken = each_in_pem(certificates->get(), read_certificate, [&](certificate_ptr c) {
-    return std::exchange(own, false) ? SSL_CTX_use_certificate(to, c.get()) == 1 : SSL_CTX_add1_chain_cert(to, c.get()) == 1;
+    return std::exchange(own, false) ? SSL_CTX_use_certificate(to, c.get()) == 1
+                                     : SSL_CTX_add1_chain_cert(to, c.get()) == 1;
   });
   if (!taken) return failure(errc::bad_file, 0, name_of(options.certificate, "certificate"));
   const pem_source& key = options.key.empty() ? options.certificate : options.key;
@@ -146,7 +158,8 @@ inline result<void> use_revocations(SSL_CTX* to, const pem_source& from) noexcep
   if (!source) return failure(source.error());
   X509_STORE* const store = SSL_CTX_get_cert_store(to);
   const auto read = [](BIO* bio) { return revocations_ptr(PEM_read_bio_X509_CRL(bio, nullptr, nullptr, nullptr)); };
-  const bool taken = each_in_pem(source->get(), read, [&](revocations_ptr list) { return X509_STORE_add_crl(store, list.get()) == 1; });
+  const bool taken = each_in_pem(source->get(), read,
+                                 [&](revocations_ptr list) { return X509_STORE_add_crl(store, list.get()) == 1; });
   if (!taken || X509_STORE_set_flags(store, X509_V_FLAG_CRL_CHECK | X509_V_FLAG_CRL_CHECK_ALL) != 1)
     return failure(errc::bad_file, 0, name_of(from, "revocations"));
   return {};
@@ -154,38 +167,48 @@ inline result<void> use_revocations(SSL_CTX* to, const pem_source& from) noexcep
 
 /// Bytes that one read from the next stream may bring: a few records, so that few calls are needed.
 inline constexpr std::size_t tls_read_ahead_bytes = 32 * 1024;
-/// Bytes of certificates that the other end may send: they are read before it is known who it is, and take ten times as much memory.
+/// Bytes of certificates that the other end may send: they are read before it is known who it is, and take ten times as
+/// much memory.
 inline constexpr long tls_certificates_bytes = 16 * 1024;
 
 inline result<ssl_context_ptr> make_ssl_context(const tls_options& options) noexcept {
-  if (options.clients_have_certificates && options.authorities.empty()) return failure(errc::invalid_argument, 0, std::string_view("authorities"));
+  if (options.clients_have_certificates && options.authorities.empty())
+    return failure(errc::invalid_argument, 0, std::string_view("authorities"));
   ssl_context_ptr to(SSL_CTX_new(TLS_method()));
   if (to == nullptr) return failure(errc::out_of_memory);
   SSL_CTX* const c = to.get();
   // what the system's configuration may have switched on is switched off, too
-  SSL_CTX_clear_options(c, SSL_OP_IGNORE_UNEXPECTED_EOF | SSL_OP_ALLOW_UNSAFE_LEGACY_RENEGOTIATION | SSL_OP_LEGACY_SERVER_CONNECT | SSL_OP_ENABLE_KTLS);
+  SSL_CTX_clear_options(c, SSL_OP_IGNORE_UNEXPECTED_EOF | SSL_OP_ALLOW_UNSAFE_LEGACY_RENEGOTIATION |
+                               SSL_OP_LEGACY_SERVER_CONNECT | SSL_OP_ENABLE_KTLS);
 #if defined(SSL_OP_ALLOW_CLIENT_RENEGOTIATION)
   SSL_CTX_clear_options(c, SSL_OP_ALLOW_CLIENT_RENEGOTIATION);
 #endif
-  SSL_CTX_set_options(c, SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION | SSL_OP_CIPHER_SERVER_PREFERENCE | (options.session_tickets ? 0 : SSL_OP_NO_TICKET));
+  SSL_CTX_set_options(c, SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION | SSL_OP_CIPHER_SERVER_PREFERENCE |
+                             (options.session_tickets ? 0 : SSL_OP_NO_TICKET));
   SSL_CTX_set_mode(c, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-  // No automatic retry: a peer that sends nothing but new keys must not hold a read, which ends when the buffer is empty. Buffers stay, so that no record allocates.
+  // No automatic retry: a peer that sends nothing but new keys must not hold a read, which ends when the buffer is
+  // empty. Buffers stay, so that no record allocates.
   SSL_CTX_clear_mode(c, SSL_MODE_AUTO_RETRY | SSL_MODE_RELEASE_BUFFERS);
   SSL_CTX_set_session_cache_mode(c, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_read_ahead(c, 1);
   SSL_CTX_set_default_read_buffer_len(c, tls_read_ahead_bytes);
   SSL_CTX_set_max_cert_list(c, tls_certificates_bytes);
   if (SSL_CTX_get_security_level(c) < 2) SSL_CTX_set_security_level(c, 2);
-  SSL_CTX_set_verify(c, SSL_VERIFY_PEER | (options.clients_have_certificates ? SSL_VERIFY_FAIL_IF_NO_PEER_CERT : 0), nullptr);
+  SSL_CTX_set_verify(c, SSL_VERIFY_PEER | (options.clients_have_certificates ? SSL_VERIFY_FAIL_IF_NO_PEER_CERT : 0),
+                     nullptr);
   static constexpr std::string_view sessions = "tensorpull";
-  const bool set = SSL_CTX_set_min_proto_version(c, options.minimum == tls_version::v1_3 ? TLS1_3_VERSION : TLS1_2_VERSION) == 1 &&
-                   SSL_CTX_set_max_proto_version(c, 0) == 1 && SSL_CTX_set_num_tickets(c, options.session_tickets ? 2 : 0) == 1 &&
+  const bool set = SSL_CTX_set_min_proto_version(
+                       c, options.minimum == tls_version::v1_3 ? TLS1_3_VERSION : TLS1_2_VERSION) == 1 &&
+                   SSL_CTX_set_max_proto_version(c, 0) == 1 &&
+                   SSL_CTX_set_num_tickets(c, options.session_tickets ? 2 : 0) == 1 &&
                    SSL_CTX_set_cipher_list(c, "ECDHE+AESGCM:ECDHE+CHACHA20:!aNULL:!eNULL") == 1 &&
-                   SSL_CTX_set_session_id_context(c, reinterpret_cast<const unsigned char*>(sessions.data()), sessions.size()) == 1;
+                   SSL_CTX_set_session_id_context(c, reinterpret_cast<const unsigned char*>(sessions.data()),
+                                                  sessions.size()) == 1;
   if (!set) return failure(errc::invalid_argument);
   if (options.authorities.empty()) {
     if (SSL_CTX_set_default_verify_paths(c) != 1) return failure(errc::bad_file, 0, std::string_view("authorities"));
-  } else if (const auto ok = use_authorities(c, options.authorities, options.clients_have_certificates); !ok) return failure(ok.error());
+  } else if (const auto ok = use_authorities(c, options.authorities, options.clients_have_certificates); !ok)
+    return failure(ok.error());
   if (!options.certificate.empty())
     if (const auto ok = use_certificate(c, options); !ok) return failure(ok.error());
   if (!options.revocations.empty())
@@ -195,15 +218,16 @@ inline result<ssl_context_ptr> make_ssl_context(const tls_options& options) noex
 
 }  // namespace detail
 
-/// A configuration that connections and listeners share: a copy is the same one. Any thread may use it. What it has never changes; reload() puts another in
-/// its place, which each connection has that begins afterwards.
+/// A configuration that connections and listeners share: a copy is the same one. Any thread may use it. What it has
+/// never changes; reload() puts another in its place, which each connection has that begins afterwards.
 class tls_context {
  public:
   /// None. A client without one trusts the system's authorities and shows no certificate.
   tls_context() noexcept = default;
 
-  /// Reads what the options name, and nothing later. Errors: bad_file, with the file or the option, and errno: not there, not PEM, or a key that is not the
-  /// certificate's; invalid_argument: clients have to show certificates, and no authorities are given; out_of_memory.
+  /// Reads what the options name, and nothing later. Errors: bad_file, with the file or the option, and errno: not
+  /// there, not PEM, or a key that is not the certificate's; invalid_argument: clients have to show certificates, and
+  /// no authorities are given; out_of_memory.
   static result<tls_context> make(const tls_options& options) noexcept {
     auto made = read(options);
     if (!made) return failure(made.error());
@@ -216,7 +240,8 @@ class tls_context {
       return failure(errc::out_of_memory);
     }
   }
-  /// Makes it anew. Connections that have begun go on as they are. Errors: as make(); the old one stays then. invalid_argument: there is none.
+  /// Makes it anew. Connections that have begun go on as they are. Errors: as make(); the old one stays then.
+  /// invalid_argument: there is none.
   result<void> reload(const tls_options& options) noexcept {
     if (shared_ == nullptr) return failure(errc::invalid_argument);
     auto made = read(options);
@@ -234,7 +259,8 @@ class tls_context {
     return one != nullptr && SSL_get_certificate(one.get()) != nullptr;
   }
 
-  /// For streams: a connection's own object of OpenSSL, of the configuration as it is now. nullptr: there is no context, or no memory.
+  /// For streams: a connection's own object of OpenSSL, of the configuration as it is now. nullptr: there is no
+  /// context, or no memory.
   detail::ssl_ptr begin() const noexcept {
     if (shared_ == nullptr) return nullptr;
     detail::ssl_context_ptr now;

@@ -11,13 +11,13 @@
 
 namespace tensorpull {
 
-/// One end of a TLS connection over the stream `Next`: a pollable_stream, if Next is one. The handshake is done by establish(), and nothing is read or written
-/// before. All its own memory is one allocation made at start.
+/// One end of a TLS connection over the stream `Next`: a pollable_stream, if Next is one. The handshake is done by
+/// establish(), and nothing is read or written before. All its own memory is one allocation made at start.
 template <byte_stream Next>
 class tls_stream {
  public:
-  /// Short-lived heap allocations that OpenSSL (3.0) makes for each record: three where it is sent and one where it is received, with TLS 1.2 fewer. We make none.
-  /// A chunk is a record for each 16 KiB, and one more.
+  /// Short-lived heap allocations that OpenSSL (3.0) makes for each record: three where it is sent and one where it is
+  /// received, with TLS 1.2 fewer. We make none. A chunk is a record for each 16 KiB, and one more.
   static constexpr std::size_t allocations_per_record_sent = 3;
   static constexpr std::size_t allocations_per_record_received = 1;  ///< as above
   /// Bytes of the longest record (RFC 8446, 5.1).
@@ -25,19 +25,22 @@ class tls_stream {
 
   /// No connection.
   tls_stream() noexcept = default;
-  /// The end that has connected. `name`: a name or an address that the other end's certificate has to have; at most 255 bytes. Errors: invalid_argument: no
-  /// context, no name, or one that begins with a dot (it would stand for every name below); out_of_memory.
+  /// The end that has connected. `name`: a name or an address that the other end's certificate has to have; at most 255
+  /// bytes. Errors: invalid_argument: no context, no name, or one that begins with a dot (it would stand for every name
+  /// below); out_of_memory.
   static result<tls_stream> client(Next next, const tls_context& context, std::string_view name) noexcept {
     auto s = begin(std::move(next), context);
     if (!s) return s;
     std::array<char, 256> text{};
-    if (name.empty() || name.front() == '.' || name.size() >= text.size() || name.find('\0') != std::string_view::npos) return failure(errc::invalid_argument, 0, name);
+    if (name.empty() || name.front() == '.' || name.size() >= text.size() || name.find('\0') != std::string_view::npos)
+      return failure(errc::invalid_argument, 0, name);
     std::memcpy(text.data(), name.data(), name.size());
     SSL* const ssl = s->ssl();
     X509_VERIFY_PARAM* const checks = SSL_get0_param(ssl);
     X509_VERIFY_PARAM_set_hostflags(checks, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS | X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);
     const bool number = X509_VERIFY_PARAM_set1_ip_asc(checks, text.data()) == 1;
-    if (!number && (SSL_set1_host(ssl, text.data()) != 1 || SSL_set_tlsext_host_name(ssl, text.data()) != 1)) return failure(errc::invalid_argument, 0, name);
+    if (!number && (SSL_set1_host(ssl, text.data()) != 1 || SSL_set_tlsext_host_name(ssl, text.data()) != 1))
+      return failure(errc::invalid_argument, 0, name);
     SSL_set_connect_state(ssl);
     ERR_clear_error();
     return s;
@@ -47,7 +50,8 @@ class tls_stream {
     auto s = begin(std::move(next), context);
     if (!s) return s;
     SSL* const ssl = s->ssl();
-    if ((SSL_get_verify_mode(ssl) & SSL_VERIFY_FAIL_IF_NO_PEER_CERT) == 0) SSL_set_verify(ssl, SSL_VERIFY_NONE, nullptr);
+    if ((SSL_get_verify_mode(ssl) & SSL_VERIFY_FAIL_IF_NO_PEER_CERT) == 0)
+      SSL_set_verify(ssl, SSL_VERIFY_NONE, nullptr);
     SSL_set_accept_state(ssl);
     return s;
   }
@@ -63,7 +67,8 @@ class tls_stream {
   /// The stream below.
   const Next& next() const noexcept { return s_->next; }
 
-  /// Who the other end is, once the stream is established: the names in its certificate, which has been checked. `none`: it has shown none, or there is no connection.
+  /// Who the other end is, once the stream is established: the names in its certificate, which has been checked.
+  /// `none`: it has shown none, or there is no connection.
   peer_identity peer() const noexcept { return s_ != nullptr ? s_->identity.names() : peer_identity{}; }
   /// Why the other end's certificate was refused, as OpenSSL numbers it (X509_V_ERR_...); 0: it was not.
   long refusal() const noexcept { return SSL_get_verify_result(s_->ssl.get()); }
@@ -72,7 +77,8 @@ class tls_stream {
   /// The cipher that was agreed on, as OpenSSL names it.
   std::string_view cipher() const noexcept { return SSL_get_cipher_name(s_->ssl.get()); }
 
-  /// Continues with what Next has to do first, and then with the handshake. not_authenticated: one end has no certificate that the other end accepts.
+  /// Continues with what Next has to do first, and then with the handshake. not_authenticated: one end has no
+  /// certificate that the other end accepts.
   establishment establish() noexcept {
     if (s_->established) return {};
     if constexpr (requires { s_->next.establish(); })
@@ -83,12 +89,14 @@ class tls_stream {
     if (done == 1) {
       s_->established = true;
       s_->drained = false;  // the peer's first bytes may have come with the last of its handshake
-      if (const detail::certificate_ptr peer{SSL_get1_peer_certificate(s_->ssl.get())}; peer != nullptr) s_->identity.take(peer.get());
+      if (const detail::certificate_ptr peer{SSL_get1_peer_certificate(s_->ssl.get())}; peer != nullptr)
+        s_->identity.take(peer.get());
       // those that it has sent besides its own have been checked, and would be kept as long as the connection
       if (STACK_OF(X509)* const sent = SSL_get_peer_cert_chain(s_->ssl.get()); sent != nullptr)
         while (sk_X509_num(sent) > 0) X509_free(sk_X509_pop(sent));
       // a peer may ask for shorter records
-      if (const auto shorter = SSL_SESSION_get_max_fragment_length(SSL_get_session(s_->ssl.get())); shorter != TLSEXT_max_fragment_length_DISABLED)
+      if (const auto shorter = SSL_SESSION_get_max_fragment_length(SSL_get_session(s_->ssl.get()));
+          shorter != TLSEXT_max_fragment_length_DISABLED)
         s_->most_in_record = std::size_t{256} << shorter;
       ERR_clear_error();
       return {};
@@ -98,7 +106,10 @@ class tls_stream {
     if (why == SSL_ERROR_WANT_WRITE) return {io_status::would_block, 0, {false, true}};
     const bool refused = why == SSL_ERROR_SSL && is_about_certificates(last_reason());
     const io_result end = ended(why);
-    return {io_status::failed, end.system != 0 ? end.system : ECONNRESET, {}, refused ? errc::not_authenticated : errc::connection_failed};
+    return {io_status::failed,
+            end.system != 0 ? end.system : ECONNRESET,
+            {},
+            refused ? errc::not_authenticated : errc::connection_failed};
   }
 
   /// Reads until the spans are full, or nothing that could be decrypted is left, here or below.
@@ -142,7 +153,8 @@ class tls_stream {
     std::size_t taken = 0;
     if (s.stuck > 0) {
       // OpenSSL has encrypted this record already, and looks at no byte of what it is given
-      if (const auto why = send_record(s.gathered.data(), std::exchange(s.stuck, 0)); why) return s.stuck > 0 ? io_result{io_status::would_block, 0, 0} : *why;
+      if (const auto why = send_record(s.gathered.data(), std::exchange(s.stuck, 0)); why)
+        return s.stuck > 0 ? io_result{io_status::would_block, 0, 0} : *why;
     }
     if (s.untold && from.left() > 0) from.skip(1), s.untold = false, taken = 1;
     while (from.left() > 0) {
@@ -150,7 +162,8 @@ class tls_stream {
       if (record.size() >= s.most_in_record) record = record.first(s.most_in_record);
       else record = from.copy(std::span(s.gathered).first(s.most_in_record));
       if (const auto why = send_record(record.data(), record.size()); why) {
-        // The record is on its way, so its bytes are taken. All but the last: the caller comes back with that one, and must, until the record has left.
+        // The record is on its way, so its bytes are taken. All but the last: the caller comes back with that one, and
+        // must, until the record has left.
         if (s.stuck > 0) s.untold = true, taken += record.size() - 1;
         return taken > 0 ? io_result{io_status::ok, 0, taken} : *why;
       }
@@ -162,7 +175,8 @@ class tls_stream {
 
   /// Returns at once if decrypted bytes may be here already.
   io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
-    if (read && !s_->drained && SSL_has_pending(s_->ssl.get()) == 1) return {true, write && s_->next.wait(false, true, {}).write};
+    if (read && !s_->drained && SSL_has_pending(s_->ssl.get()) == 1)
+      return {true, write && s_->next.wait(false, true, {}).write};
     const io_ready wants = interest({read, write});
     const io_ready is = s_->next.wait(wants.read, wants.write, timeout);
     return {read && (s_->read_wants_write ? is.write : is.read), write && (s_->write_wants_read ? is.read : is.write)};
@@ -192,8 +206,9 @@ class tls_stream {
         settle();
       }
     }
-    /// Copies as much as there is room for, and stays where it is. It does not end one byte into a span: that byte may be the first of a frame, and as long as a
-    /// caller does not know that it was taken, another frame may come to stand there.
+    /// Copies as much as there is room for, and stays where it is. It does not end one byte into a span: that byte may
+    /// be the first of a frame, and as long as a caller does not know that it was taken, another frame may come to
+    /// stand there.
     std::span<const std::byte> copy(std::span<std::byte> to) const noexcept {
       cursor c = *this;
       std::size_t n = 0;
@@ -224,15 +239,15 @@ class tls_stream {
     }
     Next next;
     detail::ssl_ptr ssl;
-    optional<io_result> end;                 // what every call says from now on
-    optional<io_result> write_end;           // what every write says; what came before can still be read, and says what happened
-    io_result last{};                        // what Next said last
-    std::chrono::milliseconds patience{};    // for the next read from Next
+    optional<io_result> end;  // what every call says from now on
+    optional<io_result> write_end;  // what every write says; what came before can still be read, and says what happened
+    io_result last{};  // what Next said last
+    std::chrono::milliseconds patience{};  // for the next read from Next
     std::size_t most_in_record = record_bytes;
-    std::size_t stuck = 0;                   // bytes of the record that OpenSSL has encrypted and Next has not taken
-    bool untold = false;                     // the last byte of a record was taken, and the caller does not know it
+    std::size_t stuck = 0;  // bytes of the record that OpenSSL has encrypted and Next has not taken
+    bool untold = false;  // the last byte of a record was taken, and the caller does not know it
     bool established = false;
-    bool drained = true;                     // the last read found nothing more to decrypt
+    bool drained = true;  // the last read found nothing more to decrypt
     bool read_wants_write = false, write_wants_read = false;
     detail::certificate_identity identity;
     std::array<std::byte, record_bytes> gathered;
@@ -255,15 +270,18 @@ class tls_stream {
     return tls_stream(std::move(s));
   }
 
-  /// Nothing: the record was sent. Otherwise why not; if it is encrypted and only waits for room, `stuck` is its length.
+  /// Nothing: the record was sent. Otherwise why not; if it is encrypted and only waits for room, `stuck` is its
+  /// length.
   optional<io_result> send_record(const std::byte* bytes, std::size_t size) noexcept {
     std::size_t n = 0;
-    // A peer that has asked for new keys gets its answer before the record, and while that waits for room the record is not encrypted yet.
+    // A peer that has asked for new keys gets its answer before the record, and while that waits for room the record is
+    // not encrypted yet.
     int done = SSL_in_init(s_->ssl.get()) ? SSL_do_handshake(s_->ssl.get()) : 1;
     if (done == 1) done = SSL_write_ex(s_->ssl.get(), bytes, size, &n);
     if (done != 1) {
       const io_result why = outcome(done, s_->write_wants_read, false);
-      if (why.status == io_status::would_block && !s_->write_wants_read && !SSL_in_init(s_->ssl.get())) s_->stuck = size;
+      if (why.status == io_status::would_block && !s_->write_wants_read && !SSL_in_init(s_->ssl.get()))
+        s_->stuck = size;
       return why;
     }
     s_->write_wants_read = false;
@@ -287,14 +305,16 @@ class tls_stream {
     } else if (why != SSL_ERROR_ZERO_RETURN) {
       const int reason = last_reason();
       if (reason == SSL_R_UNEXPECTED_EOF_WHILE_READING) end.status = io_status::truncated;
-      else if (is_about_certificates(reason)) end = {io_status::refused, EACCES, 0};  // with TLS 1.3 a client may hear of it after its handshake
+      else if (is_about_certificates(reason))
+        end = {io_status::refused, EACCES, 0};  // with TLS 1.3 a client may hear of it after its handshake
       else end.system = reason == SSL_R_DECRYPTION_FAILED_OR_BAD_RECORD_MAC ? EBADMSG : EPROTO;
     }
     ERR_clear_error();
     (reading || why != SSL_ERROR_SYSCALL ? s_->end : s_->write_end) = end;
     return end;
   }
-  /// What OpenSSL's layer of TLS said; 0: it said nothing. It is the last word: those before say what was wrong with a signature, for example.
+  /// What OpenSSL's layer of TLS said; 0: it said nothing. It is the last word: those before say what was wrong with a
+  /// signature, for example.
   static int last_reason() noexcept {
     const auto e = ERR_peek_last_error();
     return ERR_GET_LIB(e) == ERR_LIB_SSL ? ERR_GET_REASON(e) : 0;

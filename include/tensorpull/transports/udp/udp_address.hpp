@@ -11,7 +11,8 @@
 
 namespace tensorpull {
 
-/// An address of IPv6, or of IPv4 as ::ffff:a.b.c.d, and a port. Compares equal to the same address in the other form of the system.
+/// An address of IPv6, or of IPv4 as ::ffff:a.b.c.d, and a port. Compares equal to the same address in the other form
+/// of the system.
 struct udp_address {
   std::array<std::uint8_t, 16> host{};  ///< in the network's order
   std::uint32_t scope = 0;              ///< the interface of a link-local address

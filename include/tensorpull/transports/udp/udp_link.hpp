@@ -1,4 +1,5 @@
-// A UDP socket as a datagram link: plain system calls that move many datagrams each where the kernel can (segmentation offload, recvmmsg, sendmmsg).
+// A UDP socket as a datagram link: plain system calls that move many datagrams each where the kernel can (segmentation
+// offload, recvmmsg, sendmmsg).
 #pragma once
 
 #include <tensorpull/core/result.hpp>
@@ -23,15 +24,17 @@
 
 namespace tensorpull {
 
-/// A socket that is connected to one owner, or open to many recipients. IPv4 and IPv6. Movable; the destructor closes it. One thread at a time. Its buffers
-/// are one allocation, made when it is opened (`buffer_bytes`).
+/// A socket that is connected to one owner, or open to many recipients. IPv4 and IPv6. Movable; the destructor closes
+/// it. One thread at a time. Its buffers are one allocation, made when it is opened (`buffer_bytes`).
 ///
-/// `Bytes`: of the longest datagram, without the headers of UDP and IP. A network that cannot carry it loses it: no packet is cut into fragments, and
-/// what routers say about their limits is not believed, since anybody can say it. 1,200 is carried by almost every network (RFC 9000, 14).
+/// `Bytes`: of the longest datagram, without the headers of UDP and IP. A network that cannot carry it loses it: no
+/// packet is cut into fragments, and what routers say about their limits is not believed, since anybody can say it.
+/// 1,200 is carried by almost every network (RFC 9000, 14).
 ///
-/// collect() is a send() whose datagrams leave together, with the next receive() that finds nothing, with wait(), and when the buffer is full. A datagram that
-/// the kernel will not take because of its address or length is dropped; so is what an ICMP error was about. A connected socket that has met
-/// `most_refusals` of these in a row, `refusal_interval` apart, without a datagram between them is `closed`.
+/// collect() is a send() whose datagrams leave together, with the next receive() that finds nothing, with wait(), and
+/// when the buffer is full. A datagram that the kernel will not take because of its address or length is dropped; so is
+/// what an ICMP error was about. A connected socket that has met `most_refusals` of these in a row, `refusal_interval`
+/// apart, without a datagram between them is `closed`.
 template <std::size_t Bytes = 1200>
 class basic_udp_link {
   static_assert(Bytes >= 128 && Bytes <= 65'507, "tensorpull: a UDP datagram carries 128 to 65,507 bytes");
@@ -45,8 +48,9 @@ class basic_udp_link {
   static constexpr std::chrono::milliseconds refusal_interval{200};  ///< those that come sooner are of the same try
   static constexpr std::size_t buffer_bytes = 2 * 64 * 1024;  ///< of both buffers
 
-  /// A socket that exchanges datagrams with "host:port" only. A host with several addresses: the first that answers. Nothing is sent yet. Resolving the
-  /// host blocks the caller's thread. Errors: bad_address, connection_failed (with errno: no route, ...), out_of_memory.
+  /// A socket that exchanges datagrams with "host:port" only. A host with several addresses: the first that answers.
+  /// Nothing is sent yet. Resolving the host blocks the caller's thread. Errors: bad_address, connection_failed (with
+  /// errno: no route, ...), out_of_memory.
   static result<basic_udp_link> connect(std::string_view text) noexcept {
     auto link = made(text, false, [](basic_udp_link& l, const addrinfo* list) {
       for (; list != nullptr && l.others_ < most_others; list = list->ai_next) {
@@ -58,15 +62,20 @@ class basic_udp_link {
     });
     return link;
   }
-  /// A socket that takes datagrams from everybody at "host:port", or at ":port" of every local address; port 0: a free one. "[::]:port" takes those of IPv4,
-  /// too, where the system allows it. Errors: bad_address, connection_failed (with errno: in use, ...), out_of_memory.
+  /// A socket that takes datagrams from everybody at "host:port", or at ":port" of every local address; port 0: a free
+  /// one. "[::]:port" takes those of IPv4, too, where the system allows it. Errors: bad_address, connection_failed
+  /// (with errno: in use, ...), out_of_memory.
   static result<basic_udp_link> open(std::string_view text) noexcept {
-    return made(text, true, [](basic_udp_link& l, const addrinfo* list) { return l.make_socket(list->ai_family) && ::bind(l.fd_, list->ai_addr, list->ai_addrlen) == 0; });
+    return made(text, true, [](basic_udp_link& l, const addrinfo* list) {
+      return l.make_socket(list->ai_family) && ::bind(l.fd_, list->ai_addr, list->ai_addrlen) == 0;
+    });
   }
 
   basic_udp_link(basic_udp_link&& other) noexcept
-      : buffers_(std::move(other.buffers_)), other_(other.other_), others_(other.others_), next_other_(other.next_other_), fd_(std::exchange(other.fd_, -1)), family_(other.family_), error_(other.error_), refusals_(other.refusals_), refused_at_(other.refused_at_), connected_(other.connected_),
-        heard_(other.heard_), segments_(other.segments_) {}
+      : buffers_(std::move(other.buffers_)), other_(other.other_), others_(other.others_),
+        next_other_(other.next_other_), fd_(std::exchange(other.fd_, -1)), family_(other.family_), error_(other.error_),
+        refusals_(other.refusals_), refused_at_(other.refused_at_), connected_(other.connected_), heard_(other.heard_),
+        segments_(other.segments_) {}
   basic_udp_link& operator=(basic_udp_link&& other) noexcept {
     basic_udp_link moved(std::move(other));
     std::swap(buffers_, moved.buffers_);
@@ -118,7 +127,10 @@ class basic_udp_link {
         incoming& i = b.in[b.taken];
         const std::size_t n = std::min<std::size_t>(i.left, i.step);
         std::byte* at = b.receive.data() + i.at;
-        if (i.at % 8 != 0) at = static_cast<std::byte*>(std::memmove(b.receive.data() + i.at / 8 * 8, at, n));  // over the one before, which is not used any more
+        if (i.at % 8 != 0)
+          at = static_cast<std::byte*>(std::memmove(b.receive.data() + i.at / 8 * 8, at, n));  // over the one before,
+                                                                                               // which is not used any
+                                                                                               // more
         datagram = {at, n};
         from = i.from;
         i.at += static_cast<std::uint32_t>(n), i.left -= static_cast<std::uint32_t>(n);
@@ -169,7 +181,9 @@ class basic_udp_link {
     if (read && b.taken < b.come) return {true, write && clear};
     if (write && clear) timeout = {};
     pollfd p{fd_, static_cast<short>((read ? POLLIN : 0) | (clear ? 0 : POLLOUT)), 0};
-    (void)::poll(&p, 1, static_cast<int>(std::min<std::chrono::milliseconds::rep>(std::max<std::chrono::milliseconds::rep>(timeout.count(), 0), 1 << 30)));
+    (void)::poll(&p, 1,
+                 static_cast<int>(std::min<std::chrono::milliseconds::rep>(
+                     std::max<std::chrono::milliseconds::rep>(timeout.count(), 0), 1 << 30)));
     const bool error = (p.revents & (POLLERR | POLLHUP)) != 0;
     return {read && ((p.revents & POLLIN) != 0 || error), write && (clear || (p.revents & POLLOUT) != 0)};
   }
@@ -210,7 +224,10 @@ class basic_udp_link {
     addrinfo hints{}, *list = nullptr;
     hints.ai_socktype = SOCK_DGRAM;
     hints.ai_flags = AI_NUMERICSERV | (to_listen ? AI_PASSIVE : 0);
-    if (::getaddrinfo(parsed->host[0] != '\0' ? parsed->host.data() : nullptr, parsed->port.data(), &hints, &list) != 0 || list == nullptr) return failure(errc::bad_address, 0, text);
+    if (::getaddrinfo(parsed->host[0] != '\0' ? parsed->host.data() : nullptr, parsed->port.data(), &hints, &list) !=
+            0 ||
+        list == nullptr)
+      return failure(errc::bad_address, 0, text);
     const bool ok = make(link, list);
     const int why = errno;
     ::freeaddrinfo(list);
@@ -287,7 +304,8 @@ class basic_udp_link {
   }
   /// One call that takes datagrams of many peers.
   io_result fill_from_all(buffers& b) noexcept {
-    constexpr std::size_t slot = std::max(datagram_slot, (Bytes + 7) / 8 * 8), count = std::min(most_received, 64 * 1024 / slot);
+    constexpr std::size_t slot = std::max(datagram_slot, (Bytes + 7) / 8 * 8),
+                          count = std::min(most_received, 64 * 1024 / slot);
     std::array<mmsghdr, count> m;
     std::array<iovec, count> room;
     std::array<sockaddr_storage, count> from;
@@ -307,7 +325,8 @@ class basic_udp_link {
       for (int i = 0; i < n; ++i) {
         const auto& h = m[static_cast<std::size_t>(i)];
         if (h.msg_len == 0 || h.msg_len > Bytes || (h.msg_hdr.msg_flags & MSG_TRUNC) != 0) continue;
-        b.in[b.come++] = {detail::udp_address_of(from[static_cast<std::size_t>(i)]), static_cast<std::uint32_t>(static_cast<std::size_t>(i) * slot), h.msg_len, h.msg_len};
+        b.in[b.come++] = {detail::udp_address_of(from[static_cast<std::size_t>(i)]),
+                          static_cast<std::uint32_t>(static_cast<std::size_t>(i) * slot), h.msg_len, h.msg_len};
       }
       if (b.come > 0) return {};
     }
@@ -329,7 +348,8 @@ class basic_udp_link {
     b.staged = b.sent = b.used = 0;
     return true;
   }
-  /// One call. Datagrams to one peer with one length (the last may be shorter) go as segments of one buffer; what is left goes one datagram a message.
+  /// One call. Datagrams to one peer with one length (the last may be shorter) go as segments of one buffer; what is
+  /// left goes one datagram a message.
   bool send_run(buffers& b) noexcept {
     constexpr std::size_t most_messages = 64;
     std::array<mmsghdr, most_messages> m;
@@ -344,7 +364,8 @@ class basic_udp_link {
     for (std::size_t at = b.sent; at < b.staged && count < most_messages; ++count) {
       const outgoing& first = b.out[at];
       std::size_t n = 1, bytes = first.bytes;
-      while (segments_ && at + n < b.staged && n < most_segments && b.out[at + n - 1].bytes == first.bytes && b.out[at + n].bytes <= first.bytes && bytes + b.out[at + n].bytes <= most_in_call &&
+      while (segments_ && at + n < b.staged && n < most_segments && b.out[at + n - 1].bytes == first.bytes &&
+             b.out[at + n].bytes <= first.bytes && bytes + b.out[at + n].bytes <= most_in_call &&
              b.out[at + n].to == first.to)
         bytes += b.out[at + n++].bytes;
       from[count] = {b.send.data() + first.at, bytes};
@@ -368,7 +389,8 @@ class basic_udp_link {
     const int e = errno;
     if (e == EAGAIN || e == EWOULDBLOCK || e == ENOBUFS || e == ENOMEM) return false;
     if (e == EINTR) return true;
-    if (datagrams[0] > 1 && e != ECONNREFUSED) return segments_ = false, true;  // the interface cannot cut them: one by one from now on
+    if (datagrams[0] > 1 && e != ECONNREFUSED)
+      return segments_ = false, true;  // the interface cannot cut them: one by one from now on
     b.sent += datagrams[0];
     refused(e);
     return true;

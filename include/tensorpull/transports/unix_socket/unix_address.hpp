@@ -11,16 +11,18 @@
 
 namespace tensorpull {
 
-/// A path of at most 107 bytes, or a name behind an at sign: an abstract name (Linux, unix(7)), which is in no folder, has no permissions, and is gone with its listener.
-/// A file whose name begins with '@' is written as "./@name".
+/// A path of at most 107 bytes, or a name behind an at sign: an abstract name (Linux, unix(7)), which is in no folder,
+/// has no permissions, and is gone with its listener. A file whose name begins with '@' is written as "./@name".
 class unix_address {
  public:
-  static constexpr std::size_t longest = sizeof(sockaddr_un::sun_path) - 1;  ///< bytes of a path, or of a name with its '@'
+  static constexpr std::size_t longest = sizeof(sockaddr_un::sun_path) - 1;  ///< bytes of a path, or of a name with its
+                                                                             ///< '@'
 
   /// Error: bad_address with the text: it is empty, too long (`at`: its length), has a zero byte, or is '@' alone.
   static result<unix_address> of(std::string_view text) noexcept {
     if (text.size() > longest) return failure(errc::bad_address, text.size(), text);
-    if (text.empty() || text == "@" || text.find('\0') != std::string_view::npos) return failure(errc::bad_address, 0, text);
+    if (text.empty() || text == "@" || text.find('\0') != std::string_view::npos)
+      return failure(errc::bad_address, 0, text);
     unix_address out;
     std::memcpy(out.to_.sun_path, text.data(), text.size());
     out.text_bytes_ = static_cast<unsigned char>(text.size());
@@ -35,7 +37,9 @@ class unix_address {
   /// For bind() and connect().
   const sockaddr* get() const noexcept { return reinterpret_cast<const sockaddr*>(&to_); }
   /// Its length: an abstract name has no zero at its end.
-  socklen_t size() const noexcept { return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + text_bytes_ + (is_abstract() ? 0u : 1u)); }
+  socklen_t size() const noexcept {
+    return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + text_bytes_ + (is_abstract() ? 0u : 1u));
+  }
 
  private:
   unix_address() noexcept = default;

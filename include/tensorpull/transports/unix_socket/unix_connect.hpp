@@ -15,13 +15,16 @@ namespace tensorpull {
 namespace detail {
 
 /// Whether the other end is one that may be there: of this user, or root's.
-inline bool is_same_user(const peer_identity& who) noexcept { return who.kind == identity_kind::user && (who.user == ::geteuid() || who.user == 0); }
+inline bool is_same_user(const peer_identity& who) noexcept {
+  return who.kind == identity_kind::user && (who.user == ::geteuid() || who.user == 0);
+}
 
 /// Whether the program at the other end is in a group in which this one is, too.
 inline bool shares_group(const unix_stream& s, const peer_identity& who) noexcept {
   socklen_t bytes = 0;
   (void)::getsockopt(s.native_handle(), SOL_SOCKET, SO_PEERGROUPS, nullptr, &bytes);  // ERANGE, and how long they are
-  const std::size_t theirs = bytes / sizeof(gid_t), mine = static_cast<std::size_t>(std::max(::getgroups(0, nullptr), 0));
+  const std::size_t theirs = bytes / sizeof(gid_t),
+                    mine = static_cast<std::size_t>(std::max(::getgroups(0, nullptr), 0));
   const std::unique_ptr<gid_t[]> groups(new (std::nothrow) gid_t[theirs + mine + 2]);
   if (who.kind != identity_kind::user || !groups) return false;
   gid_t* const ours = groups.get() + theirs + 1;
@@ -42,7 +45,8 @@ inline bool may_be_there(const unix_stream& s, unix_access access) noexcept {
   return is_same_user(who) || (access == unix_access::same_group && shares_group(s, who));
 }
 
-/// One try; the socket's mode and its time-out say how long it may wait for a place in the listener's queue. 0 or errno.
+/// One try; the socket's mode and its time-out say how long it may wait for a place in the listener's queue. 0 or
+/// errno.
 inline int try_to_connect(const unix_stream& s, const unix_address& to, unix_access access) noexcept {
   if (::connect(s.native_handle(), to.get(), to.size()) != 0) return errno;
   return may_be_there(s, access) ? 0 : EPERM;  // somebody else may have put a socket where ours is expected
@@ -50,9 +54,11 @@ inline int try_to_connect(const unix_stream& s, const unix_address& to, unix_acc
 
 }  // namespace detail
 
-/// Connects to a path or to an abstract name, and waits while the listener's queue is full. Errors: bad_address; connection_failed with errno (ENOENT: no
-/// such file; ECONNREFUSED: nobody listens there; EPERM: another user listens there than `access` allows); timed_out; cancelled.
-inline result<unix_stream> unix_connect(std::string_view address, std::chrono::milliseconds timeout, const stop_token& stop = {},
+/// Connects to a path or to an abstract name, and waits while the listener's queue is full. Errors: bad_address;
+/// connection_failed with errno (ENOENT: no such file; ECONNREFUSED: nobody listens there; EPERM: another user listens
+/// there than `access` allows); timed_out; cancelled.
+inline result<unix_stream> unix_connect(std::string_view address, std::chrono::milliseconds timeout,
+                                        const stop_token& stop = {},
                                         unix_access access = unix_access::same_user) noexcept {
   const auto to = unix_address::of(address);
   if (!to) return failure(to.error());
@@ -60,7 +66,8 @@ inline result<unix_stream> unix_connect(std::string_view address, std::chrono::m
   if (s.native_handle() < 0) return failure(errc::connection_failed, 0, address, errno);
   // a Unix socket whose listener is busy announces nothing, so the kernel waits, for one step at a time
   const timeval step{0, std::chrono::microseconds(detail::wait_step).count()};
-  if (::setsockopt(s.native_handle(), SOL_SOCKET, SO_SNDTIMEO, &step, sizeof step) != 0) return failure(errc::connection_failed, 0, address, errno);
+  if (::setsockopt(s.native_handle(), SOL_SOCKET, SO_SNDTIMEO, &step, sizeof step) != 0)
+    return failure(errc::connection_failed, 0, address, errno);
   const auto start = std::chrono::steady_clock::now();
   for (;;) {
     if (stop.stop_requested()) return failure(errc::cancelled);

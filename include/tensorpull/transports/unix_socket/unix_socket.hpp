@@ -1,5 +1,5 @@
-// Unix sockets: programs of one machine, each of which the kernel names to the other. For an owner, or for many connections, include
-// transports/host/owner.hpp or host.hpp, too.
+// Unix sockets: programs of one machine, each of which the kernel names to the other. For an owner, or for many
+// connections, include transports/host/owner.hpp or host.hpp, too.
 #pragma once
 
 #include <tensorpull/transports/stream/stream_transport.hpp>
@@ -8,25 +8,33 @@
 
 namespace tensorpull {
 
-/// Policy for the transport slot. Addresses are paths, or "@name" for an abstract name (unix_address.hpp). `Access`: who may be at the other end. It holds
-/// for both ends: an owner serves nobody else, and a recipient takes nothing from a socket that another user has put there. `Threads`: whether several
-/// threads of the caller may run an owner's connections. An owner's options have to name an address.
+/// Policy for the transport slot. Addresses are paths, or "@name" for an abstract name (unix_address.hpp). `Access`:
+/// who may be at the other end. It holds for both ends: an owner serves nobody else, and a recipient takes nothing from
+/// a socket that another user has put there. `Threads`: whether several threads of the caller may run an owner's
+/// connections. An owner's options have to name an address.
 template <unix_access Access, bool Threads>
 struct basic_unix_socket : stream_transport<basic_unix_socket<Access, Threads>, unix_stream, Threads> {
   static constexpr identity_kind identifies = identity_kind::user;
 
   /// As unix_connect.
-  static result<unix_stream> connect(std::string_view address, std::chrono::milliseconds timeout, const stop_token& stop) noexcept {
+  static result<unix_stream> connect(std::string_view address, std::chrono::milliseconds timeout,
+                                     const stop_token& stop) noexcept {
     return unix_connect(address, timeout, stop, Access);
   }
   /// As unix_destination::of.
-  static result<unix_destination> resolve(std::string_view address) noexcept { return unix_destination::of(address, Access); }
+  static result<unix_destination> resolve(std::string_view address) noexcept {
+    return unix_destination::of(address, Access);
+  }
   /// As unix_listener::open.
-  static result<unix_listener> listen(std::string_view address) noexcept { return unix_listener::open(address, Access, 4096); }
+  static result<unix_listener> listen(std::string_view address) noexcept {
+    return unix_listener::open(address, Access, 4096);
+  }
 };
 
-using unix_socket = basic_unix_socket<unix_access::same_user, false>;            ///< this user's programs; one thread runs an owner's connections
-using unix_socket_on_threads = basic_unix_socket<unix_access::same_user, true>;  ///< the same; several threads may run an owner's connections
+using unix_socket = basic_unix_socket<unix_access::same_user, false>;  ///< this user's programs; one thread runs an
+                                                                       ///< owner's connections
+using unix_socket_on_threads = basic_unix_socket<unix_access::same_user, true>;  ///< the same; several threads may run
+                                                                                 ///< an owner's connections
 
 static_assert(transport<unix_socket> && listening_transport<unix_socket>);
 

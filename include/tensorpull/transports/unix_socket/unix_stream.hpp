@@ -6,11 +6,13 @@
 
 namespace tensorpull {
 
-/// Who may be at the other end of a Unix socket. It is the rule of the listener, and connect() holds the listener to it in turn.
+/// Who may be at the other end of a Unix socket. It is the rule of the listener, and connect() holds the listener to it
+/// in turn.
 enum class unix_access : std::uint8_t {
-  same_user,   ///< programs of this user, and root's: the socket file has the permissions 0600
-  same_group,  ///< those of the file's group, too: 0660. An abstract name has no group. Who connects wants a listener with a group in common
-  anyone,      ///< every program of this machine: 0666
+  same_user,  ///< programs of this user, and root's: the socket file has the permissions 0600
+  same_group,  ///< those of the file's group, too: 0660. An abstract name has no group. Who connects wants a listener
+               ///< with a group in common
+  anyone,  ///< every program of this machine: 0666
 };
 
 /// Owns a connected Unix socket. One thread at a time.
@@ -18,13 +20,16 @@ class unix_stream : public posix_stream {
  public:
   using posix_stream::posix_stream;
 
-  /// The user at the other end, as the kernel recorded it when that end connected or began to listen; `process` may have ended since, and its number may
-  /// be another's. A user of another user namespace that has no number here is 65534. `none`: the socket is not connected.
+  /// The user at the other end, as the kernel recorded it when that end connected or began to listen; `process` may
+  /// have ended since, and its number may be another's. A user of another user namespace that has no number here is
+  /// 65534. `none`: the socket is not connected.
   peer_identity peer() const noexcept {
     ucred other{};
     socklen_t size = sizeof other;
     peer_identity who;
-    if (::getsockopt(native_handle(), SOL_SOCKET, SO_PEERCRED, &other, &size) != 0 || other.uid == static_cast<uid_t>(-1)) return who;
+    if (::getsockopt(native_handle(), SOL_SOCKET, SO_PEERCRED, &other, &size) != 0 ||
+        other.uid == static_cast<uid_t>(-1))
+      return who;
     who.kind = identity_kind::user;
     who.user = other.uid;
     who.group = other.gid;

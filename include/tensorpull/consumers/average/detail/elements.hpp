@@ -1,12 +1,14 @@
-// The elements of an average: how every dtype becomes a sum, and a sum an element again; and the loops that do it for many.
+// The elements of an average: how every dtype becomes a sum, and a sum an element again; and the loops that do it for
+// many.
 //
 // The small float formats become float32 exactly, and are rounded to nearest even on the way back.
-// F16, BF16: IEEE 754 and bfloat16. F8_E5M2, F8_E4M3: OCP "8-bit Floating Point Specification" 1.0 (E4M3 is torch's float8_e4m3fn).
-// The FNUZ variants: arXiv 2206.02915 (no infinity, no negative zero, one NaN). Values above the largest become what torch makes of
-// them: infinity where the format has one, NaN otherwise.
+// F16, BF16: IEEE 754 and bfloat16. F8_E5M2, F8_E4M3: OCP "8-bit Floating Point Specification" 1.0 (E4M3 is torch's
+// float8_e4m3fn). The FNUZ variants: arXiv 2206.02915 (no infinity, no negative zero, one NaN). Values above the
+// largest become what torch makes of them: infinity where the format has one, NaN otherwise.
 //
-// Sums are float32 for FP8, F16, BF16, F32 and C64, float64 for F64 and for integers (exact up to 2^53). Averages of integers are
-// rounded to nearest even and saturated. BOOL, the packed types and F8_E8M0 (scales of block formats: their mean scales nothing) have none.
+// Sums are float32 for FP8, F16, BF16, F32 and C64, float64 for F64 and for integers (exact up to 2^53). Averages of
+// integers are rounded to nearest even and saturated. BOOL, the packed types and F8_E8M0 (scales of block formats:
+// their mean scales nothing) have none.
 #pragma once
 
 #include <tensorpull/core/byte_order.hpp>
@@ -22,7 +24,8 @@
 
 namespace tensorpull::detail {
 
-/// Which codes are not numbers: IEEE 754's infinities and NaNs; NaN where all bits but the sign are set; NaN where negative zero was.
+/// Which codes are not numbers: IEEE 754's infinities and NaNs; NaN where all bits but the sign are set; NaN where
+/// negative zero was.
 enum class float_specials : std::uint8_t {
   ieee,
   nan_is_all_ones,
@@ -38,12 +41,12 @@ struct float_format {
   static constexpr std::uint32_t largest = Specials == float_specials::ieee              ? infinity - 1
                                            : Specials == float_specials::nan_is_all_ones ? sign - 2
                                                                                          : sign - 1;
-  static constexpr std::uint32_t not_a_number = Specials == float_specials::ieee              ? infinity | 1u << (MantissaBits - 1)
+  static constexpr std::uint32_t not_a_number = Specials == float_specials::ieee ? infinity | 1u << (MantissaBits - 1)
                                                 : Specials == float_specials::nan_is_all_ones ? sign - 1
                                                                                               : sign;
 
-  /// Masks instead of branches, so that g++ vectorises a loop over it; subnormals by an exact conversion, not by float subnormals, so
-  /// that a process that treats those as zero reads the same.
+  /// Masks instead of branches, so that g++ vectorises a loop over it; subnormals by an exact conversion, not by float
+  /// subnormals, so that a process that treats those as zero reads the same.
   static constexpr float decode(Storage code) noexcept {
     if constexpr (Bias == 127) {
       return std::bit_cast<float>(std::uint32_t{code} << shift);
@@ -67,8 +70,7 @@ struct float_format {
     if (code > largest && code != not_a_number) code = Specials == float_specials::ieee ? infinity : not_a_number;
     if constexpr (Specials == float_specials::nan_is_negative_zero)
       return static_cast<Storage>(code == 0 || code == not_a_number ? code : code | negative);
-    else
-      return static_cast<Storage>(code | negative);
+    else return static_cast<Storage>(code | negative);
   }
 
  private:
@@ -76,10 +78,14 @@ struct float_format {
 
   static constexpr unsigned shift = 23 - MantissaBits;
   /// the value of the smallest positive code
-  static constexpr float smallest = Bias == 127 ? 0.0f : std::bit_cast<float>(static_cast<std::uint32_t>(128 - Bias - static_cast<int>(MantissaBits)) << 23);
+  static constexpr float smallest = Bias == 127
+                                        ? 0.0f
+                                        : std::bit_cast<float>(
+                                              static_cast<std::uint32_t>(128 - Bias - static_cast<int>(MantissaBits))
+                                              << 23);
 
-  /// Adding a half (less one unit where the result would be odd) and cutting off rounds to nearest even; a carry into the exponent is
-  /// right as it is.
+  /// Adding a half (less one unit where the result would be odd) and cutting off rounds to nearest even; a carry into
+  /// the exponent is right as it is.
   static constexpr std::uint32_t cut(std::uint32_t mantissa, unsigned by) noexcept {
     return (mantissa + (1u << (by - 1)) - 1 + (mantissa >> by & 1)) >> by;
   }
@@ -99,8 +105,10 @@ using f8_e4m3_format = float_format<std::uint8_t, 4, 3, 7, float_specials::nan_i
 using f8_e5m2fnuz_format = float_format<std::uint8_t, 5, 2, 16, float_specials::nan_is_negative_zero>;
 using f8_e4m3fnuz_format = float_format<std::uint8_t, 4, 3, 8, float_specials::nan_is_negative_zero>;
 
-static_assert(f16_format::decode(0x3c00) == 1.0f && f16_format::encode(65520.0f) == 0x7c00 && f16_format::decode(1) == 0x1p-24f);
-static_assert(f8_e4m3_format::decode(0x7e) == 448.0f && f8_e4m3fnuz_format::decode(0x7f) == 240.0f && f8_e5m2_format::decode(0x7b) == 57344.0f);
+static_assert(f16_format::decode(0x3c00) == 1.0f && f16_format::encode(65520.0f) == 0x7c00 &&
+              f16_format::decode(1) == 0x1p-24f);
+static_assert(f8_e4m3_format::decode(0x7e) == 448.0f && f8_e4m3fnuz_format::decode(0x7f) == 240.0f &&
+              f8_e5m2_format::decode(0x7b) == 57344.0f);
 
 /// The number whose bytes lie at `at` as an image has them.
 template <class T>
@@ -116,8 +124,9 @@ T load(const std::byte* at) noexcept {
   return value;
 }
 
-/// An averaged element type E: `sum` is the type of its sums, `parts` how many of them an element has, `bytes` the size of a part;
-/// read() gives a part of an image as a sum, write() rounds a quotient and writes it in the machine's byte order.
+/// An averaged element type E: `sum` is the type of its sums, `parts` how many of them an element has, `bytes` the size
+/// of a part; read() gives a part of an image as a sum, write() rounds a quotient and writes it in the machine's byte
+/// order.
 template <std::floating_point T, std::size_t Parts = 1>
 struct native_float {
   using sum = T;
@@ -150,8 +159,9 @@ struct integer {
     // one above the largest: a power of two, so exact, unlike the largest itself
     constexpr double past = static_cast<double>(std::numeric_limits<T>::max() / 2 + 1) * 2;
     const double rounded = std::nearbyint(value);
-    const T result = rounded >= past ? std::numeric_limits<T>::max() : rounded > least ? static_cast<T>(rounded)
-                                                                                       : std::numeric_limits<T>::min();
+    const T result = rounded >= past   ? std::numeric_limits<T>::max()
+                     : rounded > least ? static_cast<T>(rounded)
+                                       : std::numeric_limits<T>::min();
     std::memcpy(at, &result, sizeof result);
   }
 };
@@ -191,22 +201,26 @@ constexpr std::size_t sum_bytes(dtype type) noexcept {
   return with_element(type, []<class E>(E) { return sizeof(typename E::sum) * E::parts; }, std::size_t{0});
 }
 
-/// sums[i] += weight * element i, for n parts. Blocks of a constant length, so that compilers vectorise it at -O2 too, where g++ 12
-/// leaves every loop alone whose count it does not know.
+/// sums[i] += weight * element i, for n parts. Blocks of a constant length, so that compilers vectorise it at -O2 too,
+/// where g++ 12 leaves every loop alone whose count it does not know.
 template <class E>
-void add_weighted(typename E::sum* __restrict sums, const std::byte* __restrict from, std::size_t n, typename E::sum weight) noexcept {
+void add_weighted(typename E::sum* __restrict sums, const std::byte* __restrict from, std::size_t n,
+                  typename E::sum weight) noexcept {
   constexpr std::size_t block = 16;
   for (std::size_t left = n / block; left > 0; --left, sums += block, from += block * E::bytes)
     for (std::size_t j = 0; j < block; ++j) sums[j] += weight * E::read(from + j * E::bytes);
   for (std::size_t j = 0; j < n % block; ++j) sums[j] += weight * E::read(from + j * E::bytes);
 }
 
-/// Element i = sums[i] / weight, for n parts; the quotient is a double, rounded once to float32 and, for smaller types, from there.
+/// Element i = sums[i] / weight, for n parts; the quotient is a double, rounded once to float32 and, for smaller types,
+/// from there.
 template <class E>
-void write_quotients(std::byte* __restrict to, const typename E::sum* __restrict sums, std::size_t n, double weight) noexcept {
+void write_quotients(std::byte* __restrict to, const typename E::sum* __restrict sums, std::size_t n,
+                     double weight) noexcept {
   for (std::size_t i = 0; i < n; ++i) E::write(to + i * E::bytes, static_cast<double>(sums[i]) / weight);
 }
 
-static_assert(sum_bytes(dtype::f16) == 4 && sum_bytes(dtype::c64) == 8 && sum_bytes(dtype::i8) == 8 && sum_bytes(dtype::boolean) == 0);
+static_assert(sum_bytes(dtype::f16) == 4 && sum_bytes(dtype::c64) == 8 && sum_bytes(dtype::i8) == 8 &&
+              sum_bytes(dtype::boolean) == 0);
 
 }  // namespace tensorpull::detail

@@ -16,8 +16,8 @@
 
 namespace tensorpull::detail {
 
-/// Owns the records, in the order in which their updates came, and finds one in constant time. 104 bytes for each; memory that no record has needed
-/// is not touched, but for the 4 bytes that find it.
+/// Owns the records, in the order in which their updates came, and finds one in constant time. 104 bytes for each;
+/// memory that no record has needed is not touched, but for the 4 bytes that find it.
 class update_table {
  public:
   static constexpr std::uint32_t none = ~std::uint32_t{0};
@@ -25,7 +25,8 @@ class update_table {
   /// Errors: invalid_argument (no room at all), out_of_memory.
   static result<update_table> make(std::size_t most) noexcept {
     if (most == 0) return failure(errc::invalid_argument);
-    if (most >= none || most > std::numeric_limits<std::size_t>::max() / 2 / bytes_each) return failure(errc::out_of_memory);
+    if (most >= none || most > std::numeric_limits<std::size_t>::max() / 2 / bytes_each)
+      return failure(errc::out_of_memory);
     std::unique_ptr<std::byte[]> block(new (std::nothrow) std::byte[most * bytes_each]);
     if (!block) return failure(errc::out_of_memory);
     return update_table(std::move(block), most);
@@ -58,13 +59,15 @@ class update_table {
   static constexpr std::size_t bytes_each = sizeof(update_record) + 2 * sizeof(std::uint32_t);
 
   update_table(std::unique_ptr<std::byte[]> block, std::size_t most) noexcept
-      : block_(std::move(block)), records_(reinterpret_cast<update_record*>(block_.get())), next_(reinterpret_cast<std::uint32_t*>(records_ + most)), first_(next_ + most),
-        most_(most) {
+      : block_(std::move(block)), records_(reinterpret_cast<update_record*>(block_.get())),
+        next_(reinterpret_cast<std::uint32_t*>(records_ + most)), first_(next_ + most), most_(most) {
     clear();
   }
 
   /// Programs number their peers as they like, so the numbers are mixed.
-  std::size_t place(recipient_id peer) const noexcept { return static_cast<std::size_t>(splitmix64{peer.value}() % most_); }
+  std::size_t place(recipient_id peer) const noexcept {
+    return static_cast<std::size_t>(splitmix64{peer.value}() % most_);
+  }
 
   std::unique_ptr<std::byte[]> block_;
   update_record* records_;

@@ -1,5 +1,6 @@
-// The updates of one weighted average: what they share (the sums, the round, what each peer has added), and the two ways in which one is added:
-// chunk by chunk as its chunks prove right, or as a whole, by way of the staging memory, when it has proved complete.
+// The updates of one weighted average: what they share (the sums, the round, what each peer has added), and the two
+// ways in which one is added: chunk by chunk as its chunks prove right, or as a whole, by way of the staging memory,
+// when it has proved complete.
 #pragma once
 
 #include <tensorpull/consumers/average/chunk_buffers.hpp>
@@ -25,9 +26,9 @@ struct averaging {
       : sums(std::move(made)), table(std::move(recorded)), buffers(shared), round(first_round) {}
 
   weighted_sums sums;
-  update_table table;                   ///< what this round's peers have added: everything that finish() needs to know
-  chunk_buffers* buffers = nullptr;     ///< null if updates are staged
-  std::uint64_t round;                  ///< an update that was under way in another round adds nothing more
+  update_table table;  ///< what this round's peers have added: everything that finish() needs to know
+  chunk_buffers* buffers = nullptr;  ///< null if updates are staged
+  std::uint64_t round;  ///< an update that was under way in another round adds nothing more
   const void* staging_user = nullptr;
   std::array<std::byte, 64> discarded;  ///< what comes for an update that fails as soon as it has come
 
@@ -47,15 +48,17 @@ struct averaging {
       else if (r.added_bytes == 0) continue;
       else if (r.state == update_state::under_way) ++halfway;
       else if (partial_is_error) return failure(errc::partial_update, r.added_bytes, r.peer.name());
-      else if (!sums.reached().add_partial(r.added_bytes, r.weight)) return failure(errc::too_many_partial_updates, r.added_bytes, r.peer.name());
+      else if (!sums.reached().add_partial(r.added_bytes, r.weight))
+        return failure(errc::too_many_partial_updates, r.added_bytes, r.peer.name());
     }
     if (halfway > 0) return failure(errc::partial_update, halfway);
     return sums.write();
   }
 };
 
-/// An update's place in its average. Three kinds of updates may begin: one that adds; the repeat of one that counts; and one of an earlier round.
-/// The last two add nothing. They are taken as any other, so that their peers hear what they wait for.
+/// An update's place in its average. Three kinds of updates may begin: one that adds; the repeat of one that counts;
+/// and one of an earlier round. The last two add nothing. They are taken as any other, so that their peers hear what
+/// they wait for.
 class keyed_update {
  public:
   std::uint64_t fingerprint() const noexcept { return to_.sums.schema().fingerprint; }
@@ -76,7 +79,8 @@ class keyed_update {
     index_ = update_table::none;
     round_ = to_.round;
     data_start_ = d.data_start;
-    if (!key_.peer || key_.round == 0 || key_.round > to_.round) return failure(errc::invalid_argument, key_.round, name());
+    if (!key_.peer || key_.round == 0 || key_.round > to_.round)
+      return failure(errc::invalid_argument, key_.round, name());
     // as a float too: sums are float32 for most dtypes
     if (!std::isnormal(static_cast<float>(weight_)) || weight_ < 0) return failure(errc::invalid_argument, 0, name());
     if (d.fingerprint != fingerprint() || d.data_start > d.image_bytes || d.image_bytes - d.data_start != data_bytes())
@@ -96,13 +100,16 @@ class keyed_update {
   }
   void stop(errc why) noexcept {
     if (!std::exchange(active_, false) || !adds_ || round_ != to_.round) return;
-    // each chunk was what the owner sent, but together they are not what it published: there is no telling which one is wrong
-    record().state = why == errc::digest_mismatch && record().added_bytes > 0 ? update_state::spoiled : update_state::stopped;
+    // each chunk was what the owner sent, but together they are not what it published: there is no telling which one is
+    // wrong
+    record().state = why == errc::digest_mismatch && record().added_bytes > 0 ? update_state::spoiled
+                                                                              : update_state::stopped;
   }
 
   /// Memory for an update that was overtaken: commit() fails with what comes, which prepare() cannot.
   prepared discard(std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
-    out[0] = std::span(to_.discarded).first(static_cast<std::size_t>(std::min<std::uint64_t>(length, to_.discarded.size())));
+    out[0] = std::span(to_.discarded)
+                 .first(static_cast<std::size_t>(std::min<std::uint64_t>(length, to_.discarded.size())));
     return {1, out[0].size()};
   }
 
@@ -224,7 +231,8 @@ class streamed_update : public keyed_update {
   /// n bytes of the chunk are in the buffer; the margin in front of it takes what the chunk before left over.
   void add(std::size_t n) noexcept {
     std::byte* first = lease_.data();
-    if (taken_ < there_) {  // in the sums since an earlier time; what is there ends with a whole element, so nothing is carried before that
+    if (taken_ < there_) {  // in the sums since an earlier time; what is there ends with a whole element, so nothing is
+                            // carried before that
       const auto skipped = static_cast<std::size_t>(std::min<std::uint64_t>(n, there_ - taken_));
       taken_ += skipped;
       first += skipped;
@@ -269,7 +277,8 @@ class staged_update : public keyed_update {
     if (to_.staging_user != this) return {};
     const bool header = offset < data_start_;
     const std::uint64_t at = header ? 0 : offset - data_start_;
-    const std::uint64_t room = header ? std::min<std::uint64_t>(data_start_ - offset, least_staging_bytes) : data_bytes() - at;
+    const std::uint64_t room = header ? std::min<std::uint64_t>(data_start_ - offset, least_staging_bytes)
+                                      : data_bytes() - at;
     const auto n = static_cast<std::size_t>(std::min(length, room));
     out[0] = {to_.sums.staging() + static_cast<std::size_t>(at), n};
     return {1, n};
@@ -283,7 +292,8 @@ class staged_update : public keyed_update {
 
   result<void> finish(const receipt&) noexcept {
     const auto n = static_cast<std::size_t>(data_bytes());
-    if (!active() || overtaken() || (adds() && n > 0 && to_.staging_user != this)) return failure(errc::cancelled, 0, name());
+    if (!active() || overtaken() || (adds() && n > 0 && to_.staging_user != this))
+      return failure(errc::cancelled, 0, name());
     if (adds()) to_.sums.add(0, {to_.sums.staging(), n}, weight_);
     complete();
     release();

@@ -1,5 +1,5 @@
-// The sums behind weighted_average: one number for each element of a model, in one allocation, with the weight that has reached each byte.
-// Decides where they lie and what is added.
+// The sums behind weighted_average: one number for each element of a model, in one allocation, with the weight that has
+// reached each byte. Decides where they lie and what is added.
 #pragma once
 
 #include <tensorpull/consumers/average/detail/elements.hpp>
@@ -20,7 +20,8 @@
 
 namespace tensorpull::detail {
 
-/// Updates arrive from byte 0 on, so one that stopped at k reached exactly [0, k): a sorted list of stops is enough. Borrows its memory.
+/// Updates arrive from byte 0 on, so one that stopped at k reached exactly [0, k): a sorted list of stops is enough.
+/// Borrows its memory.
 class reached_weights {
  public:
   struct stop {
@@ -41,7 +42,8 @@ class reached_weights {
   /// False: a stop at another place has no room.
   bool add_partial(std::uint64_t at, double weight) noexcept {
     const auto first = stops_.begin(), last = first + static_cast<std::ptrdiff_t>(count_);
-    const auto place = std::lower_bound(first, last, at, [](const stop& s, std::uint64_t value) { return s.at < value; });
+    const auto place = std::lower_bound(first, last, at,
+                                        [](const stop& s, std::uint64_t value) { return s.at < value; });
     if (place != last && place->at == at) return place->weight += weight, true;
     if (count_ == stops_.size()) return false;
     std::move_backward(place, last, last + 1);
@@ -51,17 +53,20 @@ class reached_weights {
   }
 
   /// The bytes [0, reached(size)) have had some weight.
-  std::uint64_t reached(std::uint64_t size) const noexcept { return whole_ > 0 ? size : count_ > 0 ? stops_[count_ - 1].at
-                                                                                                   : 0; }
+  std::uint64_t reached(std::uint64_t size) const noexcept {
+    return whole_ > 0 ? size : count_ > 0 ? stops_[count_ - 1].at : 0;
+  }
 
-  /// f(begin, end, weight) for the ranges of [0, size) with one weight each, in order; at most one more than there are stops.
+  /// f(begin, end, weight) for the ranges of [0, size) with one weight each, in order; at most one more than there are
+  /// stops.
   template <class F>
   void for_each_range(std::uint64_t size, F&& f) const {
     std::uint64_t begin = 0;
     for (std::size_t i = 0; i <= count_; ++i) {
       const std::uint64_t end = i < count_ ? std::min(stops_[i].at, size) : size;
       double weight = whole_;
-      for (std::size_t k = count_; k-- > i;) weight += stops_[k].weight;  // summed anew: subtracting would leave rounding errors
+      for (std::size_t k = count_; k-- > i;)
+        weight += stops_[k].weight;  // summed anew: subtracting would leave rounding errors
       if (begin < end) f(begin, end, weight);
       begin = end;
     }
@@ -76,8 +81,8 @@ class reached_weights {
 /// Owns sums and stops; borrows the destination, whose schema says what an update is. Movable.
 class weighted_sums {
  public:
-  /// `staging`: bytes that are allocated in addition, to hold an update. Errors, with the tensor's name: unsupported_dtype,
-  /// unsupported_layout (a destination_writer would have to take it); out_of_memory.
+  /// `staging`: bytes that are allocated in addition, to hold an update. Errors, with the tensor's name:
+  /// unsupported_dtype, unsupported_layout (a destination_writer would have to take it); out_of_memory.
   static result<weighted_sums> make(const destination_view& to, std::size_t max_stops, std::uint64_t staging) noexcept {
     const image_schema& schema = *to.schema;
     std::uint64_t sums = 0;
@@ -90,13 +95,17 @@ class weighted_sums {
       if (!sum || *sum > most) return failure(errc::out_of_memory, t.begin, t.name);
       sums = *sum;
     }
-    const auto tables = checked_add(schema.tensor_count * std::uint64_t{sizeof(std::uint64_t)}, max_stops * std::uint64_t{sizeof(reached_weights::stop)});
-    if (!tables || *tables > most || staging > most || max_stops > most / sizeof(reached_weights::stop)) return failure(errc::out_of_memory);
+    const auto tables = checked_add(schema.tensor_count * std::uint64_t{sizeof(std::uint64_t)},
+                                    max_stops * std::uint64_t{sizeof(reached_weights::stop)});
+    if (!tables || *tables > most || staging > most || max_stops > most / sizeof(reached_weights::stop))
+      return failure(errc::out_of_memory);
     const std::size_t bytes = static_cast<std::size_t>(sums + *tables + staging);
     const bool pages = has_pages && bytes >= own_pages_bytes;
-    void* const block = pages ? take_pages(bytes) : ::operator new(std::max<std::size_t>(bytes, 1), std::align_val_t{64}, std::nothrow);
+    void* const block = pages ? take_pages(bytes)
+                              : ::operator new(std::max<std::size_t>(bytes, 1), std::align_val_t{64}, std::nothrow);
     if (block == nullptr) return failure(errc::out_of_memory);
-    return weighted_sums(to, {static_cast<std::byte*>(block), release{pages ? bytes : 0}}, static_cast<std::size_t>(sums), max_stops, bytes);
+    return weighted_sums(to, {static_cast<std::byte*>(block), release{pages ? bytes : 0}},
+                         static_cast<std::size_t>(sums), max_stops, bytes);
   }
 
   const image_schema& schema() const noexcept { return *to_.schema; }
@@ -109,29 +118,34 @@ class weighted_sums {
     reached_.clear();
   }
 
-  /// Adds the data section's bytes from `at` on, where an element begins. Returns how many of them were whole elements; the rest,
-  /// fewer than 8, are the beginning of an element that ends behind `bytes`.
+  /// Adds the data section's bytes from `at` on, where an element begins. Returns how many of them were whole elements;
+  /// the rest, fewer than 8, are the beginning of an element that ends behind `bytes`.
   std::size_t add(std::uint64_t at, std::span<const std::byte> bytes, double weight) noexcept {
     std::size_t done = 0;
-    for_each_piece(at, at + bytes.size(), [&]<class E>(E, std::byte* sums, std::size_t, std::uint64_t, std::size_t parts) {
-      add_weighted<E>(reinterpret_cast<typename E::sum*>(sums), bytes.data() + done, parts, static_cast<typename E::sum>(weight));
-      done += parts * E::bytes;
-    });
+    for_each_piece(at, at + bytes.size(),
+                   [&]<class E>(E, std::byte* sums, std::size_t, std::uint64_t, std::size_t parts) {
+                     add_weighted<E>(reinterpret_cast<typename E::sum*>(sums), bytes.data() + done, parts,
+                                     static_cast<typename E::sum>(weight));
+                     done += parts * E::bytes;
+                   });
     return done;
   }
 
-  /// Writes every element's average into the destination. Errors, before anything is written: no_updates with the first tensor that has
-  /// an element without any weight.
+  /// Writes every element's average into the destination. Errors, before anything is written: no_updates with the first
+  /// tensor that has an element without any weight.
   result<void> write() noexcept {
     const std::uint64_t size = schema().data_bytes(), reached = reached_.reached(size);
     if (reached < size || (size == 0 && reached_.whole() == 0)) {
       const std::size_t i = tensor_at(schema(), reached);
-      return failure(errc::no_updates, reached, i < schema().tensor_count ? error_name(schema().tensors[i].name) : error_name{});
+      return failure(errc::no_updates, reached,
+                     i < schema().tensor_count ? error_name(schema().tensors[i].name) : error_name{});
     }
     reached_.for_each_range(size, [&](std::uint64_t begin, std::uint64_t end, double weight) {
-      for_each_piece(begin, end, [&]<class E>(E, std::byte* sums, std::size_t i, std::uint64_t within, std::size_t parts) {
-        write_quotients<E>(to_.address(i) + static_cast<std::size_t>(within), reinterpret_cast<const typename E::sum*>(sums), parts, weight);
-      });
+      for_each_piece(begin, end,
+                     [&]<class E>(E, std::byte* sums, std::size_t i, std::uint64_t within, std::size_t parts) {
+                       write_quotients<E>(to_.address(i) + static_cast<std::size_t>(within),
+                                          reinterpret_cast<const typename E::sum*>(sums), parts, weight);
+                     });
     });
     return {};
   }
@@ -140,7 +154,8 @@ class weighted_sums {
   static constexpr std::uint64_t most = std::numeric_limits<std::size_t>::max() / 8;
   static constexpr std::uint64_t padding(std::uint64_t bytes) noexcept { return (8 - bytes % 8) % 8; }
 
-  /// From here on the sums have pages of their own: huge ones where they can be, and freeing gives them back to the system.
+  /// From here on the sums have pages of their own: huge ones where they can be, and freeing gives them back to the
+  /// system.
   static constexpr std::size_t own_pages_bytes = std::size_t{128} * 1024;
 
   struct release {
@@ -152,7 +167,8 @@ class weighted_sums {
   };
   using memory = std::unique_ptr<std::byte[], release>;
 
-  weighted_sums(const destination_view& to, memory block, std::size_t sums_bytes, std::size_t max_stops, std::size_t bytes) noexcept
+  weighted_sums(const destination_view& to, memory block, std::size_t sums_bytes, std::size_t max_stops,
+                std::size_t bytes) noexcept
       : block_(std::move(block)), to_(to), sums_bytes_(sums_bytes), bytes_(bytes) {
     std::byte* at = block_.get() + sums_bytes;
     begin_ = reinterpret_cast<std::uint64_t*>(at);
@@ -172,15 +188,19 @@ class weighted_sums {
     clear();
   }
 
-  /// f(element, its sums, index of the tensor, byte within it, parts) for the whole elements of [at, end), tensor by tensor.
+  /// f(element, its sums, index of the tensor, byte within it, parts) for the whole elements of [at, end), tensor by
+  /// tensor.
   template <class F>
   void for_each_piece(std::uint64_t at, std::uint64_t end, F&& f) noexcept {
     for (std::size_t i = tensor_at(schema(), at); i < schema().tensor_count && at < end; ++i) {
       const tensor_entry& t = schema().tensors[i];
       if (t.begin == t.end) continue;
-      const std::uint64_t size = bits(t.type) / 8, first = (at - t.begin) / size, count = (std::min(end, t.end) - at) / size;
+      const std::uint64_t size = bits(t.type) / 8, first = (at - t.begin) / size,
+                          count = (std::min(end, t.end) - at) / size;
       std::byte* const sums = block_.get() + static_cast<std::size_t>(begin_[i] + first * sum_bytes(t.type));
-      const auto call = [&]<class E>(E element) { return f(element, sums, i, at - t.begin, static_cast<std::size_t>(count) * E::parts), true; };
+      const auto call = [&]<class E>(E element) {
+        return f(element, sums, i, at - t.begin, static_cast<std::size_t>(count) * E::parts), true;
+      };
       if (count > 0) with_element(t.type, call, false);
       at += count * size;
       if (at < t.end) return;

@@ -1,5 +1,5 @@
-// Memory for the lists of one decoded control frame, of bounded size, on the caller's stack: the reader of Cap'n Proto's library is gone when they
-// are used, so they are copied.
+// Memory for the lists of one decoded control frame, of bounded size, on the caller's stack: the reader of Cap'n
+// Proto's library is gone when they are used, so they are copied.
 #pragma once
 
 #include <tensorpull/framing/frame.hpp>

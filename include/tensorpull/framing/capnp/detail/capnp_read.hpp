@@ -1,5 +1,5 @@
-// Reads a control frame with the Cap'n Proto library, which follows the pointers of any valid layout within its limits. control_words.hpp has
-// the meaning of the words. The storage bounds every list. Only capnp_framing.hpp uses this.
+// Reads a control frame with the Cap'n Proto library, which follows the pointers of any valid layout within its limits.
+// control_words.hpp has the meaning of the words. The storage bounds every list. Only capnp_framing.hpp uses this.
 #pragma once
 
 #include <tensorpull/core/byte_order.hpp>
@@ -15,7 +15,8 @@
 
 namespace tensorpull::detail {
 
-// The typed accessors that `capnp` generates would do the same, but they give the compiler about eight functions for each field.
+// The typed accessors that `capnp` generates would do the same, but they give the compiler about eight functions for
+// each field.
 
 /// The first words of the data section; words that the sender's version does not have are zero.
 inline void copy_words(capnp::AnyStruct::Reader from, std::uint64_t* to, std::size_t words) {
@@ -32,7 +33,8 @@ inline std::string_view text_of(capnp::AnyPointer::Reader p) {
   return {t.begin(), t.size()};
 }
 using struct_list = capnp::List<capnp::AnyStruct>;
-/// A list of structs, or of what an older version had in its place. False: a list of bits, which no version can have had.
+/// A list of structs, or of what an older version had in its place. False: a list of bits, which no version can have
+/// had.
 inline bool read_structs(capnp::AnyPointer::Reader p, struct_list::Reader& to) {
   const auto list = p.getAs<capnp::AnyList>();
   to = list.as<struct_list>();
@@ -47,7 +49,9 @@ result<void> read_rows(struct_list::Reader tensors, frame& m, Storage& lists) {
     const auto shape = pointer_of(tensors[i], 2).getAs<capnp::List<std::uint64_t>>();
     if (shape.size() > lists.dims.size() - dims) return failure(errc::too_large, shape.size());
     for (unsigned k = 0; k < shape.size(); ++k) lists.dims[dims + k] = shape[k];
-    ::new (static_cast<void*>(&lists.rows[i])) schema_row{text_of(pointer_of(tensors[i], 0)), text_of(pointer_of(tensors[i], 1)), std::span<const std::uint64_t>(lists.dims).subspan(dims, shape.size())};
+    ::new (static_cast<void*>(&lists.rows[i]))
+        schema_row{text_of(pointer_of(tensors[i], 0)), text_of(pointer_of(tensors[i], 1)),
+                   std::span<const std::uint64_t>(lists.dims).subspan(dims, shape.size())};
     dims += shape.size();
   }
   m.rows = std::span<const schema_row>(lists.rows).first(tensors.size());

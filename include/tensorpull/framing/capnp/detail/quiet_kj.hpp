@@ -5,7 +5,8 @@
 
 namespace tensorpull::detail {
 
-/// While it lives, recoverable kj errors on this thread are noted and not thrown. Readers then continue with default values.
+/// While it lives, recoverable kj errors on this thread are noted and not thrown. Readers then continue with default
+/// values.
 class quiet_kj final : public kj::ExceptionCallback {
  public:
   bool failed() const noexcept { return failed_; }

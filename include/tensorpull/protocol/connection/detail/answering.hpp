@@ -1,4 +1,5 @@
-// The owner's role at one end of a connection: which of the owner's references the peer uses, and the answers that wait to be sent.
+// The owner's role at one end of a connection: which of the owner's references the peer uses, and the answers that wait
+// to be sent.
 #pragma once
 
 #include <tensorpull/core/peer_identity.hpp>
@@ -27,7 +28,8 @@ class answering {
   /// Whether the last request is a locate whose digest is not ready.
   bool locating() const noexcept { return locating_; }
 
-  /// Answers a request of `who`. False: there is no room for the answer yet, or locating(); call it again with the same request.
+  /// Answers a request of `who`. False: there is no room for the answer yet, or locating(); call it again with the same
+  /// request.
   result<bool> take(const frame& m, const identity_source& who) noexcept {
     if constexpr (!Owner::owns) {
       return true;  // an end that owns nothing says nothing
@@ -43,7 +45,9 @@ class answering {
     }
   }
 
-  result<void> plan(plan_type& p, std::span<std::byte> scratch, std::size_t most) noexcept { return output.plan(p, *owner_, scratch, most); }
+  result<void> plan(plan_type& p, std::span<std::byte> scratch, std::size_t most) noexcept {
+    return output.plan(p, *owner_, scratch, most);
+  }
   void sent(const plan_type& p, std::size_t n) noexcept { output.sent(p, n, *owner_, pool_); }
 
   stream_output<Framing, Limits, Owner> output{};
@@ -57,11 +61,14 @@ class answering {
     frame answer;
     locating_ = owner_->locate(serves_, m, ranges, answer, who) == digest_state::working;
     if (locating_ || !output.long_free()) return false;
-    const bool no_buffer = answer.kind != frame_kind::refused && pool_.available() == 0;  // waiting for one while holding one could wait for ever
+    const bool no_buffer = answer.kind != frame_kind::refused && pool_.available() == 0;  // waiting for one while
+                                                                                          // holding one could wait for
+                                                                                          // ever
     if (no_buffer) answer.status = status::busy, answer.version = m.version;
     if (no_buffer || answer.kind == frame_kind::refused) {  // which needs no buffer
       served += answer.status == status::busy;
-      output.push({frame_kind::refused, answer.status, m.id, 0, 0, answer.delay_ms, 0, m.ref, answer.version, answer.offset, 0, 0, digest_kind::none});
+      output.push({frame_kind::refused, answer.status, m.id, 0, 0, answer.delay_ms, 0, m.ref, answer.version,
+                   answer.offset, 0, 0, digest_kind::none});
       return true;
     }
     ++served;
@@ -70,7 +77,7 @@ class answering {
   }
 
   bool locating_ = false;  // first, because there is room for it behind `served`
-  Owner* owner_;           // null once close() was called
+  Owner* owner_;  // null once close() was called
   pool_type& pool_;
   [[no_unique_address]] typename Owner::peer serves_{};
 };

@@ -1,5 +1,5 @@
-// What has arrived of frames at one end of a connection: a few hundred bytes in which frames are recognised, and a buffer of the pool for a frame
-// that is longer.
+// What has arrived of frames at one end of a connection: a few hundred bytes in which frames are recognised, and a
+// buffer of the pool for a frame that is longer.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 namespace tensorpull::detail {
 
-/// Keeps every frame's start aligned to a word: byte i of the buffer holds a byte of the stream whose position is congruent to i modulo 8, and the
-/// length of every frame is a multiple of 8.
+/// Keeps every frame's start aligned to a word: byte i of the buffer holds a byte of the stream whose position is
+/// congruent to i modulo 8, and the length of every frame is a multiple of 8.
 template <std::size_t Capacity>
 class frame_buffer {
   static_assert(Capacity % 8 == 0);

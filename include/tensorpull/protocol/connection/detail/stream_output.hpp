@@ -1,5 +1,5 @@
-// The sending half of one end of a byte stream. What waits to be sent is turned into spans when the transport can take them. A reply is kept as a
-// few words and written anew for each send, so a slow peer holds no memory for payload.
+// The sending half of one end of a byte stream. What waits to be sent is turned into spans when the transport can take
+// them. A reply is kept as a few words and written anew for each send, so a slow peer holds no memory for payload.
 #pragma once
 
 #include <tensorpull/core/buffer_pool.hpp>
@@ -54,8 +54,8 @@ class stream_output {
     return true;
   }
 
-  /// Encodes a long frame into a buffer of the pool. busy: another one is on its way, or no buffer is free. does_not_fit: it is longer than `most` or
-  /// than a buffer.
+  /// Encodes a long frame into a buffer of the pool. busy: another one is on its way, or no buffer is free.
+  /// does_not_fit: it is longer than `most` or than a buffer.
   result<void> push_long(const frame& m, pool_type& pool, std::size_t most = ~std::size_t{0}) noexcept {
     std::byte* const buffer = long_ == nullptr ? pool.acquire() : nullptr;
     if (buffer == nullptr) return failure(errc::busy);
@@ -75,8 +75,10 @@ class stream_output {
   }
 
   /// The same for a message. does_not_fit: also if body or references are above the limits.
-  result<void> push_message(std::uint32_t kind, std::span<const reference> references, std::span<const std::byte> body, pool_type& pool) noexcept {
-    if (body.size() > Limits::application_body_bytes || references.size() > Limits::application_references) return failure(errc::does_not_fit, body.size());
+  result<void> push_message(std::uint32_t kind, std::span<const reference> references, std::span<const std::byte> body,
+                            pool_type& pool) noexcept {
+    if (body.size() > Limits::application_body_bytes || references.size() > Limits::application_references)
+      return failure(errc::does_not_fit, body.size());
     frame m;
     m.kind = frame_kind::application;
     m.application = kind;
@@ -85,9 +87,10 @@ class stream_output {
     return push_long(m, pool);
   }
 
-  /// Collects what is to be sent: no reply is added once there are `most` bytes. `scratch` (64 KiB) holds prefixes, header text and packed elements
-  /// until sent(). Goes on with the digest of the first reply that waits for one, so that it is ready when its turn comes; a peer that reads nothing
-  /// causes no other. connection_lost: a part of a frame was sent when its image was withdrawn, so the stream cannot continue.
+  /// Collects what is to be sent: no reply is added once there are `most` bytes. `scratch` (64 KiB) holds prefixes,
+  /// header text and packed elements until sent(). Goes on with the digest of the first reply that waits for one, so
+  /// that it is ready when its turn comes; a peer that reads nothing causes no other. connection_lost: a part of a
+  /// frame was sent when its image was withdrawn, so the stream cannot continue.
   result<void> plan(plan_type& out, Owner& owner, std::span<std::byte> scratch, std::size_t most) noexcept {
     out.span_count = out.item_count = out.bytes = 0;
     out.descriptors = {};
@@ -134,7 +137,9 @@ class stream_output {
         if (long_sent_ == long_bytes_) drop_long(pool);
       } else {
         const pending_reply& r = reply(replies++);
-        if (it.pinned) owner.unpin(r, r.kind == frame_kind::chunk ? payload_within(r, partly + took) - payload_within(r, partly) : 0);
+        if (it.pinned)
+          owner.unpin(r,
+                      r.kind == frame_kind::chunk ? payload_within(r, partly + took) - payload_within(r, partly) : 0);
         if (took == it.bytes && it.whole) ++finished, partly = 0;
         else partly += took;  // only the first unfinished one can have been taken in part
       }
@@ -179,7 +184,8 @@ class stream_output {
   bool digest(Owner& owner, std::span<std::byte> scratch, std::size_t i, std::uint64_t& allowance) noexcept {
     if constexpr (Owner::owns)
       if (i < reply_count_)
-        if (pending_reply& r = replies_[(reply_first_ + i) % reply_capacity]; r.chunk_digest != digest_kind::none && scratch.size() >= frame_room) {
+        if (pending_reply& r = replies_[(reply_first_ + i) % reply_capacity];
+            r.chunk_digest != digest_kind::none && scratch.size() >= frame_room) {
           digesting_ = owner.digest(r, allowance, scratch);
           return digesting_ == digest_state::ready;
         }
@@ -192,7 +198,8 @@ class stream_output {
       return false;
     } else {
       if (scratch.size() < frame_room + 16) return false;
-      scratch = scratch.subspan((8 - reinterpret_cast<std::uintptr_t>(scratch.data()) % 8) % 8);  // header text of odd length lies before
+      scratch = scratch.subspan((8 - reinterpret_cast<std::uintptr_t>(scratch.data()) % 8) % 8);  // header text of odd
+                                                                                                  // length lies before
       pending_reply& r = reply(i);
       const std::size_t skip = i == 0 ? reply_sent_ : 0;
       const bool of_slot = r.kind != frame_kind::refused && r.kind != frame_kind::confirmed;
@@ -225,7 +232,8 @@ class stream_output {
   }
 
   /// io: the image could not be read.
-  result<bool> add_chunk(plan_type& out, const pending_reply& r, const source_view& image, std::span<std::byte>& scratch, std::size_t skip) noexcept {
+  result<bool> add_chunk(plan_type& out, const pending_reply& r, const source_view& image,
+                         std::span<std::byte>& scratch, std::size_t skip) noexcept {
     using prefix = payload_prefix;
     const std::size_t before = skip < prefix::bytes ? prefix::bytes - skip : 0;
     if (before > 0) {
@@ -236,7 +244,8 @@ class stream_output {
     const std::size_t done = skip > prefix::bytes ? skip - prefix::bytes : 0;
     std::size_t included = before, payload_left = done < r.length ? r.length - done : 0;
     if (payload_left > 0) {
-      const std::size_t free_spans = plan_type::max_spans - out.span_count - 3;  // without padding, control and a long frame
+      const std::size_t free_spans = plan_type::max_spans - out.span_count - 3;  // without padding, control and a long
+                                                                                 // frame
       const std::span<std::span<const std::byte>> room{out.spans.data() + out.span_count, free_spans};
       const gathered g = gather(image, r.offset + done, payload_left, room, scratch);
       if (g.failed && g.bytes == 0) return failure(errc::io);  // after some bytes: the next call fails

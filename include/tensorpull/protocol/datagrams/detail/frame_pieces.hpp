@@ -1,4 +1,5 @@
-// Frames that are longer than a datagram, in pieces: whole, in order, once. A cumulative answer says how much has come; what it does not name is sent again.
+// Frames that are longer than a datagram, in pieces: whole, in order, once. A cumulative answer says how much has come;
+// what it does not name is sent again.
 #pragma once
 
 #include <tensorpull/core/buffer_pool.hpp>
@@ -102,8 +103,8 @@ class incoming_frame {
  public:
   /// What a piece is.
   enum class standing : std::uint8_t {
-    old,       ///< it has come before, or it is too early: the sender is told what is here
-    next,      ///< it is what comes next
+    old,  ///< it has come before, or it is too early: the sender is told what is here
+    next,  ///< it is what comes next
     forgotten  ///< of an end that was started again since
   };
   /// Compares a piece with what is here. A frame that its sender has given up is dropped.

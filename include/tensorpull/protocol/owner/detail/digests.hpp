@@ -1,6 +1,6 @@
-// The digests that an owner computes for its recipients, a slice at a time: of chunks, and of subsets. A request of a few hundred bytes can ask for
-// a pass over the whole image. So each digest is remembered, nobody waits for more than a slice of another's, and what is hashed for recipients that do
-// not take it has a budget.
+// The digests that an owner computes for its recipients, a slice at a time: of chunks, and of subsets. A request of a
+// few hundred bytes can ask for a pass over the whole image. So each digest is remembered, nobody waits for more than a
+// slice of another's, and what is hashed for recipients that do not take it has a budget.
 #pragma once
 
 #include <tensorpull/core/result.hpp>
@@ -88,14 +88,16 @@ struct digest_job {
   std::uint64_t left() const noexcept { return bytes - done; }
 
   /// The next n bytes, of which `from` is the first. io: they could not be read.
-  result<void> advance(const source_view& image, std::uint64_t from, std::uint64_t n, std::span<std::byte> memory) noexcept {
+  result<void> advance(const source_view& image, std::uint64_t from, std::uint64_t n,
+                       std::span<std::byte> memory) noexcept {
     done += n;
     if constexpr (!std::is_same_v<Hash, ChunkHash>)
       if (!first()) return hash_range(other_, image, from, n, memory);
     return hash_range(whole_, image, from, n, memory);
   }
   /// The next n bytes of several tensors, which are hashed one after the other. `tensors`: their indices.
-  result<void> advance(const source_view& image, std::span<const std::uint32_t> tensors, std::uint64_t n, std::span<std::byte> memory) noexcept {
+  result<void> advance(const source_view& image, std::span<const std::uint32_t> tensors, std::uint64_t n,
+                       std::span<std::byte> memory) noexcept {
     std::uint64_t before = done;
     for (std::size_t i = 0; i < tensors.size() && n > 0; ++i) {
       const tensor_entry& t = image.schema->tensors[tensors[i]];
@@ -104,7 +106,8 @@ struct digest_job {
         continue;
       }
       const std::uint64_t here = std::min(n, t.size_bytes() - before);
-      if (const auto read = advance(image, image.schema->header_bytes + t.begin + before, here, memory); !read) return read;
+      if (const auto read = advance(image, image.schema->header_bytes + t.begin + before, here, memory); !read)
+        return read;
       before = 0, n -= here;
     }
     return {};
@@ -124,8 +127,8 @@ struct digest_job {
   [[no_unique_address]] other_hash other_{};
 };
 
-/// The jobs of chunks. Half of them (and the middle one) are for recipients that have taken enough, half for the others, so that neither sort waits for
-/// the other. Not thread-safe: the owner has the lock.
+/// The jobs of chunks. Half of them (and the middle one) are for recipients that have taken enough, half for the
+/// others, so that neither sort waits for the other. Not thread-safe: the owner has the lock.
 template <class Job, std::size_t Count>
 class digest_jobs {
  public:
@@ -135,8 +138,8 @@ class digest_jobs {
       if (j.key == key) return &j;
     return nullptr;
   }
-  /// Begins a job. `gives_way(job)`: another takes its place, because nobody needs it any more or the new one is much shorter. nullptr: there is no
-  /// room.
+  /// Begins a job. `gives_way(job)`: another takes its place, because nobody needs it any more or the new one is much
+  /// shorter. nullptr: there is no room.
   template <class GivesWay>
   Job* begin(const digest_key& key, bool paid, GivesWay gives_way) noexcept {
     for (Job *j = first_of(paid), *const end = j + half; j != end; ++j)
@@ -152,7 +155,8 @@ class digest_jobs {
   }
 
  private:
-  static constexpr std::size_t half = (Count + 1) / 2;  // walked by pointers: a loop over a span instantiates two hundred templates
+  static constexpr std::size_t half = (Count + 1) / 2;  // walked by pointers: a loop over a span instantiates two
+                                                        // hundred templates
   Job* first_of(bool paid) noexcept { return jobs_.data() + (paid ? Count / 2 : 0); }
 
   std::array<Job, Count> jobs_{};

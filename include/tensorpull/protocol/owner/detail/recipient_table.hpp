@@ -5,18 +5,20 @@
 
 namespace tensorpull::detail {
 
-/// Records in memory that is handed in, found by reference and recipient in constant time on average. Not thread-safe: the owner has the lock.
+/// Records in memory that is handed in, found by reference and recipient in constant time on average. Not thread-safe:
+/// the owner has the lock.
 class recipient_table {
  public:
   /// Why a record is kept.
   enum worth {
-    gone,        ///< its transaction is over
-    current,     ///< its transaction is under way
+    gone,  ///< its transaction is over
+    current,  ///< its transaction is under way
     counted_on,  ///< it counts towards a number of recipients, and must not count twice
   };
 
   /// `buckets`: one word for each record is a good number; zeroed here.
-  recipient_table(std::span<recipient_record> records, std::span<std::uint32_t> buckets) noexcept : records_(records), buckets_(buckets) {
+  recipient_table(std::span<recipient_record> records, std::span<std::uint32_t> buckets) noexcept
+      : records_(records), buckets_(buckets) {
     for (auto& b : buckets_) b = 0;
     for (std::size_t i = records_.size(); i > 0; --i) set_free(records_[i - 1]);
   }
@@ -28,10 +30,11 @@ class recipient_table {
     return nullptr;
   }
 
-  /// A record for a recipient that has none. If there is no room, a record is reused: of `looked_at` records, one of a publication that is gone, or else
-  /// the one without a connection that has taken least (a recipient that comes back is counted anew). nullptr: all are connected, expected by name, or
-  /// counted on. `judge(record)`: why it is kept. `forgotten(record)`: called before a record is reused. Cost: if the table is full, a look at
-  /// `looked_at` records, and at more only if none of those may go.
+  /// A record for a recipient that has none. If there is no room, a record is reused: of `looked_at` records, one of a
+  /// publication that is gone, or else the one without a connection that has taken least (a recipient that comes back
+  /// is counted anew). nullptr: all are connected, expected by name, or counted on. `judge(record)`: why it is kept.
+  /// `forgotten(record)`: called before a record is reused. Cost: if the table is full, a look at `looked_at` records,
+  /// and at more only if none of those may go.
   template <class Worth, class Forgotten>
   recipient_record* add(const ref_id& ref, recipient_id who, Worth judge, Forgotten forgotten) noexcept {
     if (buckets_.empty()) return nullptr;
@@ -60,7 +63,9 @@ class recipient_table {
 
   std::span<recipient_record> all() noexcept { return records_; }
   std::span<const recipient_record> all() const noexcept { return records_; }
-  std::uint32_t index(const recipient_record& r) const noexcept { return static_cast<std::uint32_t>(&r - records_.data()); }
+  std::uint32_t index(const recipient_record& r) const noexcept {
+    return static_cast<std::uint32_t>(&r - records_.data());
+  }
   recipient_record& at(std::uint32_t i) noexcept { return records_[i]; }
 
  private:
@@ -77,7 +82,8 @@ class recipient_table {
       recipient_record& r = records_[hand_];
       const worth kept_for = judge(r);
       if (kept_for == gone) return &r;
-      if (kept_for == current && !r.expected && r.connection == 0 && (least == nullptr || r.bytes < least->bytes)) least = &r;
+      if (kept_for == current && !r.expected && r.connection == 0 && (least == nullptr || r.bytes < least->bytes))
+        least = &r;
     }
     return least;
   }
@@ -94,8 +100,8 @@ class recipient_table {
 
   std::span<recipient_record> records_;
   std::span<std::uint32_t> buckets_;
-  std::size_t hand_ = 0;     ///< the record that was looked at last
-  std::uint32_t free_ = 0;   ///< the first record that is not in use, + 1; `next` leads on
+  std::size_t hand_ = 0;  ///< the record that was looked at last
+  std::uint32_t free_ = 0;  ///< the first record that is not in use, + 1; `next` leads on
 };
 
 }  // namespace tensorpull::detail

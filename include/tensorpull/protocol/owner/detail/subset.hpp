@@ -21,7 +21,8 @@ struct subset_choice {
 inline std::uint64_t hash_of(std::span<const std::string_view> names) noexcept {
   xxh3_64 h;
   for (std::size_t i = 0; i < names.size(); ++i) {
-    const char length[2] = {static_cast<char>(names[i].size() & 0xff), static_cast<char>(names[i].size() >> 8 & 0xff)};  // a frame is shorter than 64 KiB
+    const char length[2] = {static_cast<char>(names[i].size() & 0xff),
+                            static_cast<char>(names[i].size() >> 8 & 0xff)};  // a frame is shorter than 64 KiB
     h.update(length, 2);
     h.update(names[i]);
   }
@@ -40,21 +41,24 @@ inline std::size_t find_tensor(const image_schema& schema, std::string_view name
   };
   for (std::size_t run = 0; run < schema.tensor_count;) {  // tensors of one dtype, whose names ascend
     const dtype type = schema.tensors[run].type;
-    const std::size_t i = first_from(run, [&](const tensor_entry& t) { return image_order(t.type, t.name, type, name); });
+    const std::size_t i = first_from(run,
+                                     [&](const tensor_entry& t) { return image_order(t.type, t.name, type, name); });
     if (i < schema.tensor_count && schema.tensors[i].type == type && schema.tensors[i].name == name) return i;
     run = first_from(i, [&](const tensor_entry& t) { return t.type >= type; });
   }
   return schema.tensor_count;
 }
 
-/// Finds the named tensors and sorts their ranges in image order into `ranges`, which has room for them. Cost: a search for each name.
-/// bad_request with `at` = the index of the first name that is not there, or that comes twice.
-inline result<subset_choice> find_subset(const image_schema& schema, std::span<const std::string_view> names, std::span<byte_range> ranges) noexcept {
+/// Finds the named tensors and sorts their ranges in image order into `ranges`, which has room for them. Cost: a search
+/// for each name. bad_request with `at` = the index of the first name that is not there, or that comes twice.
+inline result<subset_choice> find_subset(const image_schema& schema, std::span<const std::string_view> names,
+                                         std::span<byte_range> ranges) noexcept {
   for (std::size_t n = 0; n < names.size(); ++n) {
     const std::uint64_t found = find_tensor(schema, names[n]);
     std::size_t at = n;  // indices for now, because empty tensors share a place
     for (; at > 0 && ranges[at - 1].begin > found; --at) ranges[at] = ranges[at - 1];
-    if (found == schema.tensor_count || (at > 0 && ranges[at - 1].begin == found)) return failure(errc::bad_request, n, names[n]);
+    if (found == schema.tensor_count || (at > 0 && ranges[at - 1].begin == found))
+      return failure(errc::bad_request, n, names[n]);
     ranges[at].begin = found;
   }
   subset_choice chosen;

@@ -1,5 +1,5 @@
-// The transactions of an owner: which recipients each waits for, when it has settled and with which verdict, and the events of its progress.
-// It has no lock, no clock and no heap.
+// The transactions of an owner: which recipients each waits for, when it has settled and with which verdict, and the
+// events of its progress. It has no lock, no clock and no heap.
 #pragma once
 
 #include <tensorpull/core/result.hpp>
@@ -9,7 +9,8 @@
 
 namespace tensorpull::detail {
 
-/// The index of the first name that is a repetition; names.size() if there is none. A name given twice would be waited for twice and end once.
+/// The index of the first name that is a repetition; names.size() if there is none. A name given twice would be waited
+/// for twice and end once.
 constexpr std::size_t repeated_name(std::span<const recipient_id> names) noexcept {
   for (std::size_t i = 0; i < names.size(); ++i)
     for (std::size_t k = 0; k < i; ++k)
@@ -17,29 +18,34 @@ constexpr std::size_t repeated_name(std::span<const recipient_id> names) noexcep
   return names.size();
 }
 
-/// Whether ends are counted towards a number. Then a recipient that has ended has to be remembered: if it were forgotten and came back, it would count
-/// twice.
+/// Whether ends are counted towards a number. Then a recipient that has ended has to be remembered: if it were
+/// forgotten and came back, it would count twice.
 constexpr bool counts_ends(const transaction& t) noexcept { return t.outcome.expected != 0 || t.options.least != 0; }
 
-/// Whether a record is of what is, or was last, published in a slot: not of an earlier publication under the same reference.
+/// Whether a record is of what is, or was last, published in a slot: not of an earlier publication under the same
+/// reference.
 inline bool is_of(const recipient_record& r, const publication& p, std::span<publication> slots) noexcept {
   const bool over = p.now == publication::state::withdrawn;
-  return r.ref == p.id && &slots[r.slot] == &p && (r.generation == p.generation || (over && r.generation + 1 == p.generation));
+  return r.ref == p.id && &slots[r.slot] == &p &&
+         (r.generation == p.generation || (over && r.generation + 1 == p.generation));
 }
 
 /// The transactions of an owner, and the records of their recipients.
 class transaction_table {
  public:
-  explicit transaction_table(const owner_memory& m) noexcept : records(m.records, m.buckets), slots_(m.slots), table_(m.transactions) {}
+  explicit transaction_table(const owner_memory& m) noexcept
+      : records(m.records, m.buckets), slots_(m.slots), table_(m.transactions) {}
 
   recipient_table records;
   std::chrono::milliseconds now{};
 
-  /// table_full: too many transactions are under way; invalid_argument: the name at that place has come before, or a number that is named in the error
-  /// is another than that of names or is above it.
+  /// table_full: too many transactions are under way; invalid_argument: the name at that place has come before, or a
+  /// number that is named in the error is another than that of names or is above it.
   result<transaction_id> open(const transaction_options& options) noexcept {
-    if (const std::size_t i = repeated_name(options.named); i != options.named.size()) return failure(errc::invalid_argument, i);
-    if (!options.named.empty() && options.recipients != 0 && options.recipients != options.named.size()) return failure(errc::invalid_argument, options.recipients, {"recipients"});
+    if (const std::size_t i = repeated_name(options.named); i != options.named.size())
+      return failure(errc::invalid_argument, i);
+    if (!options.named.empty() && options.recipients != 0 && options.recipients != options.named.size())
+      return failure(errc::invalid_argument, options.recipients, {"recipients"});
     const std::size_t expected = options.named.empty() ? options.recipients : options.named.size();
     if (expected != 0 && options.least > expected) return failure(errc::invalid_argument, options.least, {"least"});
     if (closed_) return failure(errc::withdrawn);
@@ -87,32 +93,38 @@ class transaction_table {
   /// Whether other references of its transaction continue without `p`, so that its slot has to keep the result of `p`.
   bool shares(const publication& p) noexcept {
     const transaction* const t = find(p.transaction);
-    return t != nullptr && (t->now == transaction::state::open || (t->now == transaction::state::sealed && t->outcome.references > 1));
+    return t != nullptr &&
+           (t->now == transaction::state::open || (t->now == transaction::state::sealed && t->outcome.references > 1));
   }
-  /// Whether another publication can join, in the place of `old` if there is one. invalid_argument: the transaction is not open, or has it
-  /// already; table_full.
+  /// Whether another publication can join, in the place of `old` if there is one. invalid_argument: the transaction is
+  /// not open, or has it already; table_full.
   result<void> admits(transaction_id in, const publication* old) noexcept {
     const transaction* const t = find(in);
     const bool there = old != nullptr && old->now == publication::state::published;
-    if (t == nullptr || t->now != transaction::state::open || (there && old->transaction == in)) return failure(errc::invalid_argument);
+    if (t == nullptr || t->now != transaction::state::open || (there && old->transaction == in))
+      return failure(errc::invalid_argument);
     if (t->options.named.empty()) return {};  // no records are made before somebody asks
     std::size_t room = 0;
     for (const recipient_record& r : records.all()) {
       const auto why = r.who ? worth(r) : recipient_table::gone;
-      room += why == recipient_table::gone || publication_of(r) == old || (why != recipient_table::counted_on && !r.expected && r.connection == 0);
+      room += why == recipient_table::gone || publication_of(r) == old ||
+              (why != recipient_table::counted_on && !r.expected && r.connection == 0);
     }
     if (room < t->options.named.size()) return failure(errc::table_full, records.all().size());
     return {};
   }
 
-  /// Whether all of these images can join a transaction that has none yet, each in the place of what is published under its ID. After that nothing about
-  /// them can fail, until the owner's lock is released. Errors: as owner::publish_all.
+  /// Whether all of these images can join a transaction that has none yet, each in the place of what is published under
+  /// its ID. After that nothing about them can fail, until the owner's lock is released. Errors: as owner::publish_all.
   template <class Images>
   result<void> admits_all(transaction_id in, const Images& images) noexcept {
     const transaction* const t = find(in);
-    if (t == nullptr || t->now != transaction::state::open || t->outcome.references != 0 || images.size() == 0) return failure(errc::invalid_argument);
+    if (t == nullptr || t->now != transaction::state::open || t->outcome.references != 0 || images.size() == 0)
+      return failure(errc::invalid_argument);
     std::size_t free_slots = 0;
-    for (const publication& p : slots_) free_slots += p.now == publication::state::empty || (p.now == publication::state::withdrawn && p.pins == 0 && !needs(p));
+    for (const publication& p : slots_)
+      free_slots += p.now == publication::state::empty ||
+                    (p.now == publication::state::withdrawn && p.pins == 0 && !needs(p));
     if (free_slots < images.size()) return failure(errc::table_full, slots_.size());
     for (std::size_t i = 0; i < images.size(); ++i) {
       bool wrong = !images[i].as.id || images[i].as.version == 0;
@@ -129,13 +141,16 @@ class transaction_table {
             for (const recipient_id who : t->options.named) again = again || who == r.who;
       const auto why = r.who ? worth(r) : recipient_table::gone;
       if (again) --wanted;
-      else room += why == recipient_table::gone || (why != recipient_table::counted_on && !r.expected && r.connection == 0);
+      else
+        room += why == recipient_table::gone ||
+                (why != recipient_table::counted_on && !r.expected && r.connection == 0);
     }
     if (room < wanted) return failure(errc::table_full, records.all().size());
     return {};
   }
 
-  /// A publication joins its transaction, whose named recipients get their records. table_full: no room for all of them.
+  /// A publication joins its transaction, whose named recipients get their records. table_full: no room for all of
+  /// them.
   result<void> attach(publication& p) noexcept {
     transaction* const t = find(p.transaction);
     if (t == nullptr || t->now != transaction::state::open) return failure(errc::invalid_argument);
@@ -155,8 +170,8 @@ class transaction_table {
     return p.generation == r.generation && p.now == publication::state::published ? &p : nullptr;
   }
 
-  /// The record of a recipient that asks for `p`, made if there is none. One that was absent or has vanished is awaited again in all. nullptr: no
-  /// room.
+  /// The record of a recipient that asks for `p`, made if there is none. One that was absent or has vanished is awaited
+  /// again in all. nullptr: no room.
   recipient_record* acquire(publication& p, recipient_id who, bool anonymous) noexcept {
     transaction* const t = find(p.transaction);
     recipient_record* r = records.find(p.id, who);
@@ -191,7 +206,8 @@ class transaction_table {
     if (transaction* const t = find(p.transaction)) t->moved_at = now;
   }
 
-  /// The owner withdraws `p`, or puts another version in its place: no recipient can finish it any more. Call it before the slot changes.
+  /// The owner withdraws `p`, or puts another version in its place: no recipient can finish it any more. Call it before
+  /// the slot changes.
   void take(publication& p) noexcept {
     transaction& t = *find(p.transaction);
     t.by_hand = true;
@@ -213,8 +229,8 @@ class transaction_table {
     take(p);
   }
 
-  /// Lets time pass and judges the budgets. Cost: one pass over the records, and for each whose budget may be over one over the slots. A time before the
-  /// last one, which threads may cause, counts as that one.
+  /// Lets time pass and judges the budgets. Cost: one pass over the records, and for each whose budget may be over one
+  /// over the slots. A time before the last one, which threads may cause, counts as that one.
   void advance(std::chrono::milliseconds to) noexcept {
     if (to > now) now = to;
     for (recipient_record& r : records.all()) {
@@ -223,11 +239,15 @@ class transaction_table {
       if (t == nullptr) continue;
       const transaction_budgets& b = t->options.budgets;
       const bool ended = is_final(r.state), unseen = r.state == recipient_state::unseen;
-      if (!ended && !unseen && b.recipient_idle > none && r.bytes - r.marked_bytes > least_bytes(b)) r.marked_bytes = r.bytes, r.marked_at = now;
-      if (unseen && b.acquire > none && now - t->started_at > b.acquire && !asked(*t, r.who)) set(*p, r, recipient_state::absent);
+      if (!ended && !unseen && b.recipient_idle > none && r.bytes - r.marked_bytes > least_bytes(b))
+        r.marked_bytes = r.bytes, r.marked_at = now;
+      if (unseen && b.acquire > none && now - t->started_at > b.acquire && !asked(*t, r.who))
+        set(*p, r, recipient_state::absent);
       if (b.recipient_idle <= none || now - r.marked_at <= b.recipient_idle) continue;
       const bool lacks_others = ended && !t->named && t->outcome.expected != 0 && t->outcome.references > 1;
-      if ((ended && !lacks_others) || is_final(r.state) != ended || !asked(*t, r.who) || now - last_seen(*t, r.who) <= b.recipient_idle) continue;
+      if ((ended && !lacks_others) || is_final(r.state) != ended || !asked(*t, r.who) ||
+          now - last_seen(*t, r.who) <= b.recipient_idle)
+        continue;
       if (ended) vanish_from_others(*t, r.who);
       else set(*p, r, recipient_state::vanished);
     }
@@ -239,15 +259,16 @@ class transaction_table {
     }
   }
 
-  /// Whether the end of a transaction can be told: it has settled, its images are not read any more, and no callback of it runs, unless it is
-  /// `at_once`.
+  /// Whether the end of a transaction can be told: it has settled, its images are not read any more, and no callback of
+  /// it runs, unless it is `at_once`.
   bool settling(transaction_id at_once) const noexcept {
     if (waiting_ == 0) return false;
     for (const transaction& t : table_)
       if (can_be_told(t, at_once)) return true;
     return false;
   }
-  /// Such a transaction, all of whose progress has been told. Its last callback begins. Each comes once. nullptr: there is none.
+  /// Such a transaction, all of whose progress has been told. Its last callback begins. Each comes once. nullptr: there
+  /// is none.
   transaction* next_settled(transaction_id at_once) noexcept {
     if (waiting_ == 0) return nullptr;
     for (transaction& t : table_)
@@ -269,8 +290,8 @@ class transaction_table {
     if (transaction* const t = find(id)) t->now = transaction::state::delivered;
   }
 
-  /// The next progress event that is due, and the callback for it, which begins: what has changed in a recipient's record since its last event. None:
-  /// there is none. Cost: up to one pass over the records.
+  /// The next progress event that is due, and the callback for it, which begins: what has changed in a recipient's
+  /// record since its last event. None: there is none. Cost: up to one pass over the records.
   transaction_id next_event(progress_event& out, callback<const progress_event&>& tell) noexcept {
     for (recipient_record& r : records.all()) {
       transaction* const t = transaction_of(r);
@@ -287,12 +308,17 @@ class transaction_table {
   static constexpr std::chrono::milliseconds none{};
 
   static std::uint64_t least_bytes(const transaction_budgets& b) noexcept {
-    const std::uint64_t seconds = static_cast<std::uint64_t>(b.recipient_idle.count()) / 1000, rate = b.least_bytes_per_second;
+    const std::uint64_t seconds = static_cast<std::uint64_t>(b.recipient_idle.count()) / 1000,
+                        rate = b.least_bytes_per_second;
     return rate != 0 && seconds > ~std::uint64_t{0} / rate ? ~std::uint64_t{0} : seconds * rate;
   }
   bool belongs(const publication& p, const transaction& t) const noexcept { return p.is_part_of(t.outcome.id); }
-  static bool under_way(const transaction& t) noexcept { return t.now == transaction::state::open || t.now == transaction::state::sealed; }
-  static constexpr bool has_asked(recipient_state s) noexcept { return s != recipient_state::unseen && s != recipient_state::absent; }
+  static bool under_way(const transaction& t) noexcept {
+    return t.now == transaction::state::open || t.now == transaction::state::sealed;
+  }
+  static constexpr bool has_asked(recipient_state s) noexcept {
+    return s != recipient_state::unseen && s != recipient_state::absent;
+  }
   std::size_t published_of(const transaction& t) const noexcept {
     std::size_t n = 0;
     for (const publication& p : slots_) n += belongs(p, t) && p.now == publication::state::published;
@@ -308,7 +334,8 @@ class transaction_table {
     const publication& p = slots_[r.slot];
     const transaction* const t = is_of(r, p, slots_) ? find(p.transaction) : nullptr;
     if (t == nullptr || !under_way(*t)) return recipient_table::gone;
-    if (is_final(r.state) && r.state != recipient_state::unfinished && counts_ends(*t) && (r.expected || !t->named)) return recipient_table::counted_on;
+    if (is_final(r.state) && r.state != recipient_state::unfinished && counts_ends(*t) && (r.expected || !t->named))
+      return recipient_table::counted_on;
     return p.now != publication::state::published ? recipient_table::gone : recipient_table::current;
   }
 
@@ -320,14 +347,16 @@ class transaction_table {
       if (t != nullptr) recount(*t, who, counted, [&] { records.remove(*old); });
       else records.remove(*old);
     }
-    recipient_record* const r = records.add(p.id, who, [this](const recipient_record& x) { return worth(x); }, [this](recipient_record& x) { forget(x); });
+    recipient_record* const r = records.add(
+        p.id, who, [this](const recipient_record& x) { return worth(x); }, [this](recipient_record& x) { forget(x); });
     if (r == nullptr) return nullptr;
     r->version = p.version, r->generation = p.generation;
     r->slot = static_cast<std::uint32_t>(&p - slots_.data()), r->marked_at = now;
     return r;
   }
 
-  /// A record is dropped for lack of room. If its recipient has not ended, it is not counted any more, since it would be waited for otherwise.
+  /// A record is dropped for lack of room. If its recipient has not ended, it is not counted any more, since it would
+  /// be waited for otherwise.
   void forget(recipient_record& r) noexcept {
     publication* const p = publication_of(r);
     if (p == nullptr || !has_asked(r.state) || is_final(r.state)) return;
@@ -342,7 +371,8 @@ class transaction_table {
     recipient_record* const r = records.find(p.id, who);
     return r != nullptr && is_of(*r, p, slots_) ? r : nullptr;
   }
-  /// Calls `f(publication, record)` for each reference of a transaction; the record is nullptr where nothing is known of the recipient.
+  /// Calls `f(publication, record)` for each reference of a transaction; the record is nullptr where nothing is known
+  /// of the recipient.
   template <class F>
   void each_of(const transaction& t, recipient_id who, F f) noexcept {
     for (publication& p : slots_)
@@ -351,7 +381,8 @@ class transaction_table {
   /// Whether the recipient has asked for anything.
   bool asked(const transaction& t, recipient_id who) noexcept {
     bool any = false;
-    each_of(t, who, [&](const publication&, const recipient_record* r) { any = any || (r != nullptr && has_asked(r->state)); });
+    each_of(t, who,
+            [&](const publication&, const recipient_record* r) { any = any || (r != nullptr && has_asked(r->state)); });
     return any;
   }
   /// When it was last fast enough, or said anything.
@@ -363,7 +394,8 @@ class transaction_table {
     return last;
   }
 
-  /// How a recipient has ended over all references; `acquired`: it has not, which is never the answer if everything is `over`.
+  /// How a recipient has ended over all references; `acquired`: it has not, which is never the answer if everything is
+  /// `over`.
   recipient_state standing(const transaction& t, recipient_id who, bool over = false) noexcept {
     recipient_state worst = recipient_state::completed, gave_up = recipient_state::unfinished;
     bool has = false, open = false, absent = false, missing = false;
@@ -411,7 +443,8 @@ class transaction_table {
       else if (r->state == recipient_state::vanished) set(p, *r, r->before);
     });
   }
-  /// Of a number of recipients one has vanished that has not asked for every reference. Those for which there is no room wait for the transaction's budget.
+  /// Of a number of recipients one has vanished that has not asked for every reference. Those for which there is no
+  /// room wait for the transaction's budget.
   void vanish_from_others(transaction& t, recipient_id who) noexcept {
     if (is_final(standing(t, who))) return;
     each_of(t, who, [&](publication& p, recipient_record* r) {
@@ -424,7 +457,8 @@ class transaction_table {
   template <class F>
   void each_recipient(const transaction& t, F f) noexcept {
     for (recipient_record& r : records.all()) {
-      if (!r.who || !is_of(r, slots_[r.slot], slots_) || !belongs(slots_[r.slot], t) || (t.named && !r.expected)) continue;
+      if (!r.who || !is_of(r, slots_[r.slot], slots_) || !belongs(slots_[r.slot], t) || (t.named && !r.expected))
+        continue;
       const recipient_record* first = nullptr;
       each_of(t, r.who, [&](const publication&, const recipient_record* x) { first = first != nullptr ? first : x; });
       if (first == &r) f(r);
@@ -433,7 +467,8 @@ class transaction_table {
   /// Counts those that have ended, after the references have changed.
   void count_again(transaction& t) noexcept {
     publication_status& sum = t.outcome.counts;
-    sum.completed = sum.completed_unverified = sum.failed = sum.cancelled = sum.vanished = sum.absent = sum.unfinished = 0;
+    sum.completed = sum.completed_unverified = sum.failed = sum.cancelled = sum.vanished = sum.absent = sum.unfinished =
+        0;
     each_recipient(t, [&](const recipient_record& r) {
       if (const recipient_state s = standing(t, r.who); is_final(s)) ++sum.of(s);
     });
@@ -443,8 +478,11 @@ class transaction_table {
   void check(transaction& t) noexcept {
     if (t.now != transaction::state::sealed || t.outcome.expected == 0) return;
     const transaction_budgets& b = t.options.budgets;
-    const bool too_late = !t.named && b.acquire > none && now - t.started_at > b.acquire;  // recipients that have not asked are not waited for
-    if (t.outcome.counts.final() >= (too_late ? std::min(t.outcome.counts.acquired, t.outcome.expected) : t.outcome.expected)) settle(t);
+    const bool too_late = !t.named && b.acquire > none && now - t.started_at > b.acquire;  // recipients that have not
+                                                                                           // asked are not waited for
+    if (t.outcome.counts.final() >=
+        (too_late ? std::min(t.outcome.counts.acquired, t.outcome.expected) : t.outcome.expected))
+      settle(t);
   }
 
   /// Nobody can take `p` any more.
@@ -481,7 +519,8 @@ class transaction_table {
     t.outcome.lasted = now - t.started_at;
     const std::uint32_t confirmed = sum.completed + sum.completed_unverified;
     const bool known = t.outcome.expected != 0;
-    t.outcome.verdict = known && confirmed >= t.outcome.expected               ? (sum.completed >= t.outcome.expected ? verdict::completed : verdict::completed_unverified)
+    t.outcome.verdict = known && confirmed >= t.outcome.expected
+                            ? (sum.completed >= t.outcome.expected ? verdict::completed : verdict::completed_unverified)
                         : t.options.least != 0 && confirmed >= t.options.least ? verdict::quorum
                         : t.lost                                               ? verdict::owner_lost
                         : t.by_hand                                            ? verdict::withdrawn
@@ -506,10 +545,12 @@ class transaction_table {
   }
 
   bool due(const recipient_record& r, const transaction& t) const noexcept {
-    if (!t.options.progress || t.now == transaction::state::told || t.now == transaction::state::delivered) return false;
+    if (!t.options.progress || t.now == transaction::state::told || t.now == transaction::state::delivered)
+      return false;
     if (is_final(r.state)) return r.announced != r.state;
     if (r.state == recipient_state::unseen) return false;
-    return r.announced == recipient_state::unseen || (r.bytes > r.announced_bytes && now - r.announced_at >= t.options.progress_interval);
+    return r.announced == recipient_state::unseen ||
+           (r.bytes > r.announced_bytes && now - r.announced_at >= t.options.progress_interval);
   }
 
   void fill(progress_event& out, recipient_record& r, const publication& p) noexcept {
@@ -521,9 +562,13 @@ class transaction_table {
     if (p.image.schema != nullptr) count_done(out, *p.image.schema, r.bytes);
     if (first) out.phase = progress_phase::started;
     else if (!is_final(r.state)) out.phase = progress_phase::active;
-    else if (r.state == recipient_state::completed || r.state == recipient_state::completed_unverified) out.phase = progress_phase::completed;
-    else if (r.state == recipient_state::cancelled) out.phase = progress_phase::aborted, out.code = errc::cancelled_by_peer;
-    else out.phase = progress_phase::failed, out.code = r.state == recipient_state::failed ? errc::digest_mismatch : errc::timed_out;
+    else if (r.state == recipient_state::completed || r.state == recipient_state::completed_unverified)
+      out.phase = progress_phase::completed;
+    else if (r.state == recipient_state::cancelled)
+      out.phase = progress_phase::aborted, out.code = errc::cancelled_by_peer;
+    else
+      out.phase = progress_phase::failed,
+      out.code = r.state == recipient_state::failed ? errc::digest_mismatch : errc::timed_out;
     r.announced = first ? recipient_state::acquired : r.state;
     r.announced_bytes = r.bytes;
     r.announced_at = now;

@@ -1,4 +1,5 @@
-// Walks the other side's schema, page by page, alongside our own, to name the first tensor that differs. It holds a counter and no table.
+// Walks the other side's schema, page by page, alongside our own, to name the first tensor that differs. It holds a
+// counter and no table.
 #pragma once
 
 #include <tensorpull/core/result.hpp>
@@ -12,17 +13,19 @@ class schema_comparison {
   /// Index of the next row to ask for.
   std::uint64_t position() const noexcept { return position_; }
 
-  /// Takes a page of the other schema, which has `total` tensors. True: ask for the next page. Otherwise the error is the result: schema_mismatch
-  /// with the first differing tensor's name, or bad_frame for a page that was not asked for. `subset`: our schema is a part of theirs, so only
-  /// tensors of the same name are compared.
+  /// Takes a page of the other schema, which has `total` tensors. True: ask for the next page. Otherwise the error is
+  /// the result: schema_mismatch with the first differing tensor's name, or bad_frame for a page that was not asked
+  /// for. `subset`: our schema is a part of theirs, so only tensors of the same name are compared.
   result<bool> take(const frame& page, const image_schema& own, std::uint64_t total, bool subset) noexcept {
-    if (page.offset != position_ || page.tensors != total || page.rows.size() > total - position_) return failure(errc::bad_frame);
+    if (page.offset != position_ || page.tensors != total || page.rows.size() > total - position_)
+      return failure(errc::bad_frame);
     for (std::size_t r = 0; r < page.rows.size(); ++r) {
       const schema_row row = page.rows[r];
       const std::uint64_t i = position_++;
       if (subset) {
         for (std::size_t k = 0; k < own.tensor_count; ++k)
-          if (own.tensors[k].name == row.name && !same(own.tensors[k], row)) return failure(errc::schema_mismatch, 0, row.name);
+          if (own.tensors[k].name == row.name && !same(own.tensors[k], row))
+            return failure(errc::schema_mismatch, 0, row.name);
       } else if (i >= own.tensor_count) {
         return failure(errc::schema_mismatch, 0, row.name);
       } else if (const tensor_entry& t = own.tensors[i]; !same(t, row)) {
@@ -41,7 +44,8 @@ class schema_comparison {
       if (t.shape[i] != row.shape[i]) return false;
     return true;
   }
-  /// Of two tensors at one place of the order (dtype descending, then name), the one that comes first is what the other side lacks.
+  /// Of two tensors at one place of the order (dtype descending, then name), the one that comes first is what the other
+  /// side lacks.
   static bool comes_first(const tensor_entry& t, const schema_row& row) noexcept {
     const auto theirs = dtype_from_string(row.dtype);
     return !theirs || (t.name == row.name) || image_order(t.type, t.name, *theirs, row.name);

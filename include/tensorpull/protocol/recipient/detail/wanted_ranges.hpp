@@ -1,4 +1,5 @@
-// Which bytes of an image a recipient wants, in order: all of them, or the ranges of a subset. A position counts only wanted bytes.
+// Which bytes of an image a recipient wants, in order: all of them, or the ranges of a subset. A position counts only
+// wanted bytes.
 #pragma once
 
 #include <tensorpull/core/result.hpp>
@@ -27,7 +28,8 @@ class wanted_ranges {
     count_ = 1;
     total_ = image_bytes;
   }
-  /// Takes ranges as an owner states them. bad_frame: they do not lie in [first, last) in ascending order. does_not_fit: there are too many gaps.
+  /// Takes ranges as an owner states them. bad_frame: they do not lie in [first, last) in ascending order.
+  /// does_not_fit: there are too many gaps.
   result<void> these(const element_list<byte_range>& stated, std::uint64_t first, std::uint64_t last) noexcept {
     count_ = 0;
     total_ = 0;
@@ -49,7 +51,8 @@ class wanted_ranges {
   /// Where the wanted byte number `n` lies; over() if n = total().
   position at(std::uint64_t n) const noexcept {
     position p;
-    while (p.range < count_ && n >= ranges_[p.range].end - ranges_[p.range].begin) n -= ranges_[p.range].end - ranges_[p.range].begin, ++p.range;
+    while (p.range < count_ && n >= ranges_[p.range].end - ranges_[p.range].begin)
+      n -= ranges_[p.range].end - ranges_[p.range].begin, ++p.range;
     if (p.range < count_) p.offset = ranges_[p.range].begin + n;
     return p;
   }

@@ -1,7 +1,9 @@
-// The head of an npy file: what lies behind it, how, and where it ends. Decides what is an npy file: what NumPy's own reader takes.
+// The head of an npy file: what lies behind it, how, and where it ends. Decides what is an npy file: what NumPy's own
+// reader takes.
 //
-// The measure is numpy.lib.format.read_array(allow_pickle=False): versions 1, 2 and 3; at most 10,000 characters of header; bytes behind
-// the array are not looked at. The text is a Python literal, so more than one spelling of it is valid.
+// The measure is numpy.lib.format.read_array(allow_pickle=False): versions 1, 2 and 3; at most 10,000 characters of
+// header; bytes behind the array are not looked at. The text is a Python literal, so more than one spelling of it is
+// valid.
 #pragma once
 
 #include <tensorpull/core/byte_order.hpp>
@@ -62,7 +64,8 @@ class npy_dict {
   }
 
  private:
-  /// Outside brackets an indented line is an error in Python, but for blanks at the start of the text, which are stripped from it.
+  /// Outside brackets an indented line is an error in Python, but for blanks at the start of the text, which are
+  /// stripped from it.
   constexpr bool skip_to_first_line() noexcept {
     while (in_.take(' ') || in_.take('\t')) {
     }
@@ -101,9 +104,7 @@ class npy_dict {
       const auto key = in_.value(brackets);
       if (!key || key->kind != literal_kind::text) return failure(errc::bad_file);
       const std::string_view name = in_.string().view();
-      const unsigned field = name == "descr" ? 1 : name == "fortran_order" ? 2
-                                               : name == "shape"           ? 4
-                                                                           : 0;
+      const unsigned field = name == "descr" ? 1 : name == "fortran_order" ? 2 : name == "shape" ? 4 : 0;
       if (field == 0 || !in_.take(':') || !in_.skip_space()) return failure(errc::bad_file);
       if (field == 1 && in_.peek() == '[') return failure(errc::unsupported_dtype);  // a structure
       const auto value = in_.value(brackets);
@@ -126,7 +127,8 @@ class npy_dict {
       if (value.kind != literal_kind::truth) return failure(errc::bad_file);
       out.fortran_order = value.truth;
     } else {
-      if (value.kind != literal_kind::integers || !in_.integers_fit() || in_.integer_count() > in_.integers().size()) return failure(errc::bad_file);
+      if (value.kind != literal_kind::integers || !in_.integers_fit() || in_.integer_count() > in_.integers().size())
+        return failure(errc::bad_file);
       out.rank = static_cast<std::uint8_t>(in_.integer_count());
       out.shape = in_.integers();
     }
@@ -138,7 +140,8 @@ class npy_dict {
   unsigned seen_ = 0;
 };
 
-/// Bytes of the array, as NumPy counts them: a dimension of 0 does not make up for others that are too large. Nothing above 2^63 - 1.
+/// Bytes of the array, as NumPy counts them: a dimension of 0 does not make up for others that are too large. Nothing
+/// above 2^63 - 1.
 constexpr std::optional<std::uint64_t> npy_data_bytes(const npy_header& header) noexcept {
   std::uint64_t bytes = bits(header.format.type) / 8;
   bool empty = false;
@@ -153,16 +156,18 @@ constexpr std::optional<std::uint64_t> npy_data_bytes(const npy_header& header) 
 
 }  // namespace detail
 
-/// How many of a file's bytes its header takes, at most npy_header_most_bytes, by the first npy_header_least_bytes of them.
+/// How many of a file's bytes its header takes, at most npy_header_most_bytes, by the first npy_header_least_bytes of
+/// them.
 [[nodiscard]] inline std::size_t npy_header_bytes(std::span<const std::byte, npy_header_least_bytes> start) noexcept {
   const std::uint64_t bytes = start[6] == std::byte{1} ? 10 + load_le16(&start[8]) : 12 + load_le32(&start[8]);
   return static_cast<std::size_t>(std::min<std::uint64_t>(bytes, npy_header_most_bytes));
 }
 
 /// `start`: the first bytes of an npy file of `size` bytes, at least its header if it has one. Allocates nothing.
-/// Errors: bad_file (NumPy would not read it either; `at` is the place of the first byte that is missing, where bytes are missing);
-/// unsupported_dtype (NumPy may know the type; here there is no dtype for it).
-[[nodiscard]] inline result<npy_header> parse_npy_header(std::span<const std::byte> start, std::uint64_t size) noexcept {
+/// Errors: bad_file (NumPy would not read it either; `at` is the place of the first byte that is missing, where bytes
+/// are missing); unsupported_dtype (NumPy may know the type; here there is no dtype for it).
+[[nodiscard]] inline result<npy_header> parse_npy_header(std::span<const std::byte> start,
+                                                         std::uint64_t size) noexcept {
   const std::string_view file(reinterpret_cast<const char*>(start.data()), start.size());
   const auto octet = [&](std::size_t i) { return std::uint64_t{static_cast<unsigned char>(file[i])}; };
   if (!file.starts_with(detail::npy_magic)) return failure(errc::bad_file);
@@ -173,12 +178,14 @@ constexpr std::optional<std::uint64_t> npy_data_bytes(const npy_header& header) 
   if (file.size() < text_at) return failure(errc::bad_file, file.size());
   const std::uint64_t length = version == 1 ? load_le16(&file[8]) : load_le32(&file[8]);
   if (!range_within(text_at, length, size)) return failure(errc::bad_file, size);
-  if (!range_within(text_at, length, file.size())) return failure(errc::bad_file, 8);  // more characters than NumPy reads
+  if (!range_within(text_at, length, file.size()))
+    return failure(errc::bad_file, 8);  // more characters than NumPy reads
 
   const std::string_view text = file.substr(text_at, static_cast<std::size_t>(length));
   if (version == 3 && !is_utf8(text)) return failure(errc::bad_file, text_at);
   const auto inner = [](char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; };
-  const auto characters = text.size() - (version == 3 ? static_cast<std::size_t>(std::count_if(text.begin(), text.end(), inner)) : 0);
+  const auto characters = text.size() -
+                          (version == 3 ? static_cast<std::size_t>(std::count_if(text.begin(), text.end(), inner)) : 0);
   if (characters > npy_header_characters || text.find('\0') != text.npos) return failure(errc::bad_file, text_at);
 
   npy_header header;

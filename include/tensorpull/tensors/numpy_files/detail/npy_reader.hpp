@@ -1,4 +1,5 @@
-// Any byte range of an array in an npy file, as an image has it. Decides how the file is read: never more of it than the range needs.
+// Any byte range of an array in an npy file, as an image has it. Decides how the file is read: never more of it than
+// the range needs.
 #pragma once
 
 #include <tensorpull/core/result.hpp>
@@ -20,7 +21,8 @@ struct npy_place {
   std::uint8_t element_bytes = 1;
   /// bytes of each number that lies in another byte order than that of images, or 0
   std::uint8_t swap_bytes = 0;
-  /// The first index changes fastest: then the shape is needed; no extent is 0, and rank is at least 1. Otherwise rank is 0.
+  /// The first index changes fastest: then the shape is needed; no extent is 0, and rank is at least 1. Otherwise rank
+  /// is 0.
   std::uint8_t rank = 0;
   const std::uint64_t* shape = nullptr;
 };
@@ -32,7 +34,8 @@ class npy_reader {
   npy_reader(const File& file, const npy_place& place) noexcept : file_(file), place_(place) {}
 
   /// Writes the array's bytes [offset, offset + out.size()), which must exist. Errors: those of the file.
-  /// In C's order it is one read. In Fortran's order, it is one for each column that the range meets: a run of its rows at a time.
+  /// In C's order it is one read. In Fortran's order, it is one for each column that the range meets: a run of its rows
+  /// at a time.
   result<void> read(std::uint64_t offset, std::span<std::byte> out) noexcept {
     if (place_.rank == 0 && place_.swap_bytes == 0) return file_.read_at(place_.offset + offset, out);
     const std::size_t width = place_.element_bytes;
@@ -57,13 +60,16 @@ class npy_reader {
   }
 
   result<void> read_elements(std::uint64_t element, std::span<std::byte> out) noexcept {
-    const auto done = place_.rank == 0 ? file_.read_at(place_.offset + element * place_.element_bytes, out) : read_columns(element, out);
+    const auto done = place_.rank == 0 ? file_.read_at(place_.offset + element * place_.element_bytes, out)
+                                       : read_columns(element, out);
     if (done && place_.swap_bytes != 0)
-      for (std::byte* at = out.data(); at != out.data() + out.size(); at += place_.swap_bytes) std::reverse(at, at + place_.swap_bytes);
+      for (std::byte* at = out.data(); at != out.data() + out.size(); at += place_.swap_bytes)
+        std::reverse(at, at + place_.swap_bytes);
     return done;
   }
 
-  // In Fortran's order the file is a matrix of columns: a row for each first index, a column for each combination of the others.
+  // In Fortran's order the file is a matrix of columns: a row for each first index, a column for each combination of
+  // the others.
   result<void> read_columns(std::uint64_t element, std::span<std::byte> out) noexcept {
     const std::uint64_t rows = place_.shape[0];
     std::uint64_t columns = 1;
@@ -75,7 +81,10 @@ class npy_reader {
     for (std::uint64_t left = std::min(columns, end - element), c = first_column; left > 0; --left) {
       const std::uint64_t row = first_row + (c < first_column ? 1 : 0), last = end_row + (c < end_column ? 1 : 0);
       const std::uint64_t to = row * columns + c - element;
-      if (const auto done = read_column(row, last - row, rows, columns, out.subspan(static_cast<std::size_t>(to) * place_.element_bytes)); !done) return done;
+      if (const auto done = read_column(row, last - row, rows, columns,
+                                        out.subspan(static_cast<std::size_t>(to) * place_.element_bytes));
+          !done)
+        return done;
       next_column();
       c = c + 1 == columns ? 0 : c + 1;
     }
@@ -83,14 +92,16 @@ class npy_reader {
   }
 
   /// n rows of the current column, to places that are `columns` elements apart.
-  result<void> read_column(std::uint64_t row, std::uint64_t n, std::uint64_t rows, std::uint64_t columns, std::span<std::byte> out) noexcept {
+  result<void> read_column(std::uint64_t row, std::uint64_t n, std::uint64_t rows, std::uint64_t columns,
+                           std::span<std::byte> out) noexcept {
     const std::size_t width = place_.element_bytes;
     std::uint64_t to = 0;
     while (n > 0) {
       const std::size_t run = smaller(n, run_.size() / width);
       const std::span<std::byte> bytes(run_.data(), run * width);
       if (const auto done = file_.read_at(place_.offset + (column_ * rows + row) * width, bytes); !done) return done;
-      for (std::size_t i = 0; i < run; ++i, to += columns) std::memcpy(out.data() + to * width, bytes.data() + i * width, width);
+      for (std::size_t i = 0; i < run; ++i, to += columns)
+        std::memcpy(out.data() + to * width, bytes.data() + i * width, width);
       row += run;
       n -= run;
     }

@@ -1,4 +1,5 @@
-// Rows of a Fortran-order array, turned once for many slices. Decides how many: where a row is long, a slice alone meets few of each column.
+// Rows of a Fortran-order array, turned once for many slices. Decides how many: where a row is long, a slice alone
+// meets few of each column.
 #pragma once
 
 #include <tensorpull/tensors/numpy_files/detail/npy_reader.hpp>
@@ -13,7 +14,8 @@
 
 namespace tensorpull::detail {
 
-/// Some rows of one array, in C's order. One for an open file. Any number of threads may read; one of them fills it, the others go without.
+/// Some rows of one array, in C's order. One for an open file. Any number of threads may read; one of them fills it,
+/// the others go without.
 class npy_tile {
  public:
   static constexpr std::size_t most_bytes = std::size_t{4} << 20;
@@ -31,7 +33,8 @@ class npy_tile {
   template <class File>
   result<void> read(const File& file, const npy_place& place, std::uint64_t offset, std::span<std::byte> out) noexcept {
     const std::uint64_t row = row_bytes(place);
-    if (row > size_ / 2 || busy_.test_and_set(std::memory_order_acquire)) return npy_reader(file, place).read(offset, out);
+    if (row > size_ / 2 || busy_.test_and_set(std::memory_order_acquire))
+      return npy_reader(file, place).read(offset, out);
     const auto done = read_rows(file, place, row, offset, out);
     busy_.clear(std::memory_order_release);
     return done;
@@ -45,14 +48,18 @@ class npy_tile {
   }
 
   template <class File>
-  result<void> read_rows(const File& file, const npy_place& place, std::uint64_t row, std::uint64_t offset, std::span<std::byte> out) noexcept {
+  result<void> read_rows(const File& file, const npy_place& place, std::uint64_t row, std::uint64_t offset,
+                         std::span<std::byte> out) noexcept {
     while (!out.empty()) {
       if (place_ != &place || offset < begin_ || offset >= end_) {
         const std::uint64_t tile = size_ / row * row;
         place_ = nullptr;
         begin_ = offset - offset % tile;  // recipients at different places within it share it
         end_ = begin_ + std::min(tile, row * place.shape[0] - begin_);
-        if (const auto done = npy_reader(file, place).read(begin_, {bytes_.get(), static_cast<std::size_t>(end_ - begin_)}); !done) return done;
+        if (const auto done = npy_reader(file, place)
+                                  .read(begin_, {bytes_.get(), static_cast<std::size_t>(end_ - begin_)});
+            !done)
+          return done;
         place_ = &place;
       }
       const std::size_t n = smaller(out.size(), end_ - offset);
@@ -65,7 +72,7 @@ class npy_tile {
 
   std::unique_ptr<std::byte[]> bytes_;
   std::size_t size_ = 0;
-  const npy_place* place_ = nullptr;   // the array that it has rows of
+  const npy_place* place_ = nullptr;  // the array that it has rows of
   std::uint64_t begin_ = 0, end_ = 0;  // which bytes of it
   std::atomic_flag busy_;
 };

@@ -1,6 +1,7 @@
-// The part of Python's literals that the header of an npy file consists of, and how the source of them is read: white space, ends of lines,
-// comments, words and strings. Decides what is a string, an integer, a truth value or a tuple of integers; anything else is `other` or an
-// error. Sees no byte twice, allocates nothing, nests no deeper than Python's own parser.
+// The part of Python's literals that the header of an npy file consists of, and how the source of them is read: white
+// space, ends of lines, comments, words and strings. Decides what is a string, an integer, a truth value or a tuple of
+// integers; anything else is `other` or an error. Sees no byte twice, allocates nothing, nests no deeper than Python's
+// own parser.
 #pragma once
 
 #include <tensorpull/core/checked.hpp>
@@ -13,7 +14,8 @@
 
 namespace tensorpull::detail {
 
-/// A string of a literal, up to a length beyond which it is neither a key nor a type; longer ones are cut, and equal nothing.
+/// A string of a literal, up to a length beyond which it is neither a key nor a type; longer ones are cut, and equal
+/// nothing.
 class short_text {
  public:
   constexpr void clear() noexcept { size_ = 0; }
@@ -34,7 +36,9 @@ class python_text {
   constexpr explicit python_text(std::string_view text) noexcept : text_(text) {}
 
   constexpr bool at_end() const noexcept { return at_ == text_.size(); }
-  constexpr char peek(std::size_t ahead = 0) const noexcept { return ahead < text_.size() - at_ ? text_[at_ + ahead] : '\0'; }
+  constexpr char peek(std::size_t ahead = 0) const noexcept {
+    return ahead < text_.size() - at_ ? text_[at_ + ahead] : '\0';
+  }
 
   constexpr bool take(char c) noexcept {
     if (peek() != c || at_end()) return false;
@@ -64,7 +68,9 @@ class python_text {
   }
 
   constexpr bool take_word(std::string_view word) noexcept {
-    if (!text_.substr(at_).starts_with(word) || is_word(peek(word.size())) || peek(word.size()) == '\'' || peek(word.size()) == '"') return false;
+    if (!text_.substr(at_).starts_with(word) || is_word(peek(word.size())) || peek(word.size()) == '\'' ||
+        peek(word.size()) == '"')
+      return false;
     at_ += word.size();
     return true;
   }
@@ -89,7 +95,8 @@ class python_text {
  protected:
   static constexpr bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
   static constexpr bool is_word(char c) noexcept {
-    return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || static_cast<unsigned char>(c) >= 0x80;
+    return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
+           static_cast<unsigned char>(c) >= 0x80;
   }
   static constexpr unsigned digit_value(char c) noexcept {
     if (is_digit(c)) return static_cast<unsigned>(c - '0');
@@ -134,17 +141,17 @@ class python_text {
     if (take_line_end()) return true;
     const char c = text_[at_++];
     constexpr std::string_view names = "\\'\"abfnrtv", values = "\\'\"\a\b\f\n\r\t\v";
-    if (const std::size_t i = names.find(c); i != names.npos) return string_.put(static_cast<unsigned char>(values[i])), true;
+    if (const std::size_t i = names.find(c); i != names.npos)
+      return string_.put(static_cast<unsigned char>(values[i])), true;
     if (c >= '0' && c <= '7') {
       auto code = static_cast<std::uint32_t>(c - '0');
-      for (int i = 0; i < 2 && peek() >= '0' && peek() <= '7'; ++i) code = code * 8 + static_cast<std::uint32_t>(text_[at_++] - '0');
+      for (int i = 0; i < 2 && peek() >= '0' && peek() <= '7'; ++i)
+        code = code * 8 + static_cast<std::uint32_t>(text_[at_++] - '0');
       return string_.put(code), true;
     }
     if (c == 'x' || c == 'u' || c == 'U') {
       std::uint32_t code = 0;
-      for (int i = c == 'x' ? 2 : c == 'u' ? 4
-                                           : 8;
-           i > 0; --i) {
+      for (int i = c == 'x' ? 2 : c == 'u' ? 4 : 8; i > 0; --i) {
         const unsigned digit = digit_value(peek());
         if (digit > 15) return false;
         ++at_;
@@ -179,7 +186,8 @@ struct literal {
   std::uint64_t integer = 0;
 };
 
-/// Reads literals as `ast.literal_eval` does: in brackets, white space, ends of lines and comments are skipped. The text has no NUL.
+/// Reads literals as `ast.literal_eval` does: in brackets, white space, ends of lines and comments are skipped. The
+/// text has no NUL.
 class literal_parser : public python_text {
  public:
   /// NumPy's most dimensions.
@@ -188,7 +196,8 @@ class literal_parser : public python_text {
   static constexpr int most_brackets = 200;
 
   /// `long_suffix`: an integer may be followed by L, as Python 2 wrote it.
-  constexpr literal_parser(std::string_view text, bool long_suffix) noexcept : python_text(text), long_suffix_(long_suffix) {}
+  constexpr literal_parser(std::string_view text, bool long_suffix) noexcept
+      : python_text(text), long_suffix_(long_suffix) {}
 
   /// The elements of the last tuple, at most most_integers of them.
   constexpr const std::array<std::uint64_t, most_integers>& integers() const noexcept { return integers_; }
@@ -197,7 +206,8 @@ class literal_parser : public python_text {
   /// Whether each of them was in 0...2^64 - 1.
   constexpr bool integers_fit() const noexcept { return integers_fit_; }
 
-  /// One value and the white space behind it. Nothing: Python rejects the text, or the value is one that no header needs.
+  /// One value and the white space behind it. Nothing: Python rejects the text, or the value is one that no header
+  /// needs.
   constexpr std::optional<literal> value(int brackets) noexcept {
     if (!skip_space()) return std::nullopt;
     std::optional<literal> v;
@@ -254,8 +264,7 @@ class literal_parser : public python_text {
     unsigned base = 10;
     const char mark = static_cast<char>(peek(1) | 0x20);
     if (peek() == '0' && (mark == 'x' || mark == 'o' || mark == 'b')) {
-      base = mark == 'x' ? 16 : mark == 'o' ? 8
-                                            : 2;
+      base = mark == 'x' ? 16 : mark == 'o' ? 8 : 2;
       at_ += 2;
       take('_');
     }

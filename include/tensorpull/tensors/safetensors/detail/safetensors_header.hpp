@@ -1,9 +1,10 @@
-// Reads the header of a safetensors file as a stream, from a file that may be anything: its bounds, its characters one after the other, the
-// events of its JSON, and the tensors and metadata as they end.
+// Reads the header of a safetensors file as a stream, from a file that may be anything: its bounds, its characters one
+// after the other, the events of its JSON, and the tensors and metadata as they end.
 //
-// Decides what is accepted: what Python's safetensors 0.8 accepts and its specification allows, and as strict as the specification where
-// that is stricter: one name means one thing, a tensor is an object, a dtype a text. Fields that the format does not know are read over, as
-// there. The canonical text of an image that arrives from an owner has a reader of its own, image/header_reader.hpp.
+// Decides what is accepted: what Python's safetensors 0.8 accepts and its specification allows, and as strict as the
+// specification where that is stricter: one name means one thing, a tensor is an object, a dtype a text. Fields that
+// the format does not know are read over, as there. The canonical text of an image that arrives from an owner has a
+// reader of its own, image/header_reader.hpp.
 #pragma once
 
 #include <tensorpull/core/byte_order.hpp>
@@ -33,8 +34,8 @@ struct header_bounds {
 };
 
 /// `File` has size() and read_at(offset, span) -> result<void>, such as positioned_file.
-/// Errors: bad_file (no room for the length, or for as much text as it says), does_not_fit (more text than the reference library
-/// reads), and those of read_at. Only subtraction, so no length wraps.
+/// Errors: bad_file (no room for the length, or for as much text as it says), does_not_fit (more text than the
+/// reference library reads), and those of read_at. Only subtraction, so no length wraps.
 template <class File>
 result<header_bounds> read_header_bounds(const File& file) noexcept {
   std::byte length[8];
@@ -46,12 +47,13 @@ result<header_bounds> read_header_bounds(const File& file) noexcept {
   return header_bounds{text_bytes, 8 + text_bytes, file.size() - 8 - text_bytes};
 }
 
-/// Reads the text through a small buffer. Between begin() and end() it is a range of input iterators, which ends where the file
-/// fails or where stop() was called.
+/// Reads the text through a small buffer. Between begin() and end() it is a range of input iterators, which ends where
+/// the file fails or where stop() was called.
 template <class File>
 class header_text {
  public:
-  header_text(const File& file, const header_bounds& bounds) noexcept : file_(file), next_(8), end_(bounds.data_begin) {}
+  header_text(const File& file, const header_bounds& bounds) noexcept
+      : file_(file), next_(8), end_(bounds.data_begin) {}
   header_text(const header_text&) = delete;
   header_text& operator=(const header_text&) = delete;
 
@@ -124,8 +126,9 @@ struct described_tensor {
   std::uint64_t begin = 0, end = 0;
 };
 
-/// The events of nlohmann's JSON reader (its SAX interface): each says whether reading goes on. No recursion; the memory is that of the
-/// tensor at hand. `Sink` has tensor(const described_tensor&) and metadata(key, value), both giving result<void>. May throw bad_alloc.
+/// The events of nlohmann's JSON reader (its SAX interface): each says whether reading goes on. No recursion; the
+/// memory is that of the tensor at hand. `Sink` has tensor(const described_tensor&) and metadata(key, value), both
+/// giving result<void>. May throw bad_alloc.
 template <class Sink>
 class header_events {
  public:
@@ -243,12 +246,14 @@ class header_events {
     return !std::exchange(has_metadata_, true) || refuse(errc::duplicate_name);
   }
   bool start_field(const std::string& text) {
-    bool* const has = text == "dtype" ? &has_dtype_ : text == "shape"      ? &has_shape_
-                                                  : text == "data_offsets" ? &has_offsets_
-                                                                           : nullptr;
-    at_ = has == &has_dtype_ ? place::dtype_value : has == &has_shape_ ? place::shape_value
-                                                : has != nullptr       ? place::offsets_value
-                                                                       : place::ignored;
+    bool* const has = text == "dtype"          ? &has_dtype_
+                      : text == "shape"        ? &has_shape_
+                      : text == "data_offsets" ? &has_offsets_
+                                               : nullptr;
+    at_ = has == &has_dtype_   ? place::dtype_value
+          : has == &has_shape_ ? place::shape_value
+          : has != nullptr     ? place::offsets_value
+                               : place::ignored;
     if (has == &has_shape_) shape_.clear();
     if (has == &has_offsets_) offset_count_ = 0;
     return has == nullptr || !std::exchange(*has, true) || refuse(errc::bad_file);
@@ -261,7 +266,8 @@ class header_events {
     return passed(sink_.tensor({name_, type_, shape_, offsets_[0], offsets_[1]}));
   }
 
-  /// Within a field that the format does not know. The reference library reads 127 levels, of which the header and the tensor are two.
+  /// Within a field that the format does not know. The reference library reads 127 levels, of which the header and the
+  /// tensor are two.
   bool ignored_value() {
     if (at_ != place::ignored) return refuse(errc::bad_file);
     if (depth_ == 0) at_ = place::field;
@@ -289,14 +295,14 @@ class header_events {
 
 namespace tensorpull {
 
-/// Gives `sink` each tensor and each pair of metadata in the order of the text, and says where the data lies. `File` has size() and
-/// read_at(offset, span) -> result<void>. `Sink` has tensor(const detail::described_tensor&) and metadata(key, value), both giving
-/// result<void>; an error of either ends the reading. That names are unique and the data has no hole, the caller checks: it needs all of
-/// them (safetensors_image does).
-/// Memory: 5 KiB of stack, however the text is nested, and on the heap about four times its longest string. Never throws.
-/// Errors, `at` the byte of the file that was reached and `name` the tensor, where it is about one: bad_file; duplicate_name
-/// (`__metadata__`); unsupported_dtype; unsupported_layout (more than 65,535 dimensions); size_overflow; does_not_fit (more text than the
-/// reference library reads); out_of_memory; those of read_at and of `sink`.
+/// Gives `sink` each tensor and each pair of metadata in the order of the text, and says where the data lies. `File`
+/// has size() and read_at(offset, span) -> result<void>. `Sink` has tensor(const detail::described_tensor&) and
+/// metadata(key, value), both giving result<void>; an error of either ends the reading. That names are unique and the
+/// data has no hole, the caller checks: it needs all of them (safetensors_image does). Memory: 5 KiB of stack, however
+/// the text is nested, and on the heap about four times its longest string. Never throws. Errors, `at` the byte of the
+/// file that was reached and `name` the tensor, where it is about one: bad_file; duplicate_name
+/// (`__metadata__`); unsupported_dtype; unsupported_layout (more than 65,535 dimensions); size_overflow; does_not_fit
+/// (more text than the reference library reads); out_of_memory; those of read_at and of `sink`.
 template <class File, class Sink>
 [[nodiscard]] result<detail::header_bounds> read_safetensors_header(const File& file, Sink& sink) noexcept {
   const auto bounds = detail::read_header_bounds(file);
@@ -326,7 +332,8 @@ template <class File, class Sink>
   const std::uint64_t reached = text.position();
   if (accepted && text.only_padding_left()) return bounds;
   if (!text.read()) return failure(text.read().error());
-  return failure(accepted ? errc::bad_file : reader.reason().code, reached, accepted ? error_name() : reader.reason().name, reader.reason().system);
+  return failure(accepted ? errc::bad_file : reader.reason().code, reached,
+                 accepted ? error_name() : reader.reason().name, reader.reason().system);
 }
 
 }  // namespace tensorpull

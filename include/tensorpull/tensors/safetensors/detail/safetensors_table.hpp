@@ -1,5 +1,5 @@
-// The table of a safetensors file. Decides that its header is read twice: once to measure and check, once to fill memory of exactly
-// that size. So nothing grows, and nothing is allocated that the file has not shown.
+// The table of a safetensors file. Decides that its header is read twice: once to measure and check, once to fill
+// memory of exactly that size. So nothing grows, and nothing is allocated that the file has not shown.
 #pragma once
 
 #include <tensorpull/image/detail/carver.hpp>
@@ -31,7 +31,8 @@ struct header_measure {
 
   /// Bytes of the arrays below. Cannot wrap: all of it stood in a text of at most 100 MB.
   std::uint64_t bytes() const noexcept {
-    return tensors * (sizeof(tensor_entry) + sizeof(std::uintptr_t)) + extents * 8 + pairs * sizeof(metadata_entry) + characters;
+    return tensors * (sizeof(tensor_entry) + sizeof(std::uintptr_t)) + extents * 8 + pairs * sizeof(metadata_entry) +
+           characters;
   }
 };
 
@@ -75,26 +76,29 @@ struct header_arrays {
 
  private:
   bool fits() const noexcept {
-    return used.tensors <= room.tensors && used.extents <= room.extents && used.pairs <= room.pairs && used.characters <= room.characters;
+    return used.tensors <= room.tensors && used.extents <= room.extents && used.pairs <= room.pairs &&
+           used.characters <= room.characters;
   }
 };
 
-/// Whether the tensors cover the data from its first byte to its last, each byte once: no hole, no overlap, nothing behind them (as the
-/// specification has it: a file must not be two things at a time). Leaves the entries in the file's order. bad_file, with the tensor
-/// that does not begin where the one before it ends.
+/// Whether the tensors cover the data from its first byte to its last, each byte once: no hole, no overlap, nothing
+/// behind them (as the specification has it: a file must not be two things at a time). Leaves the entries in the file's
+/// order. bad_file, with the tensor that does not begin where the one before it ends.
 inline result<void> check_coverage(std::span<tensor_entry> entries, const header_bounds& bounds) noexcept {
   const auto before = [&](std::size_t a, std::size_t b) {
     return entries[a].begin != entries[b].begin ? entries[a].begin < entries[b].begin : entries[a].end < entries[b].end;
   };
   bool sorted = true;  // as most files are
   for (std::size_t i = 1; i < entries.size() && sorted; ++i) sorted = !before(i, i - 1);
-  if (!sorted) sort_in_place(entries.size(), before, [&](std::size_t a, std::size_t b) { std::swap(entries[a], entries[b]); });
+  if (!sorted)
+    sort_in_place(entries.size(), before, [&](std::size_t a, std::size_t b) { std::swap(entries[a], entries[b]); });
   std::uint64_t end = 0;
   for (const tensor_entry& entry : entries) {
     if (entry.begin != end) return failure(errc::bad_file, bounds.data_begin + end, entry.name);
     end = entry.end;
   }
-  if (end != bounds.data_bytes) return failure(errc::bad_file, bounds.data_begin + (end < bounds.data_bytes ? end : bounds.data_bytes));
+  if (end != bounds.data_bytes)
+    return failure(errc::bad_file, bounds.data_begin + (end < bounds.data_bytes ? end : bounds.data_bytes));
   return {};
 }
 

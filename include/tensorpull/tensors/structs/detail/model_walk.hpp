@@ -1,5 +1,5 @@
-// Walks a model: an adapted struct, structs in it, arrays of structs, arrays of scalars. Decides which members are tensors, and their names.
-// One instantiation for each type that occurs, none for each element.
+// Walks a model: an adapted struct, structs in it, arrays of structs, arrays of scalars. Decides which members are
+// tensors, and their names. One instantiation for each type that occurs, none for each element.
 #pragma once
 
 #include <tensorpull/core/checked.hpp>
@@ -64,7 +64,9 @@ struct member_of<boost::hana::pair<boost::hana::string<Characters...>, Accessor>
   static constexpr std::size_t length = sizeof...(Characters);
   static constexpr const char* name() noexcept { return boost::hana::string<Characters...>::c_str(); }
   template <class T>
-  static constexpr decltype(auto) get(T& object) noexcept { return Accessor{}(object); }
+  static constexpr decltype(auto) get(T& object) noexcept {
+    return Accessor{}(object);
+  }
   template <class T>
   using type = std::remove_reference_t<decltype(Accessor{}(std::declval<T&>()))>;
 };
@@ -72,7 +74,8 @@ struct member_of<boost::hana::pair<boost::hana::string<Characters...>, Accessor>
 template <class T>
 using members_of = decltype(boost::hana::accessors<T>());
 
-/// Whether the macro that adapted T has done its work: a name in it that is no member leaves something else than a list.
+/// Whether the macro that adapted T has done its work: a name in it that is no member leaves something else than a
+/// list.
 template <class>
 inline constexpr bool is_member_list = false;
 template <class... Members>
@@ -100,7 +103,8 @@ struct first_not_void {
   using type = void;
 };
 template <class First, class... Rest>
-struct first_not_void<First, Rest...> : std::conditional_t<std::is_void_v<First>, first_not_void<Rest...>, std::type_identity<First>> {};
+struct first_not_void<First, Rest...>
+    : std::conditional_t<std::is_void_v<First>, first_not_void<Rest...>, std::type_identity<First>> {};
 template <class T>
   requires(tensor_member<T> && !std::is_const_v<T>)
 struct first_unsupported<T> {
@@ -118,13 +122,15 @@ struct first_unsupported<T> {
   using type = typename decltype(among(std::type_identity<members_of<T>>{}))::type;
 };
 
-/// The same, to be printed: the accessor of the member, which compilers write as `&layer::weight`. Only used when a model is refused.
+/// The same, to be printed: the accessor of the member, which compilers write as `&layer::weight`. Only used when a
+/// model is refused.
 template <class T>
 struct named_unsupported {
   using type = T;
 };
 template <class Struct, class Member, class Type = typename Member::template type<Struct>>
-using unsupported_member = std::conditional_t<struct_member<Type> || array_member<Type>, named_unsupported<Type>, std::type_identity<typename Member::accessor>>;
+using unsupported_member = std::conditional_t<struct_member<Type> || array_member<Type>, named_unsupported<Type>,
+                                              std::type_identity<typename Member::accessor>>;
 template <class T>
   requires(array_member<T>)
 struct named_unsupported<T> : named_unsupported<typename array_traits<T>::element> {};
@@ -132,9 +138,9 @@ template <class T>
   requires struct_member<T> && well_adapted<T>
 struct named_unsupported<T> {
   template <class... Members>
-  static auto among(std::type_identity<boost::hana::tuple<Members...>>)
-      -> first_not_void<typename std::conditional_t<std::is_void_v<typename first_unsupported<typename member_of<Members>::template type<T>>::type>,
-                                                    std::type_identity<void>, unsupported_member<T, member_of<Members>>>::type...>;
+  static auto among(std::type_identity<boost::hana::tuple<Members...>>) -> first_not_void<typename std::conditional_t<
+      std::is_void_v<typename first_unsupported<typename member_of<Members>::template type<T>>::type>,
+      std::type_identity<void>, unsupported_member<T, member_of<Members>>>::type...>;
   using type = typename decltype(among(std::type_identity<members_of<T>>{}))::type;
 };
 
@@ -167,14 +173,16 @@ constexpr static_counts count_names() noexcept;
 template <class T>
 inline constexpr static_counts counts_of = count_names<T>();
 
-constexpr void add_component(static_counts& sum, const static_counts& part, std::size_t length, bool is_tensor) noexcept {
+constexpr void add_component(static_counts& sum, const static_counts& part, std::size_t length,
+                             bool is_tensor) noexcept {
   const std::size_t prefix = length + (is_tensor ? 0 : 1);
   sum.tensors += part.tensors;
   sum.characters += part.characters + part.tensors * prefix;
   if (part.longest + prefix > sum.longest) sum.longest = part.longest + prefix;
 }
 
-// The walks expand a struct's members in place: a lambda for each member would be one more function for the compiler, three times a tensor.
+// The walks expand a struct's members in place: a lambda for each member would be one more function for the compiler,
+// three times a tensor.
 template <class T, class... Members>
 constexpr void count_members(std::type_identity<boost::hana::tuple<Members...>>, static_counts& sum) noexcept {
   (add_component(sum, counts_of<typename member_of<Members>::template type<T>>, member_of<Members>::length,
@@ -213,7 +221,8 @@ constexpr void write_members(std::type_identity<boost::hana::tuple<Members...>>,
 template <class T, class Writer>
 constexpr void write_names(Writer& writer) noexcept {
   if constexpr (tensor_member<T>) {
-    writer.leaf(dtype_of<typename array_traits<T>::scalar>::value, array_traits<T>::rank, shape_of<T>.data(), tensor_bytes<T>());
+    writer.leaf(dtype_of<typename array_traits<T>::scalar>::value, array_traits<T>::rank, shape_of<T>.data(),
+                tensor_bytes<T>());
   } else if constexpr (array_member<T>) {
     for (std::size_t i = 0; i < array_traits<T>::extent; ++i) {
       const std::size_t mark = writer.enter(i);

@@ -1,4 +1,5 @@
-// Which of torch's element types is which of ours. By name, so that one table serves every libtorch: older ones lack the later types.
+// Which of torch's element types is which of ours. By name, so that one table serves every libtorch: older ones lack
+// the later types.
 #pragma once
 
 #include <tensorpull/core/dtype.hpp>
@@ -39,8 +40,8 @@ inline constexpr torch_dtype_row torch_dtypes[] = {
 };
 }  // namespace detail
 
-/// The dtype of an image for torch's; nothing for those that safetensors lacks (ComplexDouble, quantised types, ...). An element of
-/// Float4_e2m1fn_x2 is two of f4: the last extent of such a tensor is twice as long in the image.
+/// The dtype of an image for torch's; nothing for those that safetensors lacks (ComplexDouble, quantised types, ...).
+/// An element of Float4_e2m1fn_x2 is two of f4: the last extent of such a tensor is twice as long in the image.
 inline std::optional<dtype> from_torch(c10::ScalarType type) noexcept {
   const std::string_view name = c10::toString(type);
   for (const auto& row : detail::torch_dtypes)

@@ -1,4 +1,5 @@
-// Reads a part of a torch tensor whose bytes are not simply in memory: on another device, or conjugated or negated lazily.
+// Reads a part of a torch tensor whose bytes are not simply in memory: on another device, or conjugated or negated
+// lazily.
 #pragma once
 
 #include <tensorpull/image/view.hpp>
@@ -25,7 +26,8 @@ inline void copy_torch_block(const at::Tensor& from, std::byte* to) {
   at::from_blob(to, from.sizes(), at::TensorOptions().dtype(from.scalar_type())).copy_(from);
 }
 
-/// Writes `count` elements from the one with index `first` in C order on. Views of torch's own: no copy of more than is asked for.
+/// Writes `count` elements from the one with index `first` in C order on. Views of torch's own: no copy of more than is
+/// asked for.
 inline void copy_torch_elements(at::Tensor from, std::int64_t first, std::int64_t count, std::byte* to) {
   const auto item = static_cast<std::int64_t>(from.element_size());
   while (from.dim() > 0) {
@@ -53,8 +55,10 @@ inline void copy_torch_elements(at::Tensor from, std::int64_t first, std::int64_
   copy_torch_block(from, to);
 }
 
-/// A source_reader's function; the token is the address of an at::Tensor. Torch allocates a few views for each call, and keeps none.
-inline result<void> read_torch(const void*, std::uintptr_t token, std::uint64_t offset, std::span<std::byte> out) noexcept {
+/// A source_reader's function; the token is the address of an at::Tensor. Torch allocates a few views for each call,
+/// and keeps none.
+inline result<void> read_torch(const void*, std::uintptr_t token, std::uint64_t offset,
+                               std::span<std::byte> out) noexcept {
   try {
     const at::NoGradGuard no_grad;
     const at::Tensor& tensor = *reinterpret_cast<const at::Tensor*>(token);

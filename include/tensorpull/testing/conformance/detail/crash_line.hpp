@@ -10,8 +10,9 @@
 
 namespace tensorpull::testing::detail {
 
-/// While it lives, a crash in what is checked (bad memory, abort(), an exception that leaves a noexcept function) first prints the current check to standard
-/// error. Then the program ends as it would have. A stack that overflows has no line.
+/// While it lives, a crash in what is checked (bad memory, abort(), an exception that leaves a noexcept function) first
+/// prints the current check to standard error. Then the program ends as it would have. A stack that overflows has no
+/// line.
 class crash_line {
  public:
   explicit crash_line(const conformance_report& report) noexcept {

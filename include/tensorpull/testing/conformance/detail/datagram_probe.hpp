@@ -1,4 +1,5 @@
-// Helpers of the checks of a datagram link: new pairs, time, datagrams that can be recognised, and their way over a link that loses some.
+// Helpers of the checks of a datagram link: new pairs, time, datagrams that can be recognised, and their way over a
+// link that loses some.
 #pragma once
 
 #include <tensorpull/core/byte_order.hpp>
@@ -22,11 +23,15 @@ class datagram_probe {
   using address = typename link::address;
   static constexpr bool damages = requires(Connect& c) { c.damage_next(); };
 
-  datagram_probe(Connect& connect, const conformance_options& o, conformance_report& r) noexcept : options(o), report(r), connect_(connect) {}
+  datagram_probe(Connect& connect, const conformance_options& o, conformance_report& r) noexcept
+      : options(o), report(r), connect_(connect) {}
 
   std::uint64_t now_us() {
     if constexpr (requires { connect_.now_us(); }) return connect_.now_us();
-    else return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now().time_since_epoch()).count());
+    else
+      return static_cast<std::uint64_t>(
+          std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now().time_since_epoch())
+              .count());
   }
   /// A new pair; nothing if it cannot be made, and then the current check has failed.
   std::optional<pair> connect() {
@@ -67,21 +72,25 @@ class datagram_probe {
         }
         return got;
       }
-      if (io.status != io_status::would_block || now_us() - begin > static_cast<std::uint64_t>(time.count()) * 1000) return std::nullopt;
+      if (io.status != io_status::would_block || now_us() - begin > static_cast<std::uint64_t>(time.count()) * 1000)
+        return std::nullopt;
       at.wait(true, false, std::chrono::milliseconds(1));  // only to let time pass; other checks look at its result
     }
   }
-  /// Sends a datagram again and again until it arrives, as it may be lost. Others that arrive meanwhile were sent before. False: it did not in the time.
+  /// Sends a datagram again and again until it arrives, as it may be lost. Others that arrive meanwhile were sent
+  /// before. False: it did not in the time.
   bool deliver(link& from, const address& to, link& at, address& sender, std::span<const std::byte> bytes) {
     for (const std::uint64_t begin = now_us(); report.holds() && now_us() - begin < patience_us();) {
       (void)send(from, to, bytes);
-      from.wait(true, false, std::chrono::milliseconds(0));  // a link may have kept a part, which any of its calls sends
+      from.wait(true, false, std::chrono::milliseconds(0));  // a link may have kept a part, which any of its calls
+                                                             // sends
       while (const auto got = receive(at, sender, std::chrono::milliseconds(20)))
         if (std::ranges::equal(*got, bytes)) return true;
     }
     return false;
   }
-  /// Sends some datagrams, more than a link is likely to lose, until one can be received at `right`, and does not receive it. False: none came.
+  /// Sends some datagrams, more than a link is likely to lose, until one can be received at `right`, and does not
+  /// receive it. False: none came.
   bool let_arrive(pair& c, std::size_t bytes = 40) {
     for (int i = 0; i < 8; ++i) {
       (void)send(c.left, c.to_right, datagram(bytes));

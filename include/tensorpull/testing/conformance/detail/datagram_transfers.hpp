@@ -1,5 +1,5 @@
-// Whole transfers over a datagram link, in one thread: with chunks of many lengths, and with what networks do to datagrams. Whatever happens, a transfer that
-// reports `completed` must have the published bytes.
+// Whole transfers over a datagram link, in one thread: with chunks of many lengths, and with what networks do to
+// datagrams. Whatever happens, a transfer that reports `completed` must have the published bytes.
 #pragma once
 
 #include <tensorpull/chunking/policies.hpp>
@@ -20,7 +20,8 @@
 
 namespace tensorpull::testing::detail {
 
-/// A link as the link to one peer: `peer`, or whoever has sent last. There are no strangers in a check, so there are no cookies.
+/// A link as the link to one peer: `peer`, or whoever has sent last. There are no strangers in a check, so there are no
+/// cookies.
 template <datagram_link Link>
 class link_to_one {
  public:
@@ -32,8 +33,12 @@ class link_to_one {
   link_to_one(Link link, const typename Link::address& peer) noexcept : link_(std::move(link)), peer_(peer) {}
   std::size_t datagram_bytes() const noexcept { return link_.datagram_bytes(); }
   io_result receive(std::span<std::byte> memory, address&) noexcept { return link_.receive(memory, peer_); }
-  io_result send(std::span<const std::span<const std::byte>> spans, const address&) noexcept { return link_.send(spans, peer_); }
-  io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept { return link_.wait(read, write, timeout); }
+  io_result send(std::span<const std::span<const std::byte>> spans, const address&) noexcept {
+    return link_.send(spans, peer_);
+  }
+  io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
+    return link_.wait(read, write, timeout);
+  }
 
  private:
   Link link_;
@@ -49,13 +54,15 @@ class datagram_transfers {
   using end_time = std::chrono::microseconds;
 
  public:
-  explicit datagram_transfers(probe& p) : p_(p), report_(p.report), random_(7), small_(shape(1, 2500)), large_(shape(20, 40'000)) {}
+  explicit datagram_transfers(probe& p)
+      : p_(p), report_(p.report), random_(7), small_(shape(1, 2500)), large_(shape(20, 40'000)) {}
 
   void run() {
     for (const auto& c : report_.checks())
       if (c.result == check_result::failed) return skip(c.number);
     check("T1", "transfers of every chunk length that fits");
-    for (const std::uint64_t chunk : {std::uint64_t{1}, std::uint64_t{7}, std::uint64_t{40}, most() / 2 + 1, most()}) expect(chunk < 40 ? small_ : large_, chunk, {}, true);
+    for (const std::uint64_t chunk : {std::uint64_t{1}, std::uint64_t{7}, std::uint64_t{40}, most() / 2 + 1, most()})
+      expect(chunk < 40 ? small_ : large_, chunk, {}, true);
     check("T2", "of ten datagrams one is lost, and of four");
     for (const std::uint32_t lost : {100u, 250u}) expect(small_, most(), {.lost = lost}, true);
     check("T3", "datagrams come twice");
@@ -63,7 +70,8 @@ class datagram_transfers {
     check("T4", "bits are changed: datagrams are lost, or the digest says so");
     expect(small_, most(), {.damaged = 50}, Link::checked);
     check("T5", "all of it at once");
-    for (std::uint64_t seed = 1; seed <= 3; ++seed) expect(small_, most() / 2 + 1, {.lost = 100, .doubled = 100, .seed = seed}, true);
+    for (std::uint64_t seed = 1; seed <= 3; ++seed)
+      expect(small_, most() / 2 + 1, {.lost = 100, .doubled = 100, .seed = seed}, true);
     check("T6", "nothing arrives: the transfer fails, and its destination is untouched");
     expect(small_, most(), {.lost = 1000}, false);
     check("T7", "no transfer raises a signal");
@@ -85,7 +93,10 @@ class datagram_transfers {
     report_.skip("they rest on %.*s", static_cast<int>(number.size()), number.data());
   }
   void check(std::string_view number, std::string_view what) noexcept { report_.begin(number, what); }
-  static constexpr std::uint64_t most() noexcept { return std::min<std::uint64_t>((Link::max_datagram_bytes - tensorpull::detail::payload_prefix::bytes) / 8 * 8, 1u << 20); }
+  static constexpr std::uint64_t most() noexcept {
+    return std::min<std::uint64_t>((Link::max_datagram_bytes - tensorpull::detail::payload_prefix::bytes) / 8 * 8,
+                                   1u << 20);
+  }
   guarded_tensors::shape shape(std::uint64_t scale, std::size_t least) {
     for (;;)
       if (const guarded_tensors::shape s(random_, scale); s.bytes() >= least) return s;
@@ -112,11 +123,17 @@ class datagram_transfers {
     const auto n = static_cast<unsigned long long>(chunk);
     const auto done = t.outcome();
     if (!mine.guards_intact()) report_.fail("chunks of %llu bytes: bytes were written outside the destination", n);
-    else if (done && done->outcome == outcome::completed && !oracle.equal(done->version, mine.source())) report_.fail("chunks of %llu bytes: completed, and the bytes are others", n);
-    else if (faults.lost == 1000 && (done || done.error().at != 0)) report_.fail("nothing arrives, and the transfer has landed something");
+    else if (done && done->outcome == outcome::completed && !oracle.equal(done->version, mine.source()))
+      report_.fail("chunks of %llu bytes: completed, and the bytes are others", n);
+    else if (faults.lost == 1000 && (done || done.error().at != 0))
+      report_.fail("nothing arrives, and the transfer has landed something");
     else if (!completes) return;
-    else if (!done) report_.fail("chunks of %llu bytes: %s (after %llu bytes)", n, to_string(done.error().code).data(), static_cast<unsigned long long>(done.error().at));
-    else if (const auto counts = references.status_of(id); done->outcome != outcome::completed || !counts || counts->completed != 1) report_.fail("chunks of %llu bytes: it ended, and not as completed at both ends", n);
+    else if (!done)
+      report_.fail("chunks of %llu bytes: %s (after %llu bytes)", n, to_string(done.error().code).data(),
+                   static_cast<unsigned long long>(done.error().at));
+    else if (const auto counts = references.status_of(id);
+             done->outcome != outcome::completed || !counts || counts->completed != 1)
+      report_.fail("chunks of %llu bytes: it ended, and not as completed at both ends", n);
   }
   /// Moves a transfer over a new pair until it ends, or is found not to go on. False: there is no pair.
   bool move(machine& references, transfer_type& t, const datagram_faults& faults, bool completes) {
@@ -125,15 +142,18 @@ class datagram_transfers {
     auto back = faults;
     back.seed += 1000;
     const auto to_right = made->to_right;
-    link left(faulty_datagrams<Link>(std::move(made->left), faults), to_right), right(faulty_datagrams<Link>(std::move(made->right), back), {});
+    link left(faulty_datagrams<Link>(std::move(made->left), faults), to_right),
+        right(faulty_datagrams<Link>(std::move(made->right), back), {});
     const auto memory = std::make_unique<std::array<room<4096>, 4>>();
     const std::span<std::byte> all((*memory)[0].bytes.data(), sizeof *memory);
     buffer_pool<> owner_pool(all.first(8192), 4096), pool(all.subspan(8192), 4096);
     ignore_messages handler;
     no_owner none;
     no_transfer idle;
-    datagram_endpoint<word_framing, default_limits, machine, ignore_messages> owner_end(references, owner_pool, handler, right.datagram_bytes(), random_());
-    datagram_endpoint<word_framing, default_limits, no_owner, ignore_messages> end(none, pool, handler, left.datagram_bytes(), random_());
+    datagram_endpoint<word_framing, default_limits, machine, ignore_messages> owner_end(
+        references, owner_pool, handler, right.datagram_bytes(), random_());
+    datagram_endpoint<word_framing, default_limits, no_owner, ignore_messages> end(none, pool, handler,
+                                                                                   left.datagram_bytes(), random_());
     std::vector<std::byte> held(std::size_t{32} << 10);
     std::vector<std::uint64_t> scratch(std::max(owner_end.scratch_bytes(), end.scratch_bytes()) / 8 + 1);
     const auto bytes = std::as_writable_bytes(std::span(scratch));
@@ -148,8 +168,10 @@ class datagram_transfers {
       const auto did = step_datagrams(end, t, left, bytes, *come, now);
       if (!did || !served) t.fail(did ? served.error() : did.error());
       if (t.landed_bytes() > landed) begin = p_.now_us(), landed = t.landed_bytes();
-      if (!t.ended() && p_.now_us() - begin > (completes ? standstill_us : 500'000)) t.fail({errc::timed_out, 0, 0, {}});
-      if (did && served && did->received + did->sent + served->received + served->sent == 0) left.wait(true, did->blocked, std::chrono::milliseconds(1));
+      if (!t.ended() && p_.now_us() - begin > (completes ? standstill_us : 500'000))
+        t.fail({errc::timed_out, 0, 0, {}});
+      if (did && served && did->received + did->sent + served->received + served->sent == 0)
+        left.wait(true, did->blocked, std::chrono::milliseconds(1));
     }
     end.end_pull(t);
     return true;

@@ -19,11 +19,15 @@ class stream_probe {
   using pair = typename std::invoke_result_t<Connect&>::value_type;
   using stream = typename pair::stream;
 
-  stream_probe(Connect& connect, const conformance_options& o, conformance_report& r) noexcept : options(o), report(r), connect_(connect) {}
+  stream_probe(Connect& connect, const conformance_options& o, conformance_report& r) noexcept
+      : options(o), report(r), connect_(connect) {}
 
   std::uint64_t now_us() {
     if constexpr (requires { connect_.now_us(); }) return connect_.now_us();
-    else return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now().time_since_epoch()).count());
+    else
+      return static_cast<std::uint64_t>(
+          std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now().time_since_epoch())
+              .count());
   }
   /// A new connection; nothing if it cannot be made, and then the current check has failed.
   std::optional<pair> connect() {
@@ -36,13 +40,13 @@ class stream_probe {
   /// Writes all bytes. Returns how many were taken before the time or the stream ended.
   std::size_t send(stream& s, std::span<const std::byte> bytes) {
     std::size_t done = 0;
-    return with_patience(s, false, [&] {
-             const std::span<const std::byte> rest = bytes.subspan(done);
-             const io_result io = s.write_some({&rest, 1});
-             done += std::min(io.bytes, rest.size());
-             return done == bytes.size() || is_end(io.status) ? ended : io.bytes > 0 ? moved
-                                                                                     : nothing;
-           }),
+    return with_patience(s, false,
+                         [&] {
+                           const std::span<const std::byte> rest = bytes.subspan(done);
+                           const io_result io = s.write_some({&rest, 1});
+                           done += std::min(io.bytes, rest.size());
+                           return done == bytes.size() || is_end(io.status) ? ended : io.bytes > 0 ? moved : nothing;
+                         }),
            done;
   }
   /// Reads up to `most` bytes, fewer if the time or the stream ends first; `end` says which.
@@ -55,14 +59,14 @@ class stream_probe {
       const io_result io = s.read_some({&rest, 1});
       last = io.status;
       done += std::min(io.bytes, rest.size());
-      return done == most || is_end(io.status) ? ended : io.bytes > 0 ? moved
-                                                                      : nothing;
+      return done == most || is_end(io.status) ? ended : io.bytes > 0 ? moved : nothing;
     });
     if (end != nullptr) *end = last;
     got.resize(done);
     return got;
   }
-  /// Waits until bytes that were sent have arrived, without reading them: for checks of a stream that has bytes to read.
+  /// Waits until bytes that were sent have arrived, without reading them: for checks of a stream that has bytes to
+  /// read.
   void let_arrive(stream& s) {
     for (int i = 0; i < 3; ++i) s.wait(true, false, std::chrono::milliseconds(10));
   }
@@ -102,7 +106,9 @@ class stream_probe {
       if (p == ended) return;
       if (p == moved) begin = now_us();
       else if (now_us() - begin > patience_us()) return;
-      else s.wait(reading, !reading, std::chrono::milliseconds(1));  // only to let time pass; other checks look at its result
+      else
+        s.wait(reading, !reading, std::chrono::milliseconds(1));  // only to let time pass; other checks look at its
+                                                                     // result
     }
   }
 

@@ -8,7 +8,8 @@
 
 namespace tensorpull::testing::detail {
 
-/// Each check has a new connection. A check that depends on another one is skipped if that one failed, so that one fault is one failure.
+/// Each check has a new connection. A check that depends on another one is skipped if that one failed, so that one
+/// fault is one failure.
 template <stream_factory Connect>
 class stream_requirements {
   using probe = stream_probe<Connect>;
@@ -25,7 +26,8 @@ class stream_requirements {
     check("1.1", "a read fills its spans in order", {"1.2", "2.2"}, [this](auto& c) { read_order(c); });
     check("2.1", "a write takes its spans in order", {"1.2", "2.2"}, [this](auto& c) { write_order(c); });
     check("1.3", "a read never waits", {}, [this](auto& c) { read_promptly(c.left); });
-    check("2.3", "a write never waits, also when the peer does not read", {}, [this](auto& c) { write_promptly(c.left); });
+    check("2.3", "a write never waits, also when the peer does not read", {},
+          [this](auto& c) { write_promptly(c.left); });
     check("3.1", "wait() ends when bytes can be read", {}, [this](auto& c) { wait_for_bytes(c); });
     check("3.2", "wait() ends when bytes can be written", {}, [this](auto& c) { wait_for_room(c.left); });
     check("3.3", "wait() says nothing if nothing can be read", {}, [this](auto& c) { wait_idle(c.left); });
@@ -35,10 +37,13 @@ class stream_requirements {
     check("4.2", "read_or_wait() waits about as long as it may", {"1.4"}, [this](auto& c) { patient_wait(c.left); });
     check("5.1", "a moved stream goes on where it was", {"1.2", "2.2"}, [this](auto& c) { move(c); });
     check("5.2", "the destructor closes, and the peer reads that", {"1.4"}, [this](auto& c) { closes(c); });
-    check("1.5", "what was written before the end is read before `closed`", {"1.2", "5.2"}, [this](auto& c) { drains(c); });
+    check("1.5", "what was written before the end is read before `closed`", {"1.2", "5.2"},
+          [this](auto& c) { drains(c); });
     check("3.6", "wait() ends when the peer has closed", {"3.1", "5.2"}, [this](auto& c) { wait_for_end(c); });
-    check("3.7", "wait() knows of bytes that the stream holds already", {"1.2", "3.1"}, [this](auto& c) { wait_for_the_rest(c); });
-    check("2.4", "writing to a peer that is gone ends with closed or failed", {"5.2"}, [this](auto& c) { peer_gone(c); });
+    check("3.7", "wait() knows of bytes that the stream holds already", {"1.2", "3.1"},
+          [this](auto& c) { wait_for_the_rest(c); });
+    check("2.4", "writing to a peer that is gone ends with closed or failed", {"5.2"},
+          [this](auto& c) { peer_gone(c); });
     check("6.1", "no call raises a signal", {"5.2"}, [this](auto&) { pipe_signals::judge(report_); });
     check("6.2", "no call allocates", {"1.2"}, [this](auto& c) { allocates(c); });
   }
@@ -58,20 +63,23 @@ class stream_requirements {
     std::array<std::byte, 8> memory;
     const io_result io = read_one(s, memory);
     if (io.status != io_status::would_block || io.bytes != 0)
-      report_.fail("an idle stream answered status %d with %zu bytes, and not would_block", static_cast<int>(io.status), io.bytes);
+      report_.fail("an idle stream answered status %d with %zu bytes, and not would_block", static_cast<int>(io.status),
+                   io.bytes);
   }
   void read_bounds(pair& c) {
     const auto sent = probe_.some_bytes(100);
     probe_.send(c.left, sent);
     probe_.let_arrive(c.right);
     std::vector<std::byte> got;
-    for (const std::uint64_t begin = probe_.now_us(); got.size() < 100 && probe_.now_us() - begin < probe_.patience_us();) {
+    for (const std::uint64_t begin = probe_.now_us();
+         got.size() < 100 && probe_.now_us() - begin < probe_.patience_us();) {
       std::array<std::byte, 32> memory;
       memory.fill(untouched);
       const io_result io = read_one(c.right, std::span(memory).subspan(8, 16));
       if (io.bytes > 16) return report_.fail("it was asked for 16 bytes and says %zu", io.bytes);
       for (std::size_t i = 0; i < memory.size(); ++i)
-        if ((i < 8 || i >= 8 + 16) && memory[i] != untouched) return report_.fail("it wrote %s the span", i < 8 ? "before" : "behind");
+        if ((i < 8 || i >= 8 + 16) && memory[i] != untouched)
+          return report_.fail("it wrote %s the span", i < 8 ? "before" : "behind");
       got.insert(got.end(), memory.begin() + 8, memory.begin() + 8 + static_cast<std::ptrdiff_t>(io.bytes));
       if (io.bytes == 0) c.right.wait(true, false, std::chrono::milliseconds(1));
     }
@@ -83,7 +91,8 @@ class stream_requirements {
       const auto piece = probe_.some_bytes(4096);
       const std::span<const std::byte> all(piece);
       const io_result io = c.left.write_some({&all, 1});
-      if (io.bytes > piece.size()) return report_.fail("it was given %zu bytes and says that it took %zu", piece.size(), io.bytes);
+      if (io.bytes > piece.size())
+        return report_.fail("it was given %zu bytes and says that it took %zu", piece.size(), io.bytes);
       sent.insert(sent.end(), piece.begin(), piece.begin() + static_cast<std::ptrdiff_t>(io.bytes));
       if (io.bytes < piece.size()) {
         rest = std::vector<std::byte>(piece.begin() + static_cast<std::ptrdiff_t>(io.bytes), piece.end());
@@ -94,8 +103,10 @@ class stream_requirements {
     std::vector<std::byte> got;
     std::array<std::byte, 4096> memory;
     std::span<const std::byte> left(rest);
-    for (std::uint64_t begin = probe_.now_us(); got.size() < sent.size() && probe_.now_us() - begin < probe_.patience_us();) {
-      const std::size_t n = read_one(c.right, std::span(memory).first(std::min(memory.size(), sent.size() - got.size()))).bytes;
+    for (std::uint64_t begin = probe_.now_us();
+         got.size() < sent.size() && probe_.now_us() - begin < probe_.patience_us();) {
+      const std::size_t n =
+          read_one(c.right, std::span(memory).first(std::min(memory.size(), sent.size() - got.size()))).bytes;
       got.insert(got.end(), memory.begin(), memory.begin() + static_cast<std::ptrdiff_t>(std::min(n, memory.size())));
       if (n > 0) {
         begin = probe_.now_us();
@@ -117,13 +128,16 @@ class stream_requirements {
     const auto sent = probe_.some_bytes(61);
     probe_.send(c.left, sent);
     std::vector<std::byte> got;
-    for (const std::uint64_t begin = probe_.now_us(); got.size() < sent.size() && probe_.now_us() - begin < probe_.patience_us();) {
+    for (const std::uint64_t begin = probe_.now_us();
+         got.size() < sent.size() && probe_.now_us() - begin < probe_.patience_us();) {
       probe_.let_arrive(c.right);
       std::array<std::byte, 61> memory;
-      const std::array<std::span<std::byte>, 5> spans{std::span(memory).first(1), std::span(memory).subspan(1, 0), std::span(memory).subspan(1, 7), std::span(memory).subspan(8, 3),
+      const std::array<std::span<std::byte>, 5> spans{std::span(memory).first(1), std::span(memory).subspan(1, 0),
+                                                      std::span(memory).subspan(1, 7), std::span(memory).subspan(8, 3),
                                                       std::span(memory).subspan(11)};
       const io_result io = c.right.read_some(spans);
-      got.insert(got.end(), memory.begin(), memory.begin() + static_cast<std::ptrdiff_t>(std::min(io.bytes, memory.size())));
+      got.insert(got.end(), memory.begin(),
+                 memory.begin() + static_cast<std::ptrdiff_t>(std::min(io.bytes, memory.size())));
     }
     if (got != sent) report_.fail("read into 5 spans (1, 0, 7, 3 and 50 bytes), the bytes are not in their order");
   }
@@ -131,18 +145,22 @@ class stream_requirements {
     const auto sent = probe_.some_bytes(61);
     const std::span<const std::byte> all(sent);
     std::size_t done = 0;
-    for (const std::uint64_t begin = probe_.now_us(); done < sent.size() && probe_.now_us() - begin < probe_.patience_us();) {
+    for (const std::uint64_t begin = probe_.now_us();
+         done < sent.size() && probe_.now_us() - begin < probe_.patience_us();) {
       const std::span<const std::byte> rest = all.subspan(done);
       const std::size_t a = std::min<std::size_t>(rest.size(), 1), b = std::min<std::size_t>(rest.size() - a, 7);
-      const std::array<std::span<const std::byte>, 4> spans{rest.first(a), rest.subspan(a, 0), rest.subspan(a, b), rest.subspan(a + b)};
+      const std::array<std::span<const std::byte>, 4> spans{rest.first(a), rest.subspan(a, 0), rest.subspan(a, b),
+                                                            rest.subspan(a + b)};
       done += c.left.write_some(spans).bytes;
     }
-    if (probe_.receive(c.right, sent.size()) != sent) report_.fail("written from 4 spans (1, 0, 7 and 53 bytes), the bytes are not in their order");
+    if (probe_.receive(c.right, sent.size()) != sent)
+      report_.fail("written from 4 spans (1, 0, 7 and 53 bytes), the bytes are not in their order");
   }
   void read_promptly(stream& s) {
     std::array<std::byte, 8> memory;
     const auto us = probe_.shortest([&] { (void)read_one(s, memory); });
-    if (us > probe_.prompt_us()) report_.fail("a read of an idle stream took %llu ms", static_cast<unsigned long long>(us / 1000));
+    if (us > probe_.prompt_us())
+      report_.fail("a read of an idle stream took %llu ms", static_cast<unsigned long long>(us / 1000));
   }
   void write_promptly(stream& s) {
     const auto piece = probe_.some_bytes(16 * 1024);
@@ -150,18 +168,22 @@ class stream_requirements {
     for (int i = 0; i < 4096 && s.write_some({&all, 1}).bytes > 0; ++i) {
     }
     const auto us = probe_.shortest([&] { (void)s.write_some({&all, 1}); });
-    if (us > probe_.prompt_us()) report_.fail("a write to a full stream took %llu ms", static_cast<unsigned long long>(us / 1000));
+    if (us > probe_.prompt_us())
+      report_.fail("a write to a full stream took %llu ms", static_cast<unsigned long long>(us / 1000));
   }
 
   // Requirements 3 and 4: waiting.
   void wait_for_bytes(pair& c) {
     probe_.send(c.left, probe_.some_bytes(3));
-    if (!becomes([&] { return c.right.wait(true, false, some_time).read; })) report_.fail("3 bytes are there, and it does not say that reading can go on");
+    if (!becomes([&] { return c.right.wait(true, false, some_time).read; }))
+      report_.fail("3 bytes are there, and it does not say that reading can go on");
   }
   void wait_for_room(stream& s) {
-    if (!becomes([&] { return s.wait(false, true, some_time).write; })) report_.fail("nothing was written yet, and it does not say that writing can go on");
+    if (!becomes([&] { return s.wait(false, true, some_time).write; }))
+      report_.fail("nothing was written yet, and it does not say that writing can go on");
   }
-  /// Waits for bytes, and reads if it says so: what came may be for the stream itself, as a TLS session ticket is, and be gone when it was read.
+  /// Waits for bytes, and reads if it says so: what came may be for the stream itself, as a TLS session ticket is, and
+  /// be gone when it was read.
   bool wait_and_read(stream& s, std::chrono::milliseconds time) {
     if (!s.wait(true, false, time).read) return false;
     std::array<std::byte, 8> memory;
@@ -182,8 +204,12 @@ class stream_requirements {
       shortest = std::min(shortest, probe_.now_us() - begin);
     }
     // a signal may end a wait early, and a busy machine late
-    if (longest < some_us() / 2) report_.fail("asked to wait %d ms, it came back after %llu us", static_cast<int>(some_time.count()), ull(longest));
-    else if (shortest > some_us() + 1'000'000) report_.fail("asked to wait %d ms, it came back after %llu ms", static_cast<int>(some_time.count()), ull(shortest / 1000));
+    if (longest < some_us() / 2)
+      report_.fail("asked to wait %d ms, it came back after %llu us", static_cast<int>(some_time.count()),
+                   ull(longest));
+    else if (shortest > some_us() + 1'000'000)
+      report_.fail("asked to wait %d ms, it came back after %llu ms", static_cast<int>(some_time.count()),
+                   ull(shortest / 1000));
   }
   void wait_as_asked(pair& c) {
     probe_.send(c.left, probe_.some_bytes(3));
@@ -195,19 +221,23 @@ class stream_requirements {
     {
       const stream gone = std::move(c.left);
     }
-    if (!becomes([&] { return c.right.wait(true, false, some_time).read; })) report_.fail("the peer has closed, and it does not say that reading can go on");
+    if (!becomes([&] { return c.right.wait(true, false, some_time).read; }))
+      report_.fail("the peer has closed, and it does not say that reading can go on");
   }
 
   void wait_for_the_rest(pair& c) {
     const auto sent = probe_.some_bytes(100);
     probe_.send(c.left, sent);
     for (std::size_t read = 0; read < sent.size(); ++read) {
-      // a stream that reads ahead, or decrypts a record at a time, has the rest in its own memory, where the descriptor cannot tell of it
+      // a stream that reads ahead, or decrypts a record at a time, has the rest in its own memory, where the descriptor
+      // cannot tell of it
       if (!becomes([&] { return c.right.wait(true, false, some_time).read; }))
-        return report_.fail("100 bytes were sent and %zu were read, one at a time, and it does not say that reading can go on", read);
+        return report_.fail(
+            "100 bytes were sent and %zu were read, one at a time, and it does not say that reading can go on", read);
       std::byte one;
       for (const std::uint64_t begin = probe_.now_us(); read_one(c.right, {&one, 1}).bytes == 0;)
-        if (probe_.now_us() - begin > probe_.patience_us()) return report_.fail("100 bytes were sent, and %zu could be read", read);
+        if (probe_.now_us() - begin > probe_.patience_us())
+          return report_.fail("100 bytes were sent, and %zu could be read", read);
     }
   }
 
@@ -222,7 +252,8 @@ class stream_requirements {
       const std::array<std::span<std::byte>, 2> spans{std::span(memory).first(2), std::span(memory).subspan(2)};
       const io_result io = c.right.read_or_wait(spans, std::chrono::milliseconds(1000));
       if (io.bytes == 0 || io.bytes > 9) report_.fail("9 bytes are there, and it read %zu", io.bytes);
-      else if (!std::equal(memory.begin(), memory.begin() + static_cast<std::ptrdiff_t>(io.bytes), sent.begin())) report_.fail("it read other bytes than were sent");
+      else if (!std::equal(memory.begin(), memory.begin() + static_cast<std::ptrdiff_t>(io.bytes), sent.begin()))
+        report_.fail("it read other bytes than were sent");
     }
   }
   void patient_wait(stream& s) {
@@ -231,16 +262,20 @@ class stream_requirements {
     } else {
       std::array<std::byte, 8> memory;
       const std::span<std::byte> into(memory);
-      std::uint64_t longest = 0, shortest = ~std::uint64_t{0};  // a busy machine makes some waits longer, and a signal some shorter
+      std::uint64_t longest = 0, shortest = ~std::uint64_t{0};  // a busy machine makes some waits longer, and a signal
+                                                                // some shorter
       for (int i = 0; i < 3; ++i) {
         const std::uint64_t begin = probe_.now_us();
         const io_result io = s.read_or_wait({&into, 1}, some_time);
         const std::uint64_t took = probe_.now_us() - begin;
         longest = std::max(longest, took), shortest = std::min(shortest, took);
-        if (io.status != io_status::would_block || io.bytes != 0) return report_.fail("an idle stream answered status %d with %zu bytes", static_cast<int>(io.status), io.bytes);
+        if (io.status != io_status::would_block || io.bytes != 0)
+          return report_.fail("an idle stream answered status %d with %zu bytes", static_cast<int>(io.status),
+                              io.bytes);
       }
       if (longest < some_us() / 2 || shortest > some_us() + 1'000'000)
-        report_.fail("asked to wait %d ms, it came back after %llu to %llu us", static_cast<int>(some_time.count()), ull(shortest), ull(longest));
+        report_.fail("asked to wait %d ms, it came back after %llu to %llu us", static_cast<int>(some_time.count()),
+                     ull(shortest), ull(longest));
     }
   }
 
@@ -264,7 +299,8 @@ class stream_requirements {
     other->right = std::move(right);
     probe_.send(other->left, all.subspan(250));
     read(other->right, 230);
-    if (got != sent) report_.fail("of 400 bytes sent while both ends were moved, the %zu that were read are not those", got.size());
+    if (got != sent)
+      report_.fail("of 400 bytes sent while both ends were moved, the %zu that were read are not those", got.size());
   }
   void closes(pair& c) {
     {
@@ -272,7 +308,8 @@ class stream_requirements {
     }
     io_status end{};
     (void)probe_.receive(c.right, 1, &end);
-    if (end != io_status::closed) report_.fail("the peer was destroyed, and reading answers status %d, and not closed", static_cast<int>(end));
+    if (end != io_status::closed)
+      report_.fail("the peer was destroyed, and reading answers status %d, and not closed", static_cast<int>(end));
   }
   void drains(pair& c) {
     auto sent = probe_.some_bytes(777);
@@ -282,7 +319,8 @@ class stream_requirements {
       const stream gone = std::move(c.left);
     }
     const auto got = probe_.receive(c.right, 1000);
-    if (got != sent) report_.fail("%zu bytes were sent before the peer closed, and %zu of them were read", sent.size(), got.size());
+    if (got != sent)
+      report_.fail("%zu bytes were sent before the peer closed, and %zu of them were read", sent.size(), got.size());
   }
   void peer_gone(pair& c) {
     {
@@ -296,10 +334,12 @@ class stream_requirements {
       if (is_end(s)) return;
       c.left.wait(false, true, std::chrono::milliseconds(1));
     }
-    report_.fail("for %llu ms writing went on, or would have to wait", static_cast<unsigned long long>(patience / 1000));
+    report_.fail("for %llu ms writing went on, or would have to wait",
+                 static_cast<unsigned long long>(patience / 1000));
   }
   void allocates(pair& c) {
-    if (probe_.options.allocations == nullptr) return report_.skip("the program does not count allocations (conformance_options::allocations)");
+    if (probe_.options.allocations == nullptr)
+      return report_.skip("the program does not count allocations (conformance_options::allocations)");
     const auto sent = probe_.some_bytes(2000);
     std::vector<std::byte> into(sent.size());
     const std::uint64_t before = probe_.options.allocations();
@@ -317,7 +357,8 @@ class stream_requirements {
 
   static constexpr std::byte untouched{0x5a};
   static constexpr std::chrono::milliseconds some_time{60};
-  static constexpr bool has_read_or_wait = requires(stream& s, std::span<const std::span<std::byte>> spans, std::chrono::milliseconds t) {
+  static constexpr bool has_read_or_wait = requires(stream& s, std::span<const std::span<std::byte>> spans,
+                                                    std::chrono::milliseconds t) {
     { s.read_or_wait(spans, t) } noexcept -> std::same_as<io_result>;
   };
   static io_result read_one(stream& s, std::span<std::byte> into) noexcept { return s.read_some({&into, 1}); }

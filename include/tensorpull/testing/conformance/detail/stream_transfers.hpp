@@ -1,5 +1,5 @@
-// Whole transfers through a byte stream, in one thread: with chunks of many lengths, in odd steps, and with the faults of networks.
-// Whatever happens, a transfer that reports `completed` must have the published bytes.
+// Whole transfers through a byte stream, in one thread: with chunks of many lengths, in odd steps, and with the faults
+// of networks. Whatever happens, a transfer that reports `completed` must have the published bytes.
 #pragma once
 
 #include <tensorpull/chunking/policies.hpp>
@@ -27,20 +27,28 @@ class stream_transfers {
   using transfer_type = transfer<land, bytes_up_to<1u << 20>, image_digest>;
 
  public:
-  explicit stream_transfers(probe& p) : p_(p), report_(p.report), random_(7), small_(shape(1, 2500)), large_(shape(200, 500'000)) {}
+  explicit stream_transfers(probe& p)
+      : p_(p), report_(p.report), random_(7), small_(shape(1, 2500)), large_(shape(200, 500'000)) {}
 
   void run() {
     for (const auto& c : report_.checks())
       if (c.result == check_result::failed) return skip(c.number);
     check("T1", "transfers of every chunk length");
-    for (const std::uint64_t chunk : {std::uint64_t{1}, std::uint64_t{7}, std::uint64_t{64}, std::uint64_t{1000}, std::uint64_t{1} << 16}) expect_completed(small_, chunk, {}, {});
-    for (const std::uint64_t chunk : {std::uint64_t{4096}, std::uint64_t{1} << 16, std::uint64_t{1} << 20}) expect_completed(large_, chunk, {}, {});
+    for (const std::uint64_t chunk :
+         {std::uint64_t{1}, std::uint64_t{7}, std::uint64_t{64}, std::uint64_t{1000}, std::uint64_t{1} << 16})
+      expect_completed(small_, chunk, {}, {});
+    for (const std::uint64_t chunk : {std::uint64_t{4096}, std::uint64_t{1} << 16, std::uint64_t{1} << 20})
+      expect_completed(large_, chunk, {}, {});
     check("T2", "one byte for each read and each write");
     expect_completed(small_, 500, {.most_per_read = 1, .most_per_write = 1}, {.most_per_read = 1, .most_per_write = 1});
     check("T3", "odd splits, different ones in both directions");
-    for (const std::size_t n : {3u, 13u, 79u, 81u, 1021u}) expect_completed(small_, 333, {.most_per_read = n, .most_per_write = n + 2}, {.most_per_read = n + 4, .most_per_write = n});
+    for (const std::size_t n : {3u, 13u, 79u, 81u, 1021u})
+      expect_completed(small_, 333, {.most_per_read = n, .most_per_write = n + 2},
+                       {.most_per_read = n + 4, .most_per_write = n});
     check("T4", "would_block on every other call, and on two of three (Q5)");
-    for (const std::uint32_t n : {1u, 2u}) expect_completed(small_, 333, {.most_per_write = 100, .blocked_calls = n}, {.most_per_read = 50, .blocked_calls = n});
+    for (const std::uint32_t n : {1u, 2u})
+      expect_completed(small_, 333, {.most_per_write = 100, .blocked_calls = n},
+                       {.most_per_read = 50, .blocked_calls = n});
     check("T5", "a stall in the middle");
     expect_completed(small_, 333, {}, {.stall_after = 400, .stalled_calls = 30});
     check("T6", "the connection ends at byte k: an error, and a new connection completes");
@@ -57,7 +65,8 @@ class stream_transfers {
     meddle("T12", "a bit of a payload is another", frame_fault_kind::flip_payload, 0);
     meddle("T13", "a frame is dropped", frame_fault_kind::drop, 0);
     check("T14", "the connection ends at byte k: the transfer goes on over another one");
-    for (const std::uint64_t k : {0u, 60u, 333u, 700u, 1500u}) expect_completed(small_, 300, {}, {.read_ends_after = k}, 2);
+    for (const std::uint64_t k : {0u, 60u, 333u, 700u, 1500u})
+      expect_completed(small_, 300, {}, {.read_ends_after = k}, 2);
     check("T15", "no transfer raises a signal");
     pipe_signals::judge(report_);
   }
@@ -71,7 +80,8 @@ class stream_transfers {
   void meddle(std::string_view number, std::string_view what, frame_fault_kind kind, std::uint64_t detail) {
     check(number, what);
     for (std::uint64_t frame = 0; frame < 6; ++frame)
-      for (const std::uint64_t more : {0u, 37u, 301u}) expect_truth(small_, 300, {.sent = {{{kind, frame, detail + more}}}}, {}, false);
+      for (const std::uint64_t more : {0u, 37u, 301u})
+        expect_truth(small_, 300, {.sent = {{{kind, frame, detail + more}}}}, {}, false);
   }
 
   guarded_tensors::shape shape(std::uint64_t scale, std::size_t least) {
@@ -85,30 +95,41 @@ class stream_transfers {
     bool guarded;           ///< nothing was written around it
     std::uint64_t counted;  ///< completions that the owner counts
   };
-  void expect_completed(const guarded_tensors::shape& s, std::uint64_t chunk, const stream_faults& owner_side, const stream_faults& recipient_side, int connections = 1) {
+  void expect_completed(const guarded_tensors::shape& s, std::uint64_t chunk, const stream_faults& owner_side,
+                        const stream_faults& recipient_side, int connections = 1) {
     if (!report_.holds()) return;
     const auto got = carry(s, chunk, owner_side, recipient_side, connections);
     if (!got) return;
     const auto n = static_cast<unsigned long long>(chunk);
-    if (!got->done) report_.fail("chunks of %llu bytes: %s (after %llu bytes)", n, to_string(got->done.error().code).data(), static_cast<unsigned long long>(got->done.error().at));
-    else if (got->done->outcome != outcome::completed || got->counted != 1) report_.fail("chunks of %llu bytes: it ended, and not as completed at both ends", n);
+    if (!got->done)
+      report_.fail("chunks of %llu bytes: %s (after %llu bytes)", n, to_string(got->done.error().code).data(),
+                   static_cast<unsigned long long>(got->done.error().at));
+    else if (got->done->outcome != outcome::completed || got->counted != 1)
+      report_.fail("chunks of %llu bytes: it ended, and not as completed at both ends", n);
     else truth(*got, chunk);
   }
   /// Checks that a transfer did not report wrong bytes as completed. It may fail, and must if `must_fail`.
-  void expect_truth(const guarded_tensors::shape& s, std::uint64_t chunk, const stream_faults& owner_side, const stream_faults& recipient_side, bool must_fail) {
+  void expect_truth(const guarded_tensors::shape& s, std::uint64_t chunk, const stream_faults& owner_side,
+                    const stream_faults& recipient_side, bool must_fail) {
     if (!report_.holds()) return;
     const auto got = carry(s, chunk, owner_side, recipient_side);
     if (!got) return;
     truth(*got, chunk);
-    if (must_fail && got->done) report_.fail("the connection ended at byte %llu, and the transfer says that it completed", static_cast<unsigned long long>(recipient_side.read_ends_after));
+    if (must_fail && got->done)
+      report_.fail("the connection ended at byte %llu, and the transfer says that it completed",
+                   static_cast<unsigned long long>(recipient_side.read_ends_after));
   }
   void truth(const carried& got, std::uint64_t chunk) noexcept {
-    if (!got.guarded) report_.fail("chunks of %llu bytes: bytes were written outside the destination", static_cast<unsigned long long>(chunk));
-    if (got.done && got.done->outcome == outcome::completed && !got.equal) report_.fail("chunks of %llu bytes: completed, and the bytes are others", static_cast<unsigned long long>(chunk));
+    if (!got.guarded)
+      report_.fail("chunks of %llu bytes: bytes were written outside the destination",
+                   static_cast<unsigned long long>(chunk));
+    if (got.done && got.done->outcome == outcome::completed && !got.equal)
+      report_.fail("chunks of %llu bytes: completed, and the bytes are others", static_cast<unsigned long long>(chunk));
   }
 
   /// One transfer, over at most so many connections, of which only the first has faults.
-  std::optional<carried> carry(const guarded_tensors::shape& s, std::uint64_t chunk, const stream_faults& owner_side, const stream_faults& recipient_side, int connections = 1) {
+  std::optional<carried> carry(const guarded_tensors::shape& s, std::uint64_t chunk, const stream_faults& owner_side,
+                               const stream_faults& recipient_side, int connections = 1) {
     guarded_tensors source(s), mine(s);
     source.fill(random_);
     published_versions oracle;
@@ -130,15 +151,18 @@ class stream_transfers {
     }
     const auto done = t.outcome();
     const auto counts = references.status_of(id);
-    return carried{done, done && oracle.equal(done->version, mine.source()), mine.guards_intact(), counts ? counts->completed : 0};
+    return carried{done, done && oracle.equal(done->version, mine.source()), mine.guards_intact(),
+                   counts ? counts->completed : 0};
   }
-  /// Moves a transfer over a new connection until it ends. Unless this is the last connection, one that is lost leaves the transfer open. False: there is no
-  /// connection.
-  bool connect_and_move(machine& references, transfer_type& t, const stream_faults& owner_side, const stream_faults& recipient_side, bool last) {
+  /// Moves a transfer over a new connection until it ends. Unless this is the last connection, one that is lost leaves
+  /// the transfer open. False: there is no connection.
+  bool connect_and_move(machine& references, transfer_type& t, const stream_faults& owner_side,
+                        const stream_faults& recipient_side, bool last) {
     auto made = p_.connect();
     if (!made) return false;
     std::vector<std::uint64_t> memory(4096 / 8 * 4), scratch(8192 / 8);
-    buffer_pool<> owner_pool(std::as_writable_bytes(std::span(memory)).first(8192), 4096), pool(std::as_writable_bytes(std::span(memory)).subspan(8192), 4096);
+    buffer_pool<> owner_pool(std::as_writable_bytes(std::span(memory)).first(8192), 4096),
+        pool(std::as_writable_bytes(std::span(memory)).subspan(8192), 4096);
     ignore_messages handler;
     no_owner none;
     no_transfer idle;
@@ -148,10 +172,13 @@ class stream_transfers {
     endpoint<word_framing, default_limits, no_owner, ignore_messages> end(none, pool, handler);
     end.begin_pull();
     // after a frame that was dropped or shortened the recipient waits: that must end, too
-    const std::uint64_t patience = owner_side.sent[0].kind != frame_fault_kind::none ? std::min<std::uint64_t>(p_.patience_us(), 20'000) : p_.patience_us();
+    const std::uint64_t patience = owner_side.sent[0].kind != frame_fault_kind::none
+                                       ? std::min<std::uint64_t>(p_.patience_us(), 20'000)
+                                       : p_.patience_us();
     bool lost = false;
     for (std::uint64_t begin = p_.now_us(); !t.ended() && !lost;) {
-      const auto served = left ? pump_once(owner_end, idle, *left, std::as_writable_bytes(std::span(scratch))) : result<pumped>(pumped{});
+      const auto served = left ? pump_once(owner_end, idle, *left, std::as_writable_bytes(std::span(scratch)))
+                               : result<pumped>(pumped{});
       if (!served) left.reset();
       const auto did = pump_once(end, t, right, std::span<std::byte>());
       if (!did && did.error().code == errc::connection_lost && !last) lost = true;

@@ -1,5 +1,5 @@
-// A consumer between a transfer and the consumer under test. It makes that one slow, checks that the library keeps the consumer's contract, and asks
-// the oracle when finish() is called.
+// A consumer between a transfer and the consumer under test. It makes that one slow, checks that the library keeps the
+// consumer's contract, and asks the oracle when finish() is called.
 #pragma once
 
 #include <tensorpull/consumers/concept.hpp>
@@ -24,13 +24,15 @@ struct slowness {
   std::uint64_t most_per_prepare = ~std::uint64_t{0};
 };
 
-/// `Consumer` is constructed from the destination_view. `Judge`: judge(receipt, source_view) is called at the end of finish().
+/// `Consumer` is constructed from the destination_view. `Judge`: judge(receipt, source_view) is called at the end of
+/// finish().
 template <consumer Consumer, class Judge>
 class observed_consumer {
  public:
   static constexpr bool irrevocable = Consumer::irrevocable;
 
-  observed_consumer(const destination_view& to, Judge judge, const virtual_clock& clock, seeded_random random, const slowness& s)
+  observed_consumer(const destination_view& to, Judge judge, const virtual_clock& clock, seeded_random random,
+                    const slowness& s)
       : inner_(to), view_(to), judge_(judge), clock_(clock), random_(random), slow_(s) {}
 
   std::uint64_t fingerprint() const noexcept { return inner_.fingerprint(); }
@@ -59,11 +61,13 @@ class observed_consumer {
   result<void> chunk(std::uint64_t offset, std::uint64_t length) noexcept {
     if (over() || offset != chunk_ || offset + length != at_) broke("chunk() that is not what was committed");
     chunk_ = at_;
-    if (slow_.pause_per_thousand > 0 && random_.chance(slow_.pause_per_thousand)) busy_until_ = clock_.now() + 1 + random_.below(slow_.pause_us);
+    if (slow_.pause_per_thousand > 0 && random_.chance(slow_.pause_per_thousand))
+      busy_until_ = clock_.now() + 1 + random_.below(slow_.pause_us);
     return inner_.chunk(offset, length);
   }
   result<void> finish(const receipt& r) noexcept {
-    if (!seen_.begun || over() || at_ != total_ || r.bytes != total_) broke("finish() before everything was there, or twice");
+    if (!seen_.begun || over() || at_ != total_ || r.bytes != total_)
+      broke("finish() before everything was there, or twice");
     const auto ok = inner_.finish(r);
     seen_.finished = ok.has_value();
     if (ok) judge_(r, view_);

@@ -24,15 +24,17 @@ struct planned_fault {
 struct scenario {
   scenario(const simulation_options& o, seeded_random random) : options(o), random_(random) {
     const std::uint64_t size = random_.below(100);
-    recipients = 1 + static_cast<std::size_t>(size < 40 ? 0 : size < 88 ? random_.below(4)
-                                                          : size < 97   ? random_.below(12)
-                                                                        : random_.below(64));
+    recipients = 1 + static_cast<std::size_t>(size < 40   ? 0
+                                              : size < 88 ? random_.below(4)
+                                              : size < 97 ? random_.below(12)
+                                                          : random_.below(64));
     recipients = std::min(recipients, o.most_recipients);
     if (o.most_faults > 0) {
       const std::uint64_t count = random_.below(o.most_faults + 1);
       for (std::uint64_t i = 0; i < count; ++i) {
         const auto what = static_cast<fault>(random_.below(fault_names.size()));
-        if ((o.fault_mask >> static_cast<unsigned>(what) & 1) != 0) faults.push_back({random_.below(window_us), what, random_(), random_()});
+        if ((o.fault_mask >> static_cast<unsigned>(what) & 1) != 0)
+          faults.push_back({random_.below(window_us), what, random_(), random_()});
       }
     }
     for (const planned_fault& f : faults) mutates |= f.what == fault::mutate;
@@ -47,13 +49,15 @@ struct scenario {
     c.latency = std::chrono::microseconds(random_.below(random_.chance(200) ? 20'000 : 500));
     c.jitter = std::chrono::microseconds(random_.chance(500) ? random_.below(2'000) : 0);
     const std::uint64_t width = random_.below(10);
-    c.capacity_bytes = static_cast<std::size_t>(width < 2 ? 16 + random_.below(200) : width < 8 ? 500 + random_.below(8000)
-                                                                                                : 16 * 1024);
+    c.capacity_bytes = static_cast<std::size_t>(width < 2   ? 16 + random_.below(200)
+                                                : width < 8 ? 500 + random_.below(8000)
+                                                            : 16 * 1024);
     c.most_per_read = cut();
     c.most_per_write = cut();
     return c;
   }
-  /// Arms faults of frames on a new connection. At most one bit of a connection is inverted, because two could hide each other if there is no digest.
+  /// Arms faults of frames on a new connection. At most one bit of a connection is inverted, because two could hide
+  /// each other if there is no digest.
   void damage(simulated_pipe& requests, simulated_pipe& replies) {
     if (!damages) return;
     if (options.frame_faults && random_.chance(500))
@@ -64,7 +68,9 @@ struct scenario {
     // a changed source together with a damaged request for its digest could not be detected
     if (options.flips && !mutates && random_.chance(500)) {
       const bool payload = random_.chance(500);
-      (!payload && random_.chance(300) ? requests : replies).faults.arm({payload ? frame_fault_kind::flip_payload : frame_fault_kind::flip_head, random_.below(8), random_()});
+      (!payload && random_.chance(300) ? requests : replies)
+          .faults.arm(
+              {payload ? frame_fault_kind::flip_payload : frame_fault_kind::flip_head, random_.below(8), random_()});
     }
   }
 
@@ -79,9 +85,10 @@ struct scenario {
  private:
   std::size_t cut() {
     const std::uint64_t how = random_.below(20);
-    return how == 0 ? 1 + static_cast<std::size_t>(random_.below(24)) : how < 6 ? 20 + static_cast<std::size_t>(random_.below(300))
-                                                                    : how < 10  ? 1500
-                                                                                : ~std::size_t{0};
+    return how == 0   ? 1 + static_cast<std::size_t>(random_.below(24))
+           : how < 6  ? 20 + static_cast<std::size_t>(random_.below(300))
+           : how < 10 ? 1500
+                      : ~std::size_t{0};
   }
   seeded_random random_;
 };

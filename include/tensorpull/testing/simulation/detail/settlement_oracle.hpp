@@ -1,5 +1,5 @@
-// The oracle of transactions: it knows which recipients each transaction expects and which of them really hold its bytes, and checks the settlement
-// that the owner delivers.
+// The oracle of transactions: it knows which recipients each transaction expects and which of them really hold its
+// bytes, and checks the settlement that the owner delivers.
 #pragma once
 
 #include <tensorpull/protocol/owner/transaction.hpp>
@@ -15,7 +15,8 @@ namespace tensorpull::testing::detail {
 struct expectation {
   std::vector<recipient_id> named;
   std::uint32_t counted = 0, least = 0;
-  bool forgetful = false;  ///< the owner's table is small: if the number is unknown, it may count a recipient twice that it has forgotten
+  bool forgetful = false;  ///< the owner's table is small: if the number is unknown, it may count a recipient twice
+                           ///< that it has forgotten
   transaction_budgets budgets{};
 
   /// Borrows the names.
@@ -29,11 +30,12 @@ struct expectation {
   }
 };
 
-/// It knows nothing of the owner's tables, only what was published and which consumers have finished. Their bytes were compared at that moment.
+/// It knows nothing of the owner's tables, only what was published and which consumers have finished. Their bytes were
+/// compared at that moment.
 class settlement_oracle {
  public:
-  /// `process`: which run of the owner: after a crash it has forgotten its transactions, and numbers them from the start again. Who holds these bytes
-  /// from an earlier run may confirm them now.
+  /// `process`: which run of the owner: after a crash it has forgotten its transactions, and numbers them from the
+  /// start again. Who holds these bytes from an earlier run may confirm them now.
   void published(std::uint32_t process, transaction_id id, std::uint64_t version, const expectation& e) {
     std::vector<std::uint64_t> complete;
     for (const entry& before : entries_)
@@ -59,8 +61,10 @@ class settlement_oracle {
     const bool known = !e->expected.named.empty() || e->expected.counted > 0;
     if (s.verdict == verdict::open) return "a settlement without a verdict";
     if (s.verdict == verdict::completed && !known) return "settled as completed, and nobody knew for how many";
-    if (s.verdict == verdict::completed && missing(*e) > 0) return "settled as completed, and somebody does not hold the bytes";
-    if (s.verdict == verdict::quorum && s.counts.completed + s.counts.completed_unverified < e->expected.least) return "settled with a quorum that was not there";
+    if (s.verdict == verdict::completed && missing(*e) > 0)
+      return "settled as completed, and somebody does not hold the bytes";
+    if (s.verdict == verdict::quorum && s.counts.completed + s.counts.completed_unverified < e->expected.least)
+      return "settled with a quorum that was not there";
     if (const char* const wrong = rules(*e, s)) return wrong;
     if (s.verdict == verdict::uncertified && known) return "settled as uncertified, and it was known for whom";
     if (known && s.counts.final() < s.expected) return "settled, and of somebody nothing is said";
@@ -101,23 +105,32 @@ class settlement_oracle {
     const publication_status& c = s.counts;
     const std::uint32_t confirmed = c.completed + c.completed_unverified;
     if (s.references != 1) return "settled with references that it did not have";
-    if (s.expected != (e.expected.named.empty() ? e.expected.counted : e.expected.named.size())) return "settled for another number of recipients";
+    if (s.expected != (e.expected.named.empty() ? e.expected.counted : e.expected.named.size()))
+      return "settled for another number of recipients";
     if (!e.expected.named.empty() && c.final() != s.expected) return "of names that were expected, not each ended once";
-    if (c.vanished > 0 && e.expected.budgets.recipient_idle <= std::chrono::milliseconds::zero()) return "vanished without a budget";
-    if (s.expected != 0 && confirmed >= s.expected && s.verdict != verdict::completed && s.verdict != verdict::completed_unverified) return "everybody confirmed, and that is not said";
-    if (e.expected.least != 0 && confirmed >= e.expected.least && s.verdict > verdict::quorum) return "enough confirmed, and that is not said";
+    if (c.vanished > 0 && e.expected.budgets.recipient_idle <= std::chrono::milliseconds::zero())
+      return "vanished without a budget";
+    if (s.expected != 0 && confirmed >= s.expected && s.verdict != verdict::completed &&
+        s.verdict != verdict::completed_unverified)
+      return "everybody confirmed, and that is not said";
+    if (e.expected.least != 0 && confirmed >= e.expected.least && s.verdict > verdict::quorum)
+      return "enough confirmed, and that is not said";
     return nullptr;
   }
   static std::size_t holders(const entry& e) noexcept {
     if (e.expected.named.empty()) return e.complete.size();
-    return static_cast<std::size_t>(std::count_if(e.expected.named.begin(), e.expected.named.end(), [&](recipient_id who) { return std::find(e.complete.begin(), e.complete.end(), who.value) != e.complete.end(); }));
+    return static_cast<std::size_t>(
+        std::count_if(e.expected.named.begin(), e.expected.named.end(), [&](recipient_id who) {
+          return std::find(e.complete.begin(), e.complete.end(), who.value) != e.complete.end();
+        }));
   }
   static std::size_t missing(const entry& e) noexcept {
     const std::size_t expected = e.expected.named.empty() ? e.expected.counted : e.expected.named.size();
     return expected - std::min(expected, holders(e));
   }
   static const char* counts(const entry& e, const publication_status& s) noexcept {
-    const bool twice = e.expected.forgetful && e.expected.named.empty() && e.expected.counted == 0 && e.expected.least == 0;
+    const bool twice = e.expected.forgetful && e.expected.named.empty() && e.expected.counted == 0 &&
+                       e.expected.least == 0;
     return !twice && s.completed > holders(e) ? "the owner counts more completions than there were" : nullptr;
   }
 

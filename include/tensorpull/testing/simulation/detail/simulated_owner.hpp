@@ -17,8 +17,8 @@
 
 namespace tensorpull::testing::detail {
 
-/// An owner of one reference, whose versions alternate between two models. The one that is no longer published is overwritten at once, so that the oracle
-/// finds a late read of it.
+/// An owner of one reference, whose versions alternate between two models. The one that is no longer published is
+/// overwritten at once, so that the oracle finds a late read of it.
 template <class Parts, simulated_model Model>
 class simulated_owner {
  public:
@@ -26,7 +26,8 @@ class simulated_owner {
   using machine_type = owner<typename Parts::owner_hash, limits>;
   using end_type = endpoint<typename Parts::framing, limits, machine_type, ignore_messages>;
   static constexpr ref_id reference{0x7e57, 1};
-  static constexpr connection_budgets budgets{std::chrono::milliseconds(700), std::chrono::milliseconds(700), std::chrono::milliseconds(1500), 64};
+  static constexpr connection_budgets budgets{std::chrono::milliseconds(700), std::chrono::milliseconds(700),
+                                              std::chrono::milliseconds(1500), 64};
 
   /// The owner's end of one connection. Destroy it before the owner stops.
   struct connection {
@@ -55,10 +56,12 @@ class simulated_owner {
   std::uint32_t starts() const noexcept { return starts_; }
   void stop() noexcept { process_.reset(); }
 
-  /// Publishes the model as it is now, for the first time or after a restart; gives the version. If the table has no room for the recipients
-  /// that are expected, it is published for an unknown number.
+  /// Publishes the model as it is now, for the first time or after a restart; gives the version. If the table has no
+  /// room for the recipients that are expected, it is published for an unknown number.
   std::uint64_t publish(const expectation& asked, settlement_oracle& settlements) {
-    mend_booleans(models_[current_]->destination(), models_[current_]->source().schema->data_bytes());  // mutate() may have left other bytes
+    mend_booleans(models_[current_]->destination(), models_[current_]->source().schema->data_bytes());  // mutate() may
+                                                                                                        // have left
+                                                                                                        // other bytes
     const source_view image = models_[current_]->source();
     std::uint64_t version = 0;
     if constexpr (Parts::integrity::whole) version = *image_version<typename Parts::owner_hash>(image);
@@ -98,8 +101,8 @@ class simulated_owner {
     models_[current_]->fill(random_);
   }
   void advance(std::uint64_t now_us) noexcept { process_->machine.advance(std::chrono::milliseconds(now_us / 1000)); }
-  /// What a driver does after each step: calls `tell(settlement, ended)` for each settlement, and gives the memory back to the application.
-  /// `ended`: whether the settlement is that of what is published now.
+  /// What a driver does after each step: calls `tell(settlement, ended)` for each settlement, and gives the memory back
+  /// to the application. `ended`: whether the settlement is that of what is published now.
   template <class Tell>
   void tell_settlements(Tell tell) {
     settlement s;
@@ -139,12 +142,14 @@ class simulated_owner {
   }
   bool published() const noexcept { return published_; }
   bool mutated() const noexcept { return mutated_; }
-  publication_status status() const noexcept { return process_->machine.status_of(reference).value_or(publication_status{}); }
+  publication_status status() const noexcept {
+    return process_->machine.status_of(reference).value_or(publication_status{});
+  }
 
   /// Takes all buffers, as if another part of the process needed them; false gives them back.
   void take_buffers(bool take) noexcept { process_->take(take); }
-  /// Whether every buffer is free, nothing is pinned, and no recipient is waited for. Must be true when there is no connection and nothing is
-  /// published.
+  /// Whether every buffer is free, nothing is pinned, and no recipient is waited for. Must be true when there is no
+  /// connection and nothing is published.
   bool at_rest() const noexcept {
     const owner_memory all = process_->storage.view();
     for (const publication& p : all.slots)
@@ -152,11 +157,14 @@ class simulated_owner {
     for (const transaction& t : all.transactions)
       if (t.now != transaction::state::empty && t.now != transaction::state::delivered) return false;
     for (const recipient_record& r : all.records)
-      if (r.who && r.generation == all.slots[r.slot].generation && (r.connection != 0 || !is_final(r.state))) return false;
+      if (r.who && r.generation == all.slots[r.slot].generation && (r.connection != 0 || !is_final(r.state)))
+        return false;
     return process_->pool.available() == process::buffers;
   }
 
-  std::unique_ptr<connection> accept(simulated_stream s, std::uint64_t now_us) { return std::make_unique<connection>(std::move(s), *this, now_us); }
+  std::unique_ptr<connection> accept(simulated_stream s, std::uint64_t now_us) {
+    return std::make_unique<connection>(std::move(s), *this, now_us);
+  }
 
   /// After an error the caller destroys the connection.
   result<pumped> pump(connection& c) noexcept {
@@ -167,7 +175,8 @@ class simulated_owner {
   }
   /// Whether a connection's budget is over; called by the timer.
   bool tick(connection& c, std::uint64_t now_us) noexcept {
-    return c.watch.over(budgets, moment(now_us), {c.bytes, c.end.heard(), c.end.long_frame(), false, !c.end.output_idle() || c.end.mid_frame()});
+    return c.watch.over(budgets, moment(now_us),
+                        {c.bytes, c.end.heard(), c.end.long_frame(), false, !c.end.output_idle() || c.end.mid_frame()});
   }
 
  private:

@@ -1,5 +1,6 @@
-// A recipient of a simulation: a process that can crash and start again. It has one destination, one connection at a time and one transfer, which it
-// keeps after a lost connection, a time-out or a busy owner, as transports/stream/pull.hpp does.
+// A recipient of a simulation: a process that can crash and start again. It has one destination, one connection at a
+// time and one transfer, which it keeps after a lost connection, a time-out or a busy owner, as
+// transports/stream/pull.hpp does.
 #pragma once
 
 #include <tensorpull/protocol/connection/endpoint.hpp>
@@ -28,13 +29,16 @@ class simulated_recipient {
   simulated_recipient(const typename Model::shape& shape, const virtual_clock& clock, std::chrono::microseconds timeout)
       : shape_(&shape), clock_(&clock), timeout_us_(static_cast<std::uint64_t>(timeout.count())) {}
 
-  /// Starts a process with a new destination, or with the one that stop_and_keep() kept. `parts`: bit i for tensor i; with all bits, or if the model
-  /// cannot have parts, the whole.
+  /// Starts a process with a new destination, or with the one that stop_and_keep() kept. `parts`: bit i for tensor i;
+  /// with all bits, or if the model cannot have parts, the whole.
   void start(std::uint32_t parts) {
     if ((model_ = std::move(kept_)) != nullptr) return;
     cursor_ = {};
     part_ = false;
-    if constexpr (requires { model_->names(); Model(*shape_, parts); }) {
+    if constexpr (requires {
+                    model_->names();
+                    Model(*shape_, parts);
+                  }) {
       part_ = parts != ~0u;
       model_ = std::make_unique<Model>(*shape_, parts);
     } else {
@@ -50,8 +54,9 @@ class simulated_recipient {
     connection_.reset();
     model_.reset();
   }
-  /// The process crashes, but its destination survives (a file, or memory of another process), so that a new process can continue from a cursor.
-  /// `edit` other than 0: one byte of what had landed is changed. False: there is nothing to continue from, and everything is lost.
+  /// The process crashes, but its destination survives (a file, or memory of another process), so that a new process
+  /// can continue from a cursor. `edit` other than 0: one byte of what had landed is changed. False: there is nothing
+  /// to continue from, and everything is lost.
   bool stop_and_keep(std::uint64_t edit) noexcept {
     cursor_ = attempt_ && !attempt_->t.ended() ? attempt_->t.cursor() : resume_cursor{};
     edited_ = false;
@@ -81,17 +86,20 @@ class simulated_recipient {
   std::uint32_t connection_id() const noexcept { return connection_id_; }
 
   /// False: it continued from memory that was changed, which the cursor's digest must detect.
-  bool begin(pull_request request, typename Parts::chunking cut, Judge judge, seeded_random random, const slowness& slow, const retry_policy& retry) {
+  bool begin(pull_request request, typename Parts::chunking cut, Judge judge, seeded_random random,
+             const slowness& slow, const retry_policy& retry) {
     if constexpr (requires { model_->names(); })
       if (part_) request.subset = model_->names();
-    attempt_ = std::make_unique<attempt>(model_->destination(), judge, *clock_, random, slow, request, cut, connection_->end.next_id());
+    attempt_ = std::make_unique<attempt>(model_->destination(), judge, *clock_, random, slow, request, cut,
+                                         connection_->end.next_id());
     const resume_cursor from = std::exchange(cursor_, {});
     resumed_ = from && attempt_->t.resume(from);
     if (resumed_) attempt_->to.resumed(attempt_->t.landed_bytes());
     connection_->end.begin_pull();
     step_bytes_ = tensorpull::detail::chunk_length_of(cut) / 64 + 1;
     watch();
-    attempt_->tries.emplace(retry, std::chrono::milliseconds(static_cast<std::int64_t>(3 * timeout_us_ / 1000)), landed_);
+    attempt_->tries.emplace(retry, std::chrono::milliseconds(static_cast<std::int64_t>(3 * timeout_us_ / 1000)),
+                            landed_);
     return !(resumed_ && std::exchange(edited_, false));
   }
   /// Whether the last transfer continued from a cursor.
@@ -123,8 +131,9 @@ class simulated_recipient {
   /// Reads and writes once.
   pumped pump() noexcept {
     no_transfer none;
-    const auto did = attempt_ && !suspended_ ? pump_once(connection_->end, attempt_->t, connection_->stream, std::span<std::byte>())
-                                             : pump_once(connection_->end, none, connection_->stream, std::span<std::byte>());
+    const auto did = attempt_ && !suspended_
+                         ? pump_once(connection_->end, attempt_->t, connection_->stream, std::span<std::byte>())
+                         : pump_once(connection_->end, none, connection_->stream, std::span<std::byte>());
     if (!did) {
       lost(did.error());
       return {};
@@ -165,8 +174,8 @@ class simulated_recipient {
     endpoint<typename Parts::framing, limits, no_owner, ignore_messages> end{none, pool, handler};
   };
   struct attempt {
-    attempt(const destination_view& d, Judge judge, const virtual_clock& clock, seeded_random random, const slowness& slow, const pull_request& request,
-            typename Parts::chunking cut, std::uint32_t first_id)
+    attempt(const destination_view& d, Judge judge, const virtual_clock& clock, seeded_random random,
+            const slowness& slow, const pull_request& request, typename Parts::chunking cut, std::uint32_t first_id)
         : to(d, judge, clock, random, slow), t(to, request, cut, first_id) {}
     observed to;
     transfer_type t;

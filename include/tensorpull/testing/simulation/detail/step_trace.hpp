@@ -13,13 +13,15 @@ class step_trace {
   explicit step_trace(std::FILE* out = nullptr) noexcept : out_(out) {}
 
   /// Adds a step: at `now_us`, `what` happened to number `who`; `a` and `b` are its details.
-  void note(std::uint64_t now_us, std::string_view what, std::uint64_t who, std::uint64_t a = 0, std::uint64_t b = 0) noexcept {
+  void note(std::uint64_t now_us, std::string_view what, std::uint64_t who, std::uint64_t a = 0,
+            std::uint64_t b = 0) noexcept {
     for (const char c : what) mix(static_cast<unsigned char>(c));
     for (const std::uint64_t v : {now_us, who, a, b}) mix(v);
     ++steps_;
     if (out_ != nullptr)
-      std::fprintf(out_, "%10llu us  %-28.*s %4llu  %llu %llx\n", static_cast<unsigned long long>(now_us), static_cast<int>(what.size()), what.data(),
-                   static_cast<unsigned long long>(who), static_cast<unsigned long long>(a), static_cast<unsigned long long>(b));
+      std::fprintf(out_, "%10llu us  %-28.*s %4llu  %llu %llx\n", static_cast<unsigned long long>(now_us),
+                   static_cast<int>(what.size()), what.data(), static_cast<unsigned long long>(who),
+                   static_cast<unsigned long long>(a), static_cast<unsigned long long>(b));
   }
 
   std::uint64_t hash() const noexcept { return hash_; }

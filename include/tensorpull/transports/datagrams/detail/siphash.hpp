@@ -18,7 +18,8 @@ struct siphash_key {
 
 /// Aumasson, Bernstein: SipHash: a fast short-input PRF (2012), with 2 rounds for each word and 4 at the end.
 inline std::uint64_t siphash(const siphash_key& key, std::span<const std::byte> bytes) noexcept {
-  std::uint64_t a = key.low ^ 0x736f6d6570736575u, b = key.high ^ 0x646f72616e646f6du, c = key.low ^ 0x6c7967656e657261u, d = key.high ^ 0x7465646279746573u;
+  std::uint64_t a = key.low ^ 0x736f6d6570736575u, b = key.high ^ 0x646f72616e646f6du,
+                c = key.low ^ 0x6c7967656e657261u, d = key.high ^ 0x7465646279746573u;
   const auto rounds = [&](int n) {
     for (; n > 0; --n) {
       a += b, c += d;

@@ -7,8 +7,8 @@
 
 namespace tensorpull::detail {
 
-/// Whether the link gives datagrams in its own memory: `io_result receive_in_place(std::span<const std::byte>& datagram, address& from) noexcept`, aligned to
-/// 8 bytes and valid until the next call.
+/// Whether the link gives datagrams in its own memory: `io_result receive_in_place(std::span<const std::byte>&
+/// datagram, address& from) noexcept`, aligned to 8 bytes and valid until the next call.
 template <class Link>
 concept receives_in_place = requires(Link& l, std::span<const std::byte>& d, typename Link::address& from) {
   { l.receive_in_place(d, from) } noexcept -> std::same_as<io_result>;
@@ -20,9 +20,11 @@ struct datagram_memory {
   alignas(8) std::array<std::byte, receives_in_place<Link> ? 8 : Link::max_datagram_bytes> bytes;
 };
 
-/// As the link's receive(). The datagram lies in `memory` or in the link, aligned to 8 bytes, and is valid until the next call.
+/// As the link's receive(). The datagram lies in `memory` or in the link, aligned to 8 bytes, and is valid until the
+/// next call.
 template <datagram_link Link>
-io_result take_datagram(Link& link, datagram_memory<Link>& memory, std::span<const std::byte>& datagram, typename Link::address& from) noexcept {
+io_result take_datagram(Link& link, datagram_memory<Link>& memory, std::span<const std::byte>& datagram,
+                        typename Link::address& from) noexcept {
   if constexpr (receives_in_place<Link>) {
     return link.receive_in_place(datagram, from);
   } else {
@@ -32,8 +34,8 @@ io_result take_datagram(Link& link, datagram_memory<Link>& memory, std::span<con
   }
 }
 
-/// Whether the link can keep datagrams until others leave with them: `io_result collect(spans, to) noexcept`, as send(). They leave at the latest with the next
-/// receive() that finds nothing, or wait().
+/// Whether the link can keep datagrams until others leave with them: `io_result collect(spans, to) noexcept`, as
+/// send(). They leave at the latest with the next receive() that finds nothing, or wait().
 template <class Link>
 concept collects = requires(Link& l, std::span<const std::span<const std::byte>> s, const typename Link::address& to) {
   { l.collect(s, to) } noexcept -> std::same_as<io_result>;
@@ -41,7 +43,8 @@ concept collects = requires(Link& l, std::span<const std::span<const std::byte>>
 
 /// As the link's send(), or its collect().
 template <datagram_link Link>
-io_result send_or_collect(Link& link, std::span<const std::span<const std::byte>> spans, const typename Link::address& to) noexcept {
+io_result send_or_collect(Link& link, std::span<const std::span<const std::byte>> spans,
+                          const typename Link::address& to) noexcept {
   if constexpr (collects<Link>) return link.collect(spans, to);
   else return link.send(spans, to);
 }

@@ -1,5 +1,6 @@
-// Lets one thread at a time handle the events of an object, without a lock and without allocating. A thread that comes while another one is
-// handling them leaves its event to that one and returns. (Asio's own strand allocates, and calls std::terminate if it cannot.)
+// Lets one thread at a time handle the events of an object, without a lock and without allocating. A thread that comes
+// while another one is handling them leaves its event to that one and returns. (Asio's own strand allocates, and calls
+// std::terminate if it cannot.)
 #pragma once
 
 #include <atomic>
@@ -13,8 +14,8 @@ class event_gate {
  public:
   using events = std::uint32_t;  ///< bits whose meaning the user chooses, except the highest
 
-  /// Calls act(events) on this thread, or leaves the events to the thread that is already inside act(), which may be this one.
-  /// act() sees what a thread wrote before it left an event.
+  /// Calls act(events) on this thread, or leaves the events to the thread that is already inside act(), which may be
+  /// this one. act() sees what a thread wrote before it left an event.
   template <class Act>
   void pass(events what, Act act) noexcept {
     if (add(what | busy) & busy) return;

@@ -7,7 +7,8 @@
 
 namespace tensorpull::detail {
 
-/// Holds one operation at a time. A second one, or one that is too large, goes to the heap; the tests that count allocations would find it.
+/// Holds one operation at a time. A second one, or one that is too large, goes to the heap; the tests that count
+/// allocations would find it.
 class handler_memory {
  public:
   void* take(std::size_t bytes) {

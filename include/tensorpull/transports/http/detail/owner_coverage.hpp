@@ -1,4 +1,5 @@
-// Which bytes of an image a recipient has been sent over HTTP, where ranges come in any order and over several connections.
+// Which bytes of an image a recipient has been sent over HTTP, where ranges come in any order and over several
+// connections.
 #pragma once
 
 #include <tensorpull/std/mutex.hpp>
@@ -10,7 +11,8 @@
 
 namespace tensorpull::detail {
 
-/// Ranges of one recipient. It remembers at most `most` that do not touch; if there are more, the shortest is forgotten, so that it never claims too much.
+/// Ranges of one recipient. It remembers at most `most` that do not touch; if there are more, the shortest is
+/// forgotten, so that it never claims too much.
 class sent_ranges {
  public:
   static constexpr std::size_t most = 8;
@@ -44,7 +46,8 @@ class sent_ranges {
   std::size_t count_ = 0;
 };
 
-/// The ranges of all recipients, by the number of their record. A record that serves anew, under another nonce, begins with none.
+/// The ranges of all recipients, by the number of their record. A record that serves anew, under another nonce, begins
+/// with none.
 template <class Lock>
 class owner_coverage {
  public:
@@ -52,7 +55,8 @@ class owner_coverage {
   explicit owner_coverage(std::size_t records) : of_(records) {}
 
   /// As sent_ranges::add.
-  bool add(std::uint32_t record, std::uint64_t nonce, std::uint64_t begin, std::uint64_t end, std::uint64_t whole) noexcept {
+  bool add(std::uint32_t record, std::uint64_t nonce, std::uint64_t begin, std::uint64_t end,
+           std::uint64_t whole) noexcept {
     if (record >= of_.size()) return false;
     const lock_guard hold(lock_);
     auto& e = of_[record];

@@ -1,5 +1,6 @@
-// One end of an HTTP/1.1 connection at an owner, without the stream: bytes in, bytes out. It has the members of `endpoint`, so that a host's connection drives
-// it as it drives one that speaks frames: with the same budgets, limits and streams.
+// One end of an HTTP/1.1 connection at an owner, without the stream: bytes in, bytes out. It has the members of
+// `endpoint`, so that a host's connection drives it as it drives one that speaks frames: with the same budgets, limits
+// and streams.
 #pragma once
 
 #include <tensorpull/core/buffer_pool.hpp>
@@ -29,7 +30,10 @@ class owner_endpoint {
   using plan_type = write_plan;
   static constexpr std::size_t input_bytes = http_request_reader::most_line_bytes;
 
-  owner_endpoint(Owner& owner, pool_type& pool, Handler& handler) noexcept : owner_(&owner), pool_(pool), handler_(handler), reader_(bool(handler.shared().options.allow_origin)) { handler_.shared().counts.began(); }
+  owner_endpoint(Owner& owner, pool_type& pool, Handler& handler) noexcept
+      : owner_(&owner), pool_(pool), handler_(handler), reader_(bool(handler.shared().options.allow_origin)) {
+    handler_.shared().counts.began();
+  }
   owner_endpoint(owner_endpoint&&) = delete;
   ~owner_endpoint() { closed(); }
 
@@ -45,7 +49,9 @@ class owner_endpoint {
   template <class Transfer>
   void end_pull(const Transfer&) noexcept {}
   std::uint32_t next_id() const noexcept { return 1; }
-  result<void> send_message(std::uint32_t, std::span<const reference>, std::span<const std::byte>) noexcept { return failure(errc::unsupported_request); }
+  result<void> send_message(std::uint32_t, std::span<const reference>, std::span<const std::byte>) noexcept {
+    return failure(errc::unsupported_request);
+  }
   bool send_control(const frame&) noexcept { return true; }
   bool long_frame_sent() const noexcept { return true; }
   bool works() const noexcept { return false; }
@@ -60,7 +66,9 @@ class owner_endpoint {
   /// Whether a request has begun and not ended.
   bool mid_frame() const noexcept { return long_frame() != 0 || phase_ == phase::leaving; }
   /// The number of the request that is coming in; 0: none. The host's budget of a frame ends a slow one.
-  std::uint32_t long_frame() const noexcept { return (phase_ == phase::head && (begun_ || end_ > begin_)) || phase_ == phase::body ? number_ : 0; }
+  std::uint32_t long_frame() const noexcept {
+    return (phase_ == phase::head && (begun_ || end_ > begin_)) || phase_ == phase::body ? number_ : 0;
+  }
   /// Grows with each request that is answered with what it asks for.
   std::uint32_t heard() const noexcept { return heard_; }
   bool output_ready() const noexcept { return head_sent_ < head_end_ || page_sent_ < page_end_ || at_ < stop_; }
@@ -77,7 +85,8 @@ class owner_endpoint {
     const source_view* image = nullptr;
     if (at_ < stop_) {
       image = owner_->pin(reply_);
-      if (image == nullptr && head_sent_ > 0) return failure(errc::connection_lost);  // the rest cannot be sent, and the length was promised
+      if (image == nullptr && head_sent_ > 0)
+        return failure(errc::connection_lost);  // the rest cannot be sent, and the length was promised
       if (image == nullptr) refuse(410, "it is not published any more\n", false);
     }
     if (image != nullptr) {
@@ -94,9 +103,12 @@ class owner_endpoint {
         refuse(410, "it cannot be read any more\n", false);
       }
     }
-    const std::span<const char> first = head_sent_ < head_end_   ? std::span<const char>(head_.data() + head_sent_, head_end_ - head_sent_)
-                                        : page_sent_ < page_end_ ? std::span<const char>(reinterpret_cast<const char*>(page_) + page_sent_, page_end_ - page_sent_)
-                                                                 : std::span<const char>();
+    const std::span<const char> first = head_sent_ < head_end_
+                                            ? std::span<const char>(head_.data() + head_sent_, head_end_ - head_sent_)
+                                        : page_sent_ < page_end_
+                                            ? std::span<const char>(reinterpret_cast<const char*>(page_) + page_sent_,
+                                                                    page_end_ - page_sent_)
+                                            : std::span<const char>();
     if (!first.empty()) {
       plan.spans[0] = std::as_bytes(first);
       plan.bytes += first.size();
@@ -121,13 +133,16 @@ class owner_endpoint {
       owner_->unpin(reply_, n);
       if (n > 0) {
         handler_.shared().counts.sent(n);
-        if (handler_.shared().coverage.add(reply_.record, reply_.nonce, from, at_, image_bytes_)) owner_->served_whole(reply_);
+        if (handler_.shared().coverage.add(reply_.record, reply_.nonce, from, at_, image_bytes_))
+          owner_->served_whole(reply_);
       }
     }
     if (phase_ != phase::answering || output_ready()) return {};
     drop_page();
     if (closes_) {
-      if (!dirty_ && begin_ == end_) return failure(errc::cancelled);  // nothing of the other end's is unread, so closing destroys nothing on its way
+      if (!dirty_ && begin_ == end_)
+        return failure(errc::cancelled);  // nothing of the other end's is unread, so closing destroys nothing on its
+                                                                       // way
       phase_ = phase::leaving;
       leaves_at_ = clock::now() + std::chrono::milliseconds(500);
       begin_ = end_ = 0;
@@ -188,11 +203,13 @@ class owner_endpoint {
       const std::string_view there(reinterpret_cast<const char*>(in_.data()) + begin_, end_ - begin_);
       const std::size_t newline = there.find('\n');
       if (newline == there.npos) {
-        if (!begun_ && !there.empty() && !is_http_token(there[0]) && there[0] != '\r') fail(400);  // another protocol, whose other end may wait for ever
+        if (!begun_ && !there.empty() && !is_http_token(there[0]) && there[0] != '\r')
+          fail(400);  // another protocol, whose other end may wait for ever
         else if (there.size() == in_.size()) fail(begun_ ? 431 : 414);
         return;
       }
-      if (newline == 0 || there[newline - 1] != '\r') return fail(400);  // one reader ends a line here, and another does not
+      if (newline == 0 || there[newline - 1] != '\r')
+        return fail(400);  // one reader ends a line here, and another does not
       begin_ += newline + 1;
       const std::uint16_t now = reader_.line(there.substr(0, newline - 1));
       begun_ = begun_ || newline > 1;
@@ -211,7 +228,8 @@ class owner_endpoint {
       }
       return;
     }
-    const std::string_view body(reinterpret_cast<const char*>(in_.data()) + begin_, static_cast<std::size_t>(q.body_bytes));
+    const std::string_view body(reinterpret_cast<const char*>(in_.data()) + begin_,
+                                static_cast<std::size_t>(q.body_bytes));
     begin_ += static_cast<std::size_t>(q.body_bytes);
     answer(q, body);
   }
@@ -255,20 +273,22 @@ class owner_endpoint {
     phase_ = phase::answering;
     handler_.shared().counts.answered(status);
     const http_request& q = reader_.request();
-    if (status < 400 && q.route != http_route::metrics && q.method != http_method::options) ++heard_;  // those two are answered without a key
+    if (status < 400 && q.route != http_route::metrics && q.method != http_method::options)
+      ++heard_;  // those two are answered without a key
     owner_text text(head_);
     text << "HTTP/1.1 " << std::uint64_t{status} << " " << reason(status) << "\r\nDate: ";
     text.date(std::time(nullptr)) << "\r\n";
     if (closes_) text << "Connection: close\r\n";
     else if (q.old) text << "Connection: keep-alive\r\n";
-    // The same whatever the request says: then caches need no `Vary: Origin` (the Fetch standard, CORS protocol and HTTP caches).
+    // The same whatever the request says: then caches need no `Vary: Origin` (the Fetch standard, CORS protocol and
+    // HTTP caches).
     if (const http_origin& pages = handler_.shared().options.allow_origin; pages && q.route != http_route::metrics)
-      text << "Access-Control-Allow-Origin: " << pages.text() << "\r\nAccess-Control-Expose-Headers: Accept-Ranges, Content-Range, ETag, Repr-Digest, Retry-After\r\n";
+      text << "Access-Control-Allow-Origin: " << pages.text()
+           << "\r\nAccess-Control-Expose-Headers: Accept-Ranges, Content-Range, ETag, Repr-Digest, Retry-After\r\n";
     return text;
   }
   void finish(owner_text& text, std::string_view body = {}) noexcept {
-    text << "\r\n"
-         << body;
+    text << "\r\n" << body;
     head_end_ = text.text().size();
   }
   /// An answer of one line of text.
@@ -277,7 +297,8 @@ class owner_endpoint {
     if (status == 401) text << "WWW-Authenticate: Bearer realm=\"tensorpull\"\r\n";
     if (status == 405) text << "Allow: GET, HEAD, POST\r\n";
     if (status == 503) text << "Retry-After: 1\r\n";
-    text << "Content-Type: text/plain\r\nCache-Control: no-store\r\nContent-Length: " << std::uint64_t{line.size()} << "\r\n";
+    text << "Content-Type: text/plain\r\nCache-Control: no-store\r\nContent-Length: " << std::uint64_t{line.size()}
+         << "\r\n";
     finish(text, head ? std::string_view() : line);
   }
   void refuse(std::uint16_t status, std::string_view line, bool head) noexcept { say(status, line, head); }
@@ -298,9 +319,11 @@ class owner_endpoint {
     const bool head = q.method == http_method::head;
     if (q.method == http_method::options) return tell_browser();
     switch (q.route) {
-      case http_route::image: return q.key_given ? give(q) : refuse(401, "a key is needed: Authorization: Bearer KEY\n", head);
+      case http_route::image:
+        return q.key_given ? give(q) : refuse(401, "a key is needed: Authorization: Bearer KEY\n", head);
       case http_route::confirm:
-      case http_route::cancel: return q.key_given ? settle(q, body) : refuse(401, "a key is needed: Authorization: Bearer KEY\n", false);
+      case http_route::cancel:
+        return q.key_given ? settle(q, body) : refuse(401, "a key is needed: Authorization: Bearer KEY\n", false);
       case http_route::metrics:
         if (handler_.shared().options.metrics) return measure(head);
         [[fallthrough]];
@@ -308,11 +331,13 @@ class owner_endpoint {
     }
   }
 
-  /// What a browser asks before it sends a page's request. It says nothing about what is published, since such a request has no key.
+  /// What a browser asks before it sends a page's request. It says nothing about what is published, since such a
+  /// request has no key.
   void tell_browser() noexcept {
     owner_text text = begin(204);
-    text << "Access-Control-Allow-Methods: GET, HEAD, POST\r\nAccess-Control-Allow-Headers: Authorization, Content-Type, If-Match, If-None-Match, If-Range, Range, Repr-Digest, Tensorpull-Recipient\r\n"
-            "Access-Control-Max-Age: 7200\r\nCache-Control: no-store\r\n";
+    text
+        << "Access-Control-Allow-Methods: GET, HEAD, POST\r\nAccess-Control-Allow-Headers: Authorization, Content-Type, If-Match, If-None-Match, If-Range, Range, Repr-Digest, Tensorpull-Recipient\r\n"
+           "Access-Control-Max-Age: 7200\r\nCache-Control: no-store\r\n";
     finish(text);
   }
 
@@ -337,7 +362,8 @@ class owner_endpoint {
     publication_facts facts;
     const status found = q.key ? owner_->look(peer_, m, facts, who()) : status::unknown_reference;
     if (found != status::ok) return refuse_as(found, head);
-    if (q.if_match.given && !q.if_match.names(facts.version)) return refuse(412, "another version is published\n", head);
+    if (q.if_match.given && !q.if_match.names(facts.version))
+      return refuse(412, "another version is published\n", head);
     if (q.if_none_match.given && q.if_none_match.names(facts.version)) {
       owner_text text = begin(304);
       add_validators(text, q, facts);
@@ -362,7 +388,8 @@ class owner_endpoint {
       m.version = facts.version;
       pending_reply r;
       owner_->handle(peer_, m, r, who());
-      if (r.kind == frame_kind::refused && r.status == status::busy) {  // this connection was used for many references, one after the other
+      if (r.kind == frame_kind::refused && r.status == status::busy) {  // this connection was used for many references,
+                                                                        // one after the other
         owner_->forget(peer_);
         owner_->handle(peer_, m, r, who());
       }
@@ -372,7 +399,9 @@ class owner_endpoint {
       if (!q.recipient) last_ = {q.key, facts.version, r.nonce, facts.verifiable};
     }
     owner_text text = begin(code);
-    text << "Content-Type: application/octet-stream\r\nX-Content-Type-Options: nosniff\r\nAccept-Ranges: bytes\r\nContent-Length: " << to - from << "\r\n";
+    text
+        << "Content-Type: application/octet-stream\r\nX-Content-Type-Options: nosniff\r\nAccept-Ranges: bytes\r\nContent-Length: "
+        << to - from << "\r\n";
     if (code == 206) text << "Content-Range: bytes " << from << "-" << to - 1 << "/" << facts.image_bytes << "\r\n";
     add_validators(text, q, facts);
     if (facts.verifiable) (text << "Repr-Digest: xxh3=:").base64(facts.version) << ":\r\n";
@@ -384,8 +413,11 @@ class owner_endpoint {
     (text << "ETag: \"").hex(facts.version) << "\"\r\nCache-Control: ";
     if (q.key_in_url) text << "no-store\r\n";
     else if (q.version == 0) text << "no-cache\r\n";
-    else text << (handler_.shared().options.shared_caches && !owner_->authorises() ? "public" : "private") << ", max-age=31536000, immutable\r\n";
-    if (!q.key_in_url) text << "Vary: Authorization\r\n";  // a cache gives what it holds to those alone who show the same key
+    else
+      text << (handler_.shared().options.shared_caches && !owner_->authorises() ? "public" : "private")
+           << ", max-age=31536000, immutable\r\n";
+    if (!q.key_in_url)
+      text << "Vary: Authorization\r\n";  // a cache gives what it holds to those alone who show the same key
   }
 
   /// `digest=` and 16 digits, or nothing. False: neither.
@@ -403,17 +435,20 @@ class owner_endpoint {
     m.ref = q.key, m.recipient = q.recipient;
     m.digest = q.digest, m.flag = q.digest_given;
     m.status = status::cancelled;
-    if (!(confirms ? read_body(body, m.digest, m.flag) : body.empty())) return refuse(400, "the body is digest= and 16 hexadecimal digits, or empty\n", false);
+    if (!(confirms ? read_body(body, m.digest, m.flag) : body.empty()))
+      return refuse(400, "the body is digest= and 16 hexadecimal digits, or empty\n", false);
     std::uint64_t version = last_.version;
     if (!q.recipient) m.nonce = last_.ref == q.key ? last_.nonce : 0;
-    else if (const auto record = owner_->recipient_of(q.key, q.recipient)) m.nonce = record->nonce, version = record->version;
+    else if (const auto record = owner_->recipient_of(q.key, q.recipient))
+      m.nonce = record->nonce, version = record->version;
     if (q.version != 0 && q.version != version) m.nonce = 0;
     m.version = version;
     if (!confirms) {  // nothing answers a cancellation, so what it cannot mean is told here
       frame asked = m;
       asked.version = q.version;
       publication_facts facts;
-      if (const status found = owner_->look(peer_, asked, facts, who()); found != status::ok) return refuse_as(found, false);
+      if (const status found = owner_->look(peer_, asked, facts, who()); found != status::ok)
+        return refuse_as(found, false);
       if (m.nonce == 0) return refuse(409, "this recipient has fetched nothing of this version\n", false);
     }
     pending_reply r;
@@ -425,11 +460,15 @@ class owner_endpoint {
       if (r.status != status::ok) return refuse(409, "this recipient has ended otherwise\n", false);
       bool unverified = !m.flag || !last_.verifiable;
       if (q.recipient)
-        if (const auto record = owner_->recipient_of(q.key, q.recipient)) unverified = record->state == recipient_state::completed_unverified;
+        if (const auto record = owner_->recipient_of(q.key, q.recipient))
+          unverified = record->state == recipient_state::completed_unverified;
       return say(200, unverified ? "completed_unverified\n" : "completed\n", false);
     }
     if (r.status == status::bad_request || r.status == status::stale)
-      return refuse(409, "not every byte of this version was sent to this recipient, as far as is known: who uses several connections says Tensorpull-Recipient\n", false);
+      return refuse(
+          409,
+          "not every byte of this version was sent to this recipient, as far as is known: who uses several connections says Tensorpull-Recipient\n",
+          false);
     refuse_as(r.status, false);
   }
 
@@ -437,9 +476,11 @@ class owner_endpoint {
     if (auto& pages = handler_.shared().pages; pages.fetch_add(1) < most_pages) page_ = pool_.acquire();
     if (page_ == nullptr) handler_.shared().pages.fetch_sub(1);
     if (page_ == nullptr) return refuse(503, "no memory now\n", head);
-    const std::size_t n = write_http_metrics(owner_->totals(), handler_.shared().counts, {reinterpret_cast<char*>(page_), pool_.buffer_bytes()});
+    const std::size_t n = write_http_metrics(owner_->totals(), handler_.shared().counts,
+                                             {reinterpret_cast<char*>(page_), pool_.buffer_bytes()});
     owner_text text = begin(n != 0 ? 200 : 500);
-    text << "Content-Type: text/plain; version=0.0.4\r\nCache-Control: no-store\r\nContent-Length: " << std::uint64_t{n} << "\r\n";
+    text << "Content-Type: text/plain; version=0.0.4\r\nCache-Control: no-store\r\nContent-Length: " << std::uint64_t{n}
+         << "\r\n";
     finish(text);
     page_end_ = head ? 0 : n;
     if (page_end_ == 0) drop_page();
@@ -461,11 +502,11 @@ class owner_endpoint {
   [[no_unique_address]] typename Owner::peer peer_{};
   http_request_reader reader_{};
   pending_reply reply_{};
-  served last_{};                                            // of this connection, if its recipient has no name
-  std::uint64_t at_ = 0, stop_ = 0, image_bytes_ = 0;        // of the image, what is still to be sent
-  std::size_t begin_ = 0, end_ = 0;                          // of in_, what was not read yet
+  served last_{};  // of this connection, if its recipient has no name
+  std::uint64_t at_ = 0, stop_ = 0, image_bytes_ = 0;  // of the image, what is still to be sent
+  std::size_t begin_ = 0, end_ = 0;  // of in_, what was not read yet
   std::size_t head_sent_ = 0, head_end_ = 0, page_sent_ = 0, page_end_ = 0, thrown_ = 0;
-  std::byte* page_ = nullptr;                                // of the pool
+  std::byte* page_ = nullptr;  // of the pool
   clock::time_point leaves_at_{};
   std::uint32_t heard_ = 0, number_ = 1;
   phase phase_ = phase::head;

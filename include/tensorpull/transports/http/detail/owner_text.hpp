@@ -55,7 +55,8 @@ class owner_text {
       const char digits[2]{static_cast<char>('0' + n / 10 % 10), static_cast<char>('0' + n % 10)};
       *this << std::string_view(digits, 2);
     };
-    *this << part(days, t.tm_wday) << ", ", two(t.tm_mday), *this << " " << part(months, t.tm_mon) << " " << static_cast<std::uint64_t>(t.tm_year + 1900) << " ";
+    *this << part(days, t.tm_wday) << ", ", two(t.tm_mday),
+        *this << " " << part(months, t.tm_mon) << " " << static_cast<std::uint64_t>(t.tm_year + 1900) << " ";
     two(t.tm_hour), *this << ":", two(t.tm_min), *this << ":", two(t.tm_sec);
     return *this << " GMT";
   }

@@ -20,13 +20,15 @@ namespace tensorpull::detail {
 
 /// The error of a stream that has ended.
 inline error error_of(const io_result& io) noexcept {
-  const errc code = io.status == io_status::truncated ? errc::truncated : io.status == io_status::refused ? errc::not_authenticated
-                                                                      : io.status == io_status::failed    ? errc::io
-                                                                                                          : errc::connection_lost;
+  const errc code = io.status == io_status::truncated ? errc::truncated
+                    : io.status == io_status::refused ? errc::not_authenticated
+                    : io.status == io_status::failed  ? errc::io
+                                                      : errc::connection_lost;
   return {code, io.system, 0, {}};
 }
 
-/// Borrows the text that is common to all requests. Its buffer is the one allocation of each connection, made when the pull begins.
+/// Borrows the text that is common to all requests. Its buffer is the one allocation of each connection, made when the
+/// pull begins.
 template <pollable_stream Stream>
 class http_line {
  public:
@@ -71,7 +73,8 @@ class http_line {
     phase_ = phase::idle;
     return true;
   }
-  /// Whether an idle connection can be asked again: the server has not closed it, and has said nothing that nobody has asked for.
+  /// Whether an idle connection can be asked again: the server has not closed it, and has said nothing that nobody has
+  /// asked for.
   bool still_there() noexcept {
     std::byte one{};
     const std::array<std::span<std::byte>, 1> in{std::span(&one, 1)};
@@ -97,7 +100,8 @@ class http_line {
     add(fields), add("\r\n");
   }
 
-  /// Goes on with the request and the head. True: the head is there; false: wait for the stream. Errors: the stream's; those of http_response_reader.
+  /// Goes on with the request and the head. True: the head is there; false: wait for the stream. Errors: the stream's;
+  /// those of http_response_reader.
   result<bool> step() noexcept {
     while (phase_ == phase::asking) {
       const std::string_view fields(own_.data(), own_size_);
@@ -125,7 +129,8 @@ class http_line {
         if (*used == 0) break;
         begin_ += *used;
         if (const unsigned status = reader_->head().status; status < 200) {
-          if (status == 101 || ++interim_ > most_interim) return failure(errc::unexpected_frame, status, std::string_view("1xx"));
+          if (status == 101 || ++interim_ > most_interim)
+            return failure(errc::unexpected_frame, status, std::string_view("1xx"));
           reader_.emplace();
           continue;
         }
@@ -144,7 +149,8 @@ class http_line {
   unsigned interim() const noexcept { return interim_; }
   http_head& head() noexcept { return reader_->head(); }
 
-  /// How many bytes of the body may be read at once, at least one unless body_ended(); of a body in pieces it reads the next length. 0: wait, or the error.
+  /// How many bytes of the body may be read at once, at least one unless body_ended(); of a body in pieces it reads the
+  /// next length. 0: wait, or the error.
   result<std::uint64_t> available() noexcept {
     if (form_ != body_form::pieces || left_ > 0 || ended_) return ended_ ? 0 : left_;
     for (;;) {
@@ -168,7 +174,8 @@ class http_line {
       const std::string_view digits = text.substr(0, text.find_first_of("; \t"));
       std::uint64_t n = 0;
       const auto [end, bad] = std::from_chars(digits.data(), digits.data() + digits.size(), n, 16);
-      const bool ok = !digits.empty() && is_digit(digits.front()) && bad == std::errc{} && end == digits.data() + digits.size();
+      const bool ok = !digits.empty() && is_digit(digits.front()) && bad == std::errc{} &&
+                      end == digits.data() + digits.size();
       line_size_ = 0;
       if (!ok) return failure(errc::bad_frame, 0, std::string_view("a piece of the body"));
       piece_ = n == 0 ? piece_state::trailer : piece_state::end_of_piece;
@@ -190,14 +197,18 @@ class http_line {
       io = stream_->read_some(out);
     }
     if (form_ == body_form::until_close && io.status == io_status::closed && io.system == 0) ended_ = true;
-    if (io.status == io_status::ok && form_ != body_form::until_close) left_ -= std::min<std::uint64_t>(left_, io.bytes);
+    if (io.status == io_status::ok && form_ != body_form::until_close)
+      left_ -= std::min<std::uint64_t>(left_, io.bytes);
     if (form_ == body_form::length && left_ == 0) ended_ = true;
     return io;
   }
   bool body_ended() const noexcept { return ended_; }
-  /// Whether nothing of the body is left behind what was wanted of it. False: wait. Error: wrong_payload: there is more.
+  /// Whether nothing of the body is left behind what was wanted of it. False: wait. Error: wrong_payload: there is
+  /// more.
   result<bool> at_end() noexcept {
-    const auto more = [] { return failure(errc::wrong_payload, 0, std::string_view("more bytes than were asked for")); };
+    const auto more = [] {
+      return failure(errc::wrong_payload, 0, std::string_view("more bytes than were asked for"));
+    };
     if (ended_) return true;
     if (form_ == body_form::length) return left_ == 0 ? result<bool>(true) : more();
     if (form_ == body_form::pieces) {
@@ -214,7 +225,8 @@ class http_line {
     if (io.status == io_status::ok) return more();
     return ended_ = true;
   }
-  /// Ends with this answer. The connection stays if the answer has ended, nothing more has come, and the server lets it.
+  /// Ends with this answer. The connection stays if the answer has ended, nothing more has come, and the server lets
+  /// it.
   void done() noexcept {
     if (form_ == body_form::pieces && !ended_ && left_ == 0) (void)available();  // the last length, if it is here
     if (!ended_ || !reader_->head().persists || begin_ != end_) return drop();
@@ -246,7 +258,9 @@ class http_line {
     end_of_piece,
     trailer,
   };
-  static constexpr bool is_digit(char c) noexcept { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
+  static constexpr bool is_digit(char c) noexcept {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+  }
 
   void start(std::string_view common) noexcept {
     common_ = common;
@@ -259,18 +273,21 @@ class http_line {
     if (n > 0) std::memcpy(own_.data() + own_size_, text.data(), n);
     own_size_ += n;
   }
-  void add(std::uint64_t n) noexcept { own_size_ = static_cast<std::size_t>(std::to_chars(own_.data() + own_size_, own_.data() + own_.size(), n).ptr - own_.data()); }
+  void add(std::uint64_t n) noexcept {
+    own_size_ = static_cast<std::size_t>(std::to_chars(own_.data() + own_size_, own_.data() + own_.size(), n).ptr -
+                                         own_.data());
+  }
 
   void begin_body() noexcept {
     const http_head& h = reader_->head();
     phase_ = phase::body;
     ended_ = false;
     left_ = h.length, line_size_ = 0, trailers_ = 0, piece_ = piece_state::length, return_ = false;
-    form_ = h.chunked ? body_form::pieces : h.has_length ? body_form::length
-                                                         : body_form::until_close;
+    form_ = h.chunked ? body_form::pieces : h.has_length ? body_form::length : body_form::until_close;
     if (form_ == body_form::pieces) left_ = 0;
     if (form_ == body_form::until_close) left_ = ~std::uint64_t{0};
-    if (h.status == 204 || h.status == 304) form_ = body_form::length, left_ = 0;  // they have no body, whatever their fields say
+    if (h.status == 204 || h.status == 304)
+      form_ = body_form::length, left_ = 0;  // they have no body, whatever their fields say
     if (form_ == body_form::length && left_ == 0) ended_ = true;
   }
   /// Reads what has come. True: something has.
@@ -295,7 +312,8 @@ class http_line {
           return_ = true;
           continue;
         }
-        if (c == '\n' || line_size_ == line_.size()) return failure(errc::bad_frame, 0, std::string_view("a piece of the body"));
+        if (c == '\n' || line_size_ == line_.size())
+          return failure(errc::bad_frame, 0, std::string_view("a piece of the body"));
         line_[line_size_++] = c;
       }
       begin_ = end_ = 0;

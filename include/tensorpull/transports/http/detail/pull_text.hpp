@@ -29,7 +29,8 @@ inline optional<std::uint64_t> all_digits(std::string_view text) noexcept {
   return n;
 }
 
-/// What Content-Range says: the bytes [from, to) of `total`; `unsatisfied`: only the total (416). `total` is ~0 if the server does not know it.
+/// What Content-Range says: the bytes [from, to) of `total`; `unsatisfied`: only the total (416). `total` is ~0 if the
+/// server does not know it.
 struct content_range {
   std::uint64_t from = 0, to = 0, total = 0;
   bool unsatisfied = false;
@@ -60,13 +61,19 @@ inline optional<content_range> parse_content_range(std::string_view text) noexce
   return r;
 }
 
-/// Seconds since 1970 of a date as HTTP writes it today ("Sun, 06 Nov 1994 08:49:37 GMT"); the two obsolete spellings are none.
+/// Seconds since 1970 of a date as HTTP writes it today ("Sun, 06 Nov 1994 08:49:37 GMT"); the two obsolete spellings
+/// are none.
 inline optional<std::int64_t> parse_http_date(std::string_view t) noexcept {
-  if (t.size() != 29 || t.substr(3, 2) != ", " || t[7] != ' ' || t[11] != ' ' || t[16] != ' ' || t[19] != ':' || t[22] != ':' || t.substr(25) != " GMT") return {};
+  if (t.size() != 29 || t.substr(3, 2) != ", " || t[7] != ' ' || t[11] != ' ' || t[16] != ' ' || t[19] != ':' ||
+      t[22] != ':' || t.substr(25) != " GMT")
+    return {};
   constexpr std::string_view months = "JanFebMarAprMayJunJulAugSepOctNovDec";
   const std::size_t at = months.find(t.substr(8, 3));
-  const auto day = all_digits(t.substr(5, 2)), year = all_digits(t.substr(12, 4)), hour = all_digits(t.substr(17, 2)), minute = all_digits(t.substr(20, 2)), second = all_digits(t.substr(23, 2));
-  if (at == months.npos || at % 3 != 0 || !day || !year || !hour || !minute || !second || *day < 1 || *day > 31 || *year < 1970 || *hour > 23 || *minute > 59 || *second > 60) return {};
+  const auto day = all_digits(t.substr(5, 2)), year = all_digits(t.substr(12, 4)), hour = all_digits(t.substr(17, 2)),
+             minute = all_digits(t.substr(20, 2)), second = all_digits(t.substr(23, 2));
+  if (at == months.npos || at % 3 != 0 || !day || !year || !hour || !minute || !second || *day < 1 || *day > 31 ||
+      *year < 1970 || *hour > 23 || *minute > 59 || *second > 60)
+    return {};
   // days of the proleptic Gregorian calendar, with years that begin in March
   const auto month = static_cast<std::int64_t>(at / 3 + 1);
   const std::int64_t y = static_cast<std::int64_t>(*year) - (month <= 2 ? 1 : 0), era = y / 400, of_era = y - era * 400;
@@ -102,7 +109,8 @@ inline std::string to_base64(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); i += 3) {
     std::uint32_t three = 0;
-    for (std::size_t k = 0; k < 3; ++k) three = three << 8 | (i + k < text.size() ? static_cast<unsigned char>(text[i + k]) : 0u);
+    for (std::size_t k = 0; k < 3; ++k)
+      three = three << 8 | (i + k < text.size() ? static_cast<unsigned char>(text[i + k]) : 0u);
     for (std::size_t d = 0; d < 4; ++d) out += i + d > text.size() ? '=' : base64_digits[three >> (18 - 6 * d) & 63];
   }
   return out;
@@ -131,7 +139,8 @@ struct repr_digest {
   bool ours = false;       ///< there was an xxh3 that could be read
   bool doubtful = false;  ///< one could not be read, or two differed
 };
-/// Adds one field. Other algorithms are passed over. RFC 8941 takes the last of two equal keys; here two that differ are refused, since one of them is a lie.
+/// Adds one field. Other algorithms are passed over. RFC 8941 takes the last of two equal keys; here two that differ
+/// are refused, since one of them is a lie.
 inline void add_repr_digest(std::string_view value, repr_digest& to) noexcept {
   while (!value.empty()) {
     const std::size_t comma = value.find(',');

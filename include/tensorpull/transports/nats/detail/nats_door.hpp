@@ -38,13 +38,15 @@ class nats_host {
   std::size_t size_ = 0;
 };
 
-/// Tries the servers of a URL in turn, and again. A server greets who connects, so one that has sent something is there and speaks.
+/// Tries the servers of a URL in turn, and again. A server greets who connects, so one that has sent something is there
+/// and speaks.
 class nats_door {
  public:
   /// The most servers that one URL may name.
   static constexpr std::size_t most_servers = 16;
 
-  explicit nats_door(const nats_server& where) noexcept : url_(where.url), timeout_(where.timeout), count_(url_ ? url_.split(servers_) : 0) {}
+  explicit nats_door(const nats_server& where) noexcept
+      : url_(where.url), timeout_(where.timeout), count_(url_ ? url_.split(servers_) : 0) {}
   nats_door(const nats_door&) = delete;
   nats_door& operator=(const nats_door&) = delete;
 
@@ -54,7 +56,8 @@ class nats_door {
   const char* look(std::chrono::milliseconds most) noexcept {
     const auto now = std::chrono::steady_clock::now();
     if (probe_.native_handle() < 0) {
-      if (now < pause_until_) return pause(std::min(most, std::chrono::ceil<std::chrono::milliseconds>(pause_until_ - now))), nullptr;
+      if (now < pause_until_)
+        return pause(std::min(most, std::chrono::ceil<std::chrono::milliseconds>(pause_until_ - now))), nullptr;
       begin(now);
       return nullptr;
     }

@@ -51,7 +51,8 @@ inline bool has_mail(natsSubscription* s) noexcept {
 /// Text with a terminating zero. False: it is too long.
 class nats_text {
  public:
-  explicit nats_text(std::string_view text) noexcept : fits_(text.size() < sizeof text_ && text.find('\0') == text.npos) {
+  explicit nats_text(std::string_view text) noexcept
+      : fits_(text.size() < sizeof text_ && text.find('\0') == text.npos) {
     if (fits_ && !text.empty()) std::memcpy(text_, text.data(), text.size());
   }
   explicit operator bool() const noexcept { return fits_; }

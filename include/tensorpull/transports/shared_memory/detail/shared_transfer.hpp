@@ -1,5 +1,6 @@
-// A pull whose bytes are already there: the owner describes the image and passes its memory along; chunks are copied from there, and do not travel.
-// Everything else is that of every pull: the checks, the digests, where the bytes land, the confirmation and what the owner records.
+// A pull whose bytes are already there: the owner describes the image and passes its memory along; chunks are copied
+// from there, and do not travel. Everything else is that of every pull: the checks, the digests, where the bytes land,
+// the confirmation and what the owner records.
 #pragma once
 
 #include <tensorpull/consumers/concept.hpp>
@@ -15,17 +16,22 @@
 
 namespace tensorpull::detail {
 
-/// A consumer that reads the memory itself, so that nothing is copied: `take(segments)` is given it before the first prepare(), which gives spans of it.
+/// A consumer that reads the memory itself, so that nothing is copied: `take(segments)` is given it before the first
+/// prepare(), which gives spans of it.
 template <class Consumer>
-concept reads_memory = requires(Consumer& c, shared_segments s) { { c.take(std::move(s)) } -> std::same_as<result<void>>; };
+concept reads_memory = requires(Consumer& c, shared_segments s) {
+  { c.take(std::move(s)) } -> std::same_as<result<void>>;
+};
 
-/// `Transfer`: the protocol's transfer into this consumer. If the owner passes no memory, or each chunk shall have a digest of the owner's, bytes travel as over
-/// any stream; a consumer that reads the memory itself then fails with memory_not_shared. `Hashes`: whether it computes a digest.
+/// `Transfer`: the protocol's transfer into this consumer. If the owner passes no memory, or each chunk shall have a
+/// digest of the owner's, bytes travel as over any stream; a consumer that reads the memory itself then fails with
+/// memory_not_shared. `Hashes`: whether it computes a digest.
 template <class Transfer, std::uint64_t MostExtents, bool Hashes>
 class shared_transfer : public Transfer {
   using consumer_type = typename Transfer::consumer_type;
   static constexpr bool views = reads_memory<consumer_type>;
-  /// What one step copies, about: what a core does in 0.2 ms. A piece that is not hashed is the whole chunk, since memcpy is fastest with the longest.
+  /// What one step copies, about: what a core does in 0.2 ms. A piece that is not hashed is the whole chunk, since
+  /// memcpy is fastest with the longest.
   static constexpr std::uint64_t step_bytes = 1024 * 1024;
 
  public:
@@ -62,7 +68,8 @@ class shared_transfer : public Transfer {
     const bool answers = waits_ && m.id == asked_ && m.ref == this->request().ref && !this->ended();
     if (!answers) return Transfer::on(m);
     frame described = m;
-    if (m.memory && came_.count > 0 && this->request().chunk_digest == digest_kind::none) described.length = max_payload_bytes;  // what does not travel has no owner's cap
+    if (m.memory && came_.count > 0 && this->request().chunk_digest == digest_kind::none)
+      described.length = max_payload_bytes;  // what does not travel has no owner's cap
     Transfer::on(described);
     waits_ = false;
     passed_descriptors came = std::exchange(came_, {});
@@ -112,7 +119,9 @@ class shared_transfer : public Transfer {
     chunk.version = serve_.version;
     chunk.nonce = serve_.nonce;
     chunk.offset = asked.offset;
-    chunk.length = static_cast<std::uint32_t>(std::min({std::uint64_t{asked.length}, serve_.image_bytes - std::min(serve_.image_bytes, asked.offset), max_payload_bytes}));
+    chunk.length = static_cast<std::uint32_t>(
+        std::min({std::uint64_t{asked.length}, serve_.image_bytes - std::min(serve_.image_bytes, asked.offset),
+                  max_payload_bytes}));
     if (this->on_chunk(chunk)) chunk_ = {chunk.offset, chunk.length};
     works_ = true;
   }
@@ -122,11 +131,13 @@ class shared_transfer : public Transfer {
     std::array<std::span<std::byte>, 32> room;
     while (chunk_.length > 0) {
       if (left == 0) return works_ = true, false;
-      const prepared p = this->prepare(room, Hashes ? std::min<std::uint64_t>(chunk_.length, Transfer::read_piece_bytes) : chunk_.length);
+      const prepared p = this->prepare(
+          room, Hashes ? std::min<std::uint64_t>(chunk_.length, Transfer::read_piece_bytes) : chunk_.length);
       if (p.bytes == 0) return false;  // the consumer has no memory now
       for (std::size_t i = 0; i < p.pieces; ++i) {
         if constexpr (!views)
-          if (const int system = memory_.read(chunk_.offset, room[i]); system != 0) return this->fail({errc::io, system, 0, {}}), false;
+          if (const int system = memory_.read(chunk_.offset, room[i]); system != 0)
+            return this->fail({errc::io, system, 0, {}}), false;
         this->landed(room[i]);
         if (this->ended()) return false;
         chunk_.offset += room[i].size();

@@ -40,8 +40,9 @@ struct shared_image {
 template <class Owner, std::uint64_t MostCopied>
 class sharing_owner;
 
-/// A model of owner_role. What lies in a shared_region is passed as it is. Anything else is copied once into sealed memory, when the first recipient asks, a slice at a time;
-/// all copies together have at most `MostCopied` bytes. What cannot be shared is sent.
+/// A model of owner_role. What lies in a shared_region is passed as it is. Anything else is copied once into sealed
+/// memory, when the first recipient asks, a slice at a time; all copies together have at most `MostCopied` bytes. What
+/// cannot be shared is sent.
 template <hash Hash, class Limits, class Lock, tensorpull::hash ChunkHash, std::uint64_t MostCopied>
 class sharing_owner<owner<Hash, Limits, Lock, ChunkHash>, MostCopied> : public owner<Hash, Limits, Lock, ChunkHash> {
   using base = owner<Hash, Limits, Lock, ChunkHash>;
@@ -55,15 +56,18 @@ class sharing_owner<owner<Hash, Limits, Lock, ChunkHash>, MostCopied> : public o
     for (shared_image& s : shared_) s.clear();
   }
 
-  /// `image` was published as `ref`, and its tensors lie in `region`. If they cannot be passed as they are, they are treated as any other image.
+  /// `image` was published as `ref`, and its tensors lie in `region`. If they cannot be passed as they are, they are
+  /// treated as any other image.
   void share(const reference& ref, const source_view& image, const std::shared_ptr<shared_region>& region) noexcept {
     if (!region) return;
     auto index = index_of(ref.version, image, *region);
     file_descriptor data(::fcntl(region->descriptor(), F_DUPFD_CLOEXEC, 0));
-    if (!index || !data || (sealing_of(data.get()) < sealing::others && !seal_memory(data.get(), sealing::others))) return;
+    if (!index || !data || (sealing_of(data.get()) < sealing::others && !seal_memory(data.get(), sealing::others)))
+      return;
     const lock_guard hold(lock_);
     sweep();
-    if (shared_image* const place = free_place(); place != nullptr) *place = {ref.id, ref.version, {index->release(), data.release()}, 2, 0, 0, 0, 0, true, false};
+    if (shared_image* const place = free_place(); place != nullptr)
+      *place = {ref.id, ref.version, {index->release(), data.release()}, 2, 0, 0, 0, 0, true, false};
   }
 
   bool handle(peer& from, const frame& m, pending_reply& out, const identity_source& who = {}) noexcept {
@@ -143,7 +147,8 @@ class sharing_owner<owner<Hash, Limits, Lock, ChunkHash>, MostCopied> : public o
     if (s == nullptr) s = begin_copy(out);
     if (s == nullptr || s->failed) return;
     out.memory = true;
-    out.chunk_digest = digest_kind::xxh3_64;  // it waits for digest(), even if the memory is ready: that is where it is recorded
+    out.chunk_digest = digest_kind::xxh3_64;  // it waits for digest(), even if the memory is ready: that is where it is
+                                              // recorded
   }
   shared_image* begin_copy(const pending_reply& out) noexcept {
     sweep();
@@ -165,14 +170,16 @@ class sharing_owner<owner<Hash, Limits, Lock, ChunkHash>, MostCopied> : public o
     return s;
   }
   /// Copies at most `allowance` bytes, which are taken off. False: it is ready. Errors: unreadable; io with errno.
-  static result<bool> copy(shared_image& s, const source_view& image, std::uint64_t& allowance, std::span<std::byte> slice) noexcept {
+  static result<bool> copy(shared_image& s, const source_view& image, std::uint64_t& allowance,
+                           std::span<std::byte> slice) noexcept {
     std::array<std::span<const std::byte>, 16> pieces;
     while (s.copied < s.bytes) {
       if (allowance == 0) return true;
       const gathered g = gather(image, s.copied, std::min(allowance, s.bytes - s.copied), pieces, slice);
       if (g.bytes == 0) return failure(errc::unreadable);
       for (std::size_t i = 0; i < g.pieces; ++i) {
-        if (const int system = write_all(s.fd[0], s.image_at + s.copied, pieces[i]); system != 0) return failure(errc::io, s.copied, {}, system);
+        if (const int system = write_all(s.fd[0], s.image_at + s.copied, pieces[i]); system != 0)
+          return failure(errc::io, s.copied, {}, system);
         s.copied += pieces[i].size();
       }
       allowance -= g.bytes;
@@ -187,7 +194,8 @@ class sharing_owner<owner<Hash, Limits, Lock, ChunkHash>, MostCopied> : public o
   }
 
   /// A segment with the index and the header of an image whose tensors lie in the region, as the image has them.
-  static result<file_descriptor> index_of(std::uint64_t version, const source_view& image, const shared_region& region) noexcept {
+  static result<file_descriptor> index_of(std::uint64_t version, const source_view& image,
+                                          const shared_region& region) noexcept {
     const image_schema& schema = *image.schema;
     const std::size_t most = schema.tensor_count + 1;
     const std::unique_ptr<memory_extent[]> extents(new (std::nothrow) memory_extent[most]);
@@ -196,13 +204,18 @@ class sharing_owner<owner<Hash, Limits, Lock, ChunkHash>, MostCopied> : public o
     for (std::size_t i = 0; i < schema.tensor_count; ++i) {
       const tensor_entry& t = schema.tensors[i];
       if (t.size_bytes() == 0) continue;
-      const std::uintptr_t at = t.in_place() ? reinterpret_cast<std::uintptr_t>(image.address(i)) - reinterpret_cast<std::uintptr_t>(region.data()) : region.size() + 1;
-      if (at > region.size() || t.size_bytes() > region.size() - at) return failure(errc::unsupported_layout, i, t.name);
-      if (count > 1 && extents[count - 1].at + extents[count - 1].bytes == at) extents[count - 1].bytes += t.size_bytes();
+      const std::uintptr_t at = t.in_place() ? reinterpret_cast<std::uintptr_t>(image.address(i)) -
+                                                   reinterpret_cast<std::uintptr_t>(region.data())
+                                             : region.size() + 1;
+      if (at > region.size() || t.size_bytes() > region.size() - at)
+        return failure(errc::unsupported_layout, i, t.name);
+      if (count > 1 && extents[count - 1].at + extents[count - 1].bytes == at)
+        extents[count - 1].bytes += t.size_bytes();
       else extents[count++] = {at, t.size_bytes()};
     }
     if (count == 1) return failure(errc::unsupported_layout);  // no tensor has bytes
-    const std::size_t before = segment_index::bytes(count), all = before + static_cast<std::size_t>(schema.header_bytes);
+    const std::size_t before = segment_index::bytes(count),
+                      all = before + static_cast<std::size_t>(schema.header_bytes);
     extents[0] = {before, schema.header_bytes};
     const std::unique_ptr<std::byte[]> text(new (std::nothrow) std::byte[all]);
     if (!text) return failure(errc::out_of_memory);
@@ -210,7 +223,8 @@ class sharing_owner<owner<Hash, Limits, Lock, ChunkHash>, MostCopied> : public o
     (void)write_header(schema, 0, {text.get() + before, all - before});
     auto fd = make_memory_file(all);
     if (!fd) return fd;
-    if (const int system = write_all(fd->get(), 0, {text.get(), all}); system != 0) return failure(errc::io, 0, {}, system);
+    if (const int system = write_all(fd->get(), 0, {text.get(), all}); system != 0)
+      return failure(errc::io, 0, {}, system);
     if (const auto ok = seal_memory(fd->get(), sealing::all); !ok) return failure(ok.error());
     return fd;
   }

@@ -6,8 +6,8 @@
 
 namespace tensorpull::detail {
 
-/// The next connection; does not wait. Errors: timed_out: none is waiting; out_of_memory with errno: no descriptors or memory now; io
-/// with errno.
+/// The next connection; does not wait. Errors: timed_out: none is waiting; out_of_memory with errno: no descriptors or
+/// memory now; io with errno.
 inline result<posix_stream> accept_socket(int listening) noexcept {
   for (;;) {
     const int fd = ::accept4(listening, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -15,13 +15,16 @@ inline result<posix_stream> accept_socket(int listening) noexcept {
     const int e = errno;
     if (e == EINTR || e == ECONNABORTED) continue;
     if (e == EAGAIN || e == EWOULDBLOCK) return failure(errc::timed_out);
-    return failure(e == EMFILE || e == ENFILE || e == ENOBUFS || e == ENOMEM ? errc::out_of_memory : errc::io, 0, {}, e);
+    return failure(e == EMFILE || e == ENFILE || e == ENOBUFS || e == ENOMEM ? errc::out_of_memory : errc::io, 0, {},
+                   e);
   }
 }
 
-/// The listener's next connection; waits on its socket for it. Errors: timed_out, cancelled (noticed within 0.1 s), and the others of accept().
+/// The listener's next connection; waits on its socket for it. Errors: timed_out, cancelled (noticed within 0.1 s), and
+/// the others of accept().
 template <class Listener>
-auto accept_within(Listener& from, posix_stream& socket, std::chrono::milliseconds timeout, const stop_token& stop) noexcept -> decltype(from.accept()) {
+auto accept_within(Listener& from, posix_stream& socket, std::chrono::milliseconds timeout,
+                   const stop_token& stop) noexcept -> decltype(from.accept()) {
   const auto start = std::chrono::steady_clock::now();
   for (;;) {
     if (auto s = from.accept(); s || s.error().code != errc::timed_out) return s;

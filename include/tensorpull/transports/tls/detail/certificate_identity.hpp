@@ -1,4 +1,5 @@
-// The names in a certificate, in memory of fixed size. The certificate has been checked, but its names are whatever somebody has had signed.
+// The names in a certificate, in memory of fixed size. The certificate has been checked, but its names are whatever
+// somebody has had signed.
 #pragma once
 
 #include <tensorpull/core/peer_identity.hpp>
@@ -13,8 +14,9 @@
 
 namespace tensorpull::detail {
 
-/// A name with characters other than printable ASCII, or with UTF-8 in a DNS name or an address, could be taken for another: it is left out. So are names for
-/// which there is no room; none is ever cut. Several common names are none, since it is not said which of them counts.
+/// A name with characters other than printable ASCII, or with UTF-8 in a DNS name or an address, could be taken for
+/// another: it is left out. So are names for which there is no room; none is ever cut. Several common names are none,
+/// since it is not said which of them counts.
 class certificate_identity {
  public:
   /// Room for one certificate's names, in bytes, and for so many alternative names.
@@ -27,7 +29,8 @@ class certificate_identity {
   void take(const X509* certificate) noexcept {
     names_.kind = identity_kind::certificate;
     const X509_NAME* const subject = X509_get_subject_name(certificate);
-    if (const int at = X509_NAME_get_index_by_NID(subject, NID_commonName, -1); at >= 0 && X509_NAME_get_index_by_NID(subject, NID_commonName, at) < 0)
+    if (const int at = X509_NAME_get_index_by_NID(subject, NID_commonName, -1);
+        at >= 0 && X509_NAME_get_index_by_NID(subject, NID_commonName, at) < 0)
       names_.name = add({}, X509_NAME_ENTRY_get_data(X509_NAME_get_entry(subject, at)));
     if (BIO* const text = BIO_new(BIO_s_mem()); text != nullptr) {
       char* begin = nullptr;
@@ -37,7 +40,9 @@ class certificate_identity {
       }
       BIO_free(text);
     }
-    if (auto* const all = static_cast<GENERAL_NAMES*>(X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr)); all != nullptr) {
+    if (auto* const all = static_cast<GENERAL_NAMES*>(
+            X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr));
+        all != nullptr) {
       for (int i = 0; i < sk_GENERAL_NAME_num(all); ++i) add_alternative(*sk_GENERAL_NAME_value(all, i));
       GENERAL_NAMES_free(all);
     }
@@ -55,7 +60,9 @@ class certificate_identity {
         char digits[INET6_ADDRSTRLEN];
         const int size = ASN1_STRING_length(name.d.iPAddress);
         if (size != 4 && size != 16) return;
-        if (::inet_ntop(size == 4 ? AF_INET : AF_INET6, ASN1_STRING_get0_data(name.d.iPAddress), digits, sizeof digits) == nullptr) return;
+        if (::inet_ntop(size == 4 ? AF_INET : AF_INET6, ASN1_STRING_get0_data(name.d.iPAddress), digits,
+                        sizeof digits) == nullptr)
+          return;
         text = add("IP:", std::string_view(digits));
         break;
       }
